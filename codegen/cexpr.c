@@ -1,0 +1,327 @@
+/* Expressions as text: which values get a name of their own, and where; see cprint.h.
+ *
+ * What an operator looks like is in cops.c; here is the order in which things are printed.
+ */
+#include "codegen/cexpr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_ARM  24 /* nodes of a guarded part that is printed inline */
+#define LONG_TEXT  84 /* columns after which a value gets a name */
+#define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
+
+/* --- nodes
+ * ----------------------------------------------------------------------------------------*/
+
+static Node **node_slot(Printer *p, const Expr *e) {
+    uint32_t at = e->hash & (p->cap - 1);
+    while (p->slots[at] && p->slots[at]->e != e) at = (at + 1) & (p->cap - 1);
+    return &p->slots[at];
+}
+
+Node *node_of(Printer *p, const Expr *e) {
+    if (p->n_nodes * 2 >= p->cap) {
+        Node **old = p->slots;
+        uint32_t old_cap = p->cap;
+        p->cap = old_cap ? old_cap * 2 : 256;
+        p->slots = ARENA_ARRAY(p->scratch, p->cap, Node *);
+        for (uint32_t i = 0; i < old_cap; i++)
+            if (old[i]) *node_slot(p, old[i]->e) = old[i];
+    }
+    Node **slot = node_slot(p, e);
+    if (!*slot) {
+        *slot = ARENA_NEW(p->scratch, Node);
+        (*slot)->e = e;
+        p->n_nodes++;
+    }
+    return *slot;
+}
+
+/* --- preparation
+ * ----------------------------------------------------------------------------------*/
+
+static int n_vars(const Printer *p) {
+    return p->k->vars.n;
+}
+
+const Expr *flat_index(Printer *p, int buffer, int n, const Expr *const *index) {
+    const Buffer *b = p->k->buffers.items[buffer];
+    if (is_scalar_buffer(b)) return NULL;
+    const Expr *flat = ex_i(p->x, 0);
+    for (int i = 0; i < n; i++)
+        flat = ex_add(p->x, ex_mul(p->x, flat, ex_i(p->x, b->shape[i])), index[i]);
+    return ex_simplify(p->x, flat, n_vars(p), p->extent);
+}
+
+static const Expr *prepare_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Printer *p = user;
+    if (e->op != EX_load) return e;
+    const Expr *flat = flat_index(p, (int)e->k.i, e->n, args);
+    return ex_load(p->x, (DType)e->dt, (int)e->k.i, flat ? 1 : 0, &flat);
+}
+
+const Expr *prepare(Printer *p, const Expr *e) {
+    return ex_simplify(p->x, ex_rewrite(p->x, e, prepare_leaf, p), n_vars(p), p->extent);
+}
+
+/* --- the statement at work
+ * ------------------------------------------------------------------------*/
+
+static bool is_leaf(const Expr *e) {
+    return e->n == 0; /* const, var, ctr, a register */
+}
+
+/* Not worth a name: printing it again is as short. */
+static bool is_cheap(const Expr *e) {
+    if (is_leaf(e)) return true;
+    if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul)
+        return dt_is_int((DType)e->dt) && is_leaf(e->arg[0]) && ex_is_const(e->arg[1]);
+    return e->op == EX_not && is_leaf(e->arg[0]);
+}
+
+static void collect(Printer *p, const Expr *e) {
+    Node *node = node_of(p, e);
+    if (node->stamp == p->stamp) {
+        node->uses++;
+        return;
+    }
+    node->stamp = p->stamp;
+    node->uses = 1;
+    node->pure = e->op != EX_load;
+    for (int i = 0; i < e->n; i++) {
+        collect(p, e->arg[i]);
+        node->pure &= node_of(p, e->arg[i])->pure;
+    }
+    vec_push(p->scratch, &p->local, node);
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t ia = (*(Node *const *)a)->e->id, ib = (*(Node *const *)b)->e->id;
+    return ia < ib ? -1 : ia > ib;
+}
+
+static uint64_t *must_of(const Printer *p, const Node *node) {
+    return p->must + (size_t)node->local * (size_t)p->words;
+}
+
+/* For each node the set of nodes that evaluating it evaluates in any case. */
+static void find_must(Printer *p) {
+    int n = p->local.n;
+    p->words = (n + 63) / 64;
+    p->must = ARENA_ARRAY(p->scratch, (size_t)n * (size_t)p->words, uint64_t);
+    for (int i = 0; i < n; i++) p->local.items[i]->local = i;
+    for (int i = 0; i < n; i++) {
+        const Expr *e = p->local.items[i]->e;
+        uint64_t *must = must_of(p, p->local.items[i]);
+        must[i / 64] |= (uint64_t)1 << (i % 64);
+        int sure = e->op == EX_select || e->op == EX_and || e->op == EX_or ? 1 : e->n;
+        for (int a = 0; a < sure; a++) {
+            const uint64_t *from = must_of(p, node_of(p, e->arg[a]));
+            for (int w = 0; w < p->words; w++) must[w] |= from[w];
+        }
+        if (e->op == EX_select) { /* what both arms need */
+            const uint64_t *yes = must_of(p, node_of(p, e->arg[1]));
+            const uint64_t *no = must_of(p, node_of(p, e->arg[2]));
+            for (int w = 0; w < p->words; w++) must[w] |= yes[w] & no[w];
+        }
+    }
+}
+
+static void give_name(Printer *p, Node *node, const char *name) {
+    node->name = name;
+    vec_push(p->scratch, &p->named, node);
+}
+
+static const char *fresh(Printer *p) {
+    return names_take(&p->names, arena_printf(p->scratch, "v%d", p->n_values++), "v");
+}
+
+const char *bind(Printer *p, const Expr *e) {
+    Node *node = node_of(p, e);
+    if (node->name) return node->name;
+    Piece piece = compose(p, e);
+    if (node->name) return node->name; /* it became a variable of an if statement */
+    const char *name = fresh(p);
+    print_line(p, "const %s %s = %s;", type_of(p, (DType)e->dt), name, piece.text);
+    give_name(p, node, name);
+    return name;
+}
+
+/* Gives names to what `e` needs in any case and uses more than once. */
+static void bind_needed(Printer *p, const Expr *e, bool top) {
+    const uint64_t *must = must_of(p, node_of(p, e));
+    for (int i = 0; i < p->local.n; i++) {
+        Node *node = p->local.items[i];
+        if (node->uses < 2 || node->name || is_cheap(node->e)) continue;
+        /* Index arithmetic never fails, so it need not stand behind its guard. */
+        bool safe = top && node->pure && dt_is_int((DType)node->e->dt);
+        if (safe || (must[i / 64] >> (i % 64) & 1)) bind(p, node->e);
+    }
+}
+
+void begin_statement(Printer *p, int n, const Expr *const *roots) {
+    p->stamp++;
+    p->local.n = 0;
+    for (int i = 0; i < n; i++)
+        if (roots[i]) collect(p, roots[i]);
+    if (p->local.n == 0) return;
+    qsort(p->local.items, (size_t)p->local.n, sizeof *p->local.items, by_id);
+    find_must(p);
+    for (int i = 0; i < n; i++)
+        if (roots[i]) bind_needed(p, roots[i], true);
+}
+
+void end_scope(Printer *p, int mark) {
+    while (p->named.n > mark) p->named.items[--p->named.n]->name = NULL;
+}
+
+void end_statement(Printer *p, int mark) {
+    int kept = mark;
+    for (int i = mark; i < p->named.n; i++) {
+        Node *node = p->named.items[i];
+        if (node->pure)
+            p->named.items[kept++] = node;
+        else
+            node->name = NULL;
+    }
+    p->named.n = kept;
+}
+
+/* --- guarded parts
+ * --------------------------------------------------------------------------------*/
+
+static bool count_small(Printer *p, const Expr *e, int *budget) {
+    const Node *node = node_of(p, e);
+    if (node->name || is_cheap(e)) return true;
+    if (--*budget < 0 || node->uses > 1) return false;
+    for (int i = 0; i < e->n; i++)
+        if (!count_small(p, e->arg[i], budget)) return false;
+    return true;
+}
+
+/* True if `e` may stand inline behind a guard. */
+static bool is_small(Printer *p, const Expr *e) {
+    int budget = SMALL_ARM;
+    return p->inline_only || count_small(p, e, &budget);
+}
+
+/* `name = e;` in a scope of its own. */
+static void print_branch(Printer *p, const char *name, const Expr *e) {
+    int mark = p->named.n;
+    p->indent++;
+    bind_needed(p, e, false);
+    print_line(p, "%s = %s;", name, print_root(p, e));
+    p->indent--;
+    end_scope(p, mark);
+}
+
+static Piece select_statement(Printer *p, const Expr *e) {
+    const Expr *yes = e->arg[1], *no = e->arg[2];
+    Piece condition = print(p, e->arg[0]);
+    const char *name = fresh(p), *type = type_of(p, (DType)e->dt);
+    if (is_leaf(no)) {
+        print_line(p, "%s %s = %s;", type, name, print(p, no).text);
+        print_line(p, "if (%s) {", condition.text);
+        print_branch(p, name, yes);
+    } else if (is_leaf(yes)) {
+        print_line(p, "%s %s = %s;", type, name, print(p, yes).text);
+        print_line(p, "if (!%s) {", operand(p, condition, P_unary));
+        print_branch(p, name, no);
+    } else {
+        print_line(p, "%s %s;", type, name);
+        print_line(p, "if (%s) {", condition.text);
+        print_branch(p, name, yes);
+        print_line(p, "} else {");
+        print_branch(p, name, no);
+    }
+    print_line(p, "}");
+    give_name(p, node_of(p, e), name);
+    return (Piece){name, P_atom};
+}
+
+static Piece logic_statement(Printer *p, const Expr *e) {
+    const char *name = fresh(p);
+    const char *first = print(p, e->arg[0]).text;
+    print_line(p, "%s %s = %s;", type_of(p, DT_bool), name, first);
+    print_line(p, "if (%s%s) {", e->op == EX_and ? "" : "!", name);
+    print_branch(p, name, e->arg[1]);
+    print_line(p, "}");
+    give_name(p, node_of(p, e), name);
+    return (Piece){name, P_atom};
+}
+
+static Piece print_guarded(Printer *p, const Expr *e) {
+    bool before = p->inline_only;
+    p->inline_only = true;
+    Piece piece = print(p, e);
+    p->inline_only = before;
+    return piece;
+}
+
+Piece compose_select(Printer *p, const Expr *e) {
+    if (!is_small(p, e->arg[1]) || !is_small(p, e->arg[2])) return select_statement(p, e);
+    Piece condition = print(p, e->arg[0]);
+    Piece yes = print_guarded(p, e->arg[1]), no = print_guarded(p, e->arg[2]);
+    const char *text = arena_printf(p->scratch, "%s ? %s : %s", operand(p, condition, P_or),
+                                    operand(p, yes, P_or), operand(p, no, P_or));
+    if (strlen(text) > LONG_TEXT && !p->inline_only) return select_statement(p, e);
+    return (Piece){text, P_cond};
+}
+
+Piece compose_logic(Printer *p, const Expr *e) {
+    if (!is_small(p, e->arg[1])) return logic_statement(p, e);
+    int prec = e->op == EX_and ? P_and : P_or;
+    Piece a = print(p, e->arg[0]), b = print_guarded(p, e->arg[1]);
+    const char *text = arena_printf(p->scratch, "%s %s %s", logic_operand(p, a, prec),
+                                    ex_infix((ExprOp)e->op), logic_operand(p, b, prec));
+    if (strlen(text) > LONG_TEXT && !p->inline_only && strlen(b.text) > SHORT_TEXT / 2)
+        return logic_statement(p, e);
+    return (Piece){text, prec};
+}
+
+/* --- printing
+ * -------------------------------------------------------------------------------------*/
+
+Piece print(Printer *p, const Expr *e) {
+    Node *node = node_of(p, e);
+    if (node->name) return (Piece){node->name, P_atom};
+    Piece piece = compose(p, e);
+    if (node->name) return (Piece){node->name, P_atom};
+    size_t room =
+        (size_t)(LONG_TEXT - p->indent * 4 > SHORT_TEXT ? LONG_TEXT - p->indent * 4 : SHORT_TEXT);
+    if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room * 2 / 3) {
+        const char *name = fresh(p);
+        print_line(p, "const %s %s = %s;", type_of(p, (DType)e->dt), name, piece.text);
+        give_name(p, node, name);
+        return (Piece){name, P_atom};
+    }
+    return piece;
+}
+
+const char *print_root(Printer *p, const Expr *e) {
+    Node *node = node_of(p, e);
+    if (node->name) return node->name;
+    Piece piece = compose(p, e);
+    return node->name ? node->name : piece.text;
+}
+
+const char *operand(Printer *p, Piece piece, int prec) {
+    return piece.prec < prec ? arena_printf(p->scratch, "(%s)", piece.text) : piece.text;
+}
+
+const char *logic_operand(Printer *p, Piece piece, int prec) {
+    /* compilers warn of && inside || without parentheses */
+    bool mixed = piece.prec < P_bitor && piece.prec != prec;
+    return mixed ? arena_printf(p->scratch, "(%s)", piece.text) : operand(p, piece, prec);
+}
+
+void print_line(Printer *p, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const char *text = arena_vprintf(p->scratch, format, args);
+    va_end(args);
+    for (int i = 0; i < p->indent; i++) text_add(&p->out, "    ");
+    text_add(&p->out, text);
+    text_add(&p->out, "\n");
+}

@@ -1,0 +1,41 @@
+/* Inside of the shared printer: pieces of text with the precedence that they bind with. */
+#ifndef CODEGEN_CEXPR_H
+#define CODEGEN_CEXPR_H
+
+#include "codegen/cprint.h"
+
+/* Precedence, loosest first. */
+enum {
+    P_cond = 1,
+    P_or,
+    P_and,
+    P_bitor,
+    P_bitxor,
+    P_bitand,
+    P_equal,
+    P_less,
+    P_shift,
+    P_sum,
+    P_product,
+    P_unary,
+    P_atom
+};
+
+typedef struct Piece {
+    const char *text;
+    int prec;
+} Piece;
+
+/* The text of a value: its name if it has one. Under p->inline_only nothing is printed before. */
+Piece print(Printer *p, const Expr *e);
+/* The text of the operator itself; may name the node instead (then node_of(e)->name is set). */
+Piece compose(Printer *p, const Expr *e);
+Piece compose_select(Printer *p, const Expr *e);
+Piece compose_logic(Printer *p, const Expr *e);
+/* Gives `e` a constant of its own; its name. Not under p->inline_only. */
+const char *bind(Printer *p, const Expr *e);
+/* The text of a piece, in parentheses if it binds looser than `prec`. */
+const char *operand(Printer *p, Piece piece, int prec);
+const char *logic_operand(Printer *p, Piece piece, int prec);
+
+#endif

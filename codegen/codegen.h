@@ -1,0 +1,66 @@
+/* Code generation: from a lowered, scheduled and placed Program to text.
+ *
+ * One printer (cprint.c) writes kernels in C-like languages; what differs between C99, CUDA C and
+ * GLSL is a Dialect: spellings of types, functions, qualifiers, and how buffers and threads are
+ * declared. Helper functions that a dialect lacks (erf in GLSL, half conversion in C, ...) are rows
+ * of helpers.def, written once in a common subset and printed only when used.
+ *
+ * All text depends on the program and the options alone: same input, same bytes.
+ */
+#ifndef CODEGEN_CODEGEN_H
+#define CODEGEN_CODEGEN_H
+
+#include "ir/kernel.h"
+#include "ir/target.h"
+
+typedef struct EmitOptions {
+    const char *prefix;     /* C identifier that every public name begins with: "digits_model" */
+    const char *model_name; /* for the head comment and the descriptor */
+    const char *digest;     /* hex digest of the model file, for the head comment; may be NULL */
+    /* Where the constants are. Both NULL: in the text. weights_file: in a side file of this name
+     * (see weights_head), which C code gets as a pointer and GPU code reads when it is opened.
+     * weights_symbol: in an object with this symbol, see emit_weights_asm. */
+    const char *weights_file;
+    const char *weights_symbol;
+    const char *header_name; /* C: what the .c includes; NULL: nothing, it declares itself */
+    bool descriptor;         /* C: also print the mlcc_model descriptor (for .so) */
+    const char *prologue;    /* CUDA: text of runtime/cuda_intrin.h; NULL: it is included by name */
+} EmitOptions;
+
+/* C99: the .c file and its header. */
+void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header);
+
+/* CUDA: the kernels, one translation unit: for NVRTC, or as C after `-include cuda_emu.h`, where
+ * each kernel has a trampoline `void tramp_<kernel>(void **)` besides. */
+void emit_cuda(const Program *p, const EmitOptions *o, Text *kernels);
+
+/* Vulkan: a GLSL compute shader for kernel number `kernel` of the program. */
+void emit_glsl(const Program *p, const EmitOptions *o, int kernel, Text *shader);
+
+/* A compiled kernel or image to be embedded by emit_gpu_host. */
+typedef struct Blob {
+    const char *name;
+    const void *data;
+    size_t bytes;
+    int arch;    /* CUDA: 80, 90 ... */
+    char suffix; /* CUDA: 'a', 'f' or 0 */
+    bool is_ptx; /* zero-terminated text; the zero is counted in `bytes` */
+} Blob;
+
+/* The host side of a GPU model: C source with the mlcc_gpu_program table (runtime/gpu.h) and the
+ * descriptor. blobs: Vulkan one SPIR-V per kernel in order; CUDA images; emulated: none. */
+void emit_gpu_host(const Program *p, const Target *t, const EmitOptions *o, int n_blobs,
+                   const Blob *blobs, bool emulated, Text *source);
+
+/* The weights block as bytes (Program.weights at their offsets, zero between); NULL if there are
+ * none. Its memory is the program's arena. */
+const void *weights_block(const Program *p, size_t *bytes);
+/* The side file is this head, then the block: "MLCCWTS1" and the block's FNV-1a digest. */
+#define WEIGHTS_HEAD 16
+void weights_head(const Program *p, unsigned char head[WEIGHTS_HEAD]);
+/* GNU assembler text that makes `symbol` stand for the bytes of the file `path` (the block without
+ * head). The symbol is hidden: it is seen inside the library only. `alignment` is a power of two.
+ */
+void emit_weights_asm(const char *symbol, const char *path, int alignment, Text *out);
+
+#endif

@@ -1,0 +1,349 @@
+/* Statements and kernels as text; see cprint.h. */
+#include "codegen/cexpr.h"
+
+#include <string.h>
+
+/* --- names and setup
+ * ------------------------------------------------------------------------------*/
+
+void unit_init(Unit *unit, Arena *arena, const Dialect *dialect) {
+    *unit = (Unit){.arena = arena, .dialect = dialect};
+    names_init(&unit->names, arena, NULL, dialect->reserved);
+    strmap_init(&unit->helpers, arena);
+}
+
+/* Marks what an expression reads. */
+static void note_uses(void *user, const Expr *e) {
+    Printer *p = user;
+    if (e->op == EX_var) p->var_used[e->k.i] = true;
+    if (e->op == EX_ctr) p->scalar_used[e->k.i] = true;
+    if (e->op == EX_load) p->buffer_used[e->k.i] = true;
+}
+
+static void note_expr(Printer *p, const Expr *e) {
+    if (e) ex_visit(p->scratch, e, note_uses, p);
+}
+
+static void note_block(Printer *p, const Stmt *s) {
+    for (; s; s = s->next) {
+        note_expr(p, s->extent);
+        note_expr(p, s->value);
+        if (s->kind == ST_store) {
+            p->buffer_used[s->buffer] = true;
+            for (int i = 0; i < p->k->buffers.items[s->buffer]->rank; i++)
+                note_expr(p, s->index[i]);
+        }
+        note_block(p, s->body);
+        note_block(p, s->other);
+    }
+}
+
+void printer_init(Printer *p, Unit *unit, Exprs *x, Arena *scratch, const Kernel *k) {
+    *p = (Printer){.unit = unit, .d = unit->dialect, .x = x, .scratch = scratch, .k = k};
+    p->out = text_new(scratch);
+    names_init(&p->names, scratch, &unit->names, NULL);
+    int vars = k->vars.n, buffers = k->buffers.n;
+    p->buffer = ARENA_ARRAY(scratch, buffers + 1, const char *);
+    p->var = ARENA_ARRAY(scratch, vars + 1, const char *);
+    p->scalar = ARENA_ARRAY(scratch, k->n_scalars + 1, const char *);
+    p->extent = ARENA_ARRAY(scratch, vars + 1, int64_t);
+    p->var_value = ARENA_ARRAY(scratch, vars + 1, Node *);
+    p->var_used = ARENA_ARRAY(scratch, vars + 1, bool);
+    p->buffer_used = ARENA_ARRAY(scratch, buffers + 1, bool);
+    p->scalar_used = ARENA_ARRAY(scratch, k->n_scalars + 1, bool);
+    p->declared = ARENA_ARRAY(scratch, buffers + 1, bool);
+    for (int i = 0; i < buffers; i++)
+        p->buffer[i] = names_take(&p->names, k->buffers.items[i]->name, "b");
+    for (int i = 0; i < vars; i++) {
+        p->var[i] = names_take(&p->names, k->vars.items[i].name, "i");
+        p->extent[i] = k->vars.items[i].extent;
+    }
+    for (int i = 0; i < k->n_scalars; i++)
+        p->scalar[i] = names_take(&p->names, arena_printf(scratch, "t%d", i), "t");
+    note_block(p, k->body);
+}
+
+/* --- declarations
+ * ---------------------------------------------------------------------------------*/
+
+static bool reads_buffer(Printer *p, const Expr *e, int buffer) {
+    if (e->op == EX_load && e->k.i == buffer) return true;
+    for (int i = 0; i < e->n; i++)
+        if (reads_buffer(p, e->arg[i], buffer)) return true;
+    return false;
+}
+
+/* True if the register that `alloc` makes is set by a store before anything else happens, so that
+ * the store can declare it. */
+static bool set_at_once(Printer *p, const Stmt *alloc) {
+    for (const Stmt *s = alloc->next; s; s = s->next) {
+        if (s->kind == ST_alloc) continue;
+        if (s->kind != ST_store || reads_buffer(p, s->value, alloc->buffer)) return false;
+        if (s->buffer == alloc->buffer) return true;
+        if (!is_scalar_buffer(p->k->buffers.items[s->buffer])) return false;
+    }
+    return false;
+}
+
+static void print_alloc(Printer *p, const Stmt *s) {
+    const Buffer *b = p->k->buffers.items[s->buffer];
+    if (!p->buffer_used[s->buffer]) return;
+    if (b->space == SPACE_shared) {
+        if (p->d->global_shared) return;
+        print_line(p, "%s %s %s[%lld];", p->d->shared ? p->d->shared : "", mem_type(p->unit, b->dt),
+                   p->buffer[s->buffer], (long long)buffer_elements(b));
+        return;
+    }
+    const char *type = type_of(p, b->dt), *name = p->buffer[s->buffer];
+    if (!is_scalar_buffer(b))
+        print_line(p, "%s %s[%lld];", type, name, (long long)buffer_elements(b));
+    else if (set_at_once(p, s))
+        p->declared[s->buffer] = true;
+    else
+        print_line(p, "%s %s;", type, name);
+}
+
+/* --- statements
+ * -----------------------------------------------------------------------------------*/
+
+static void print_block(Printer *p, const Stmt *s);
+
+static void print_indented(Printer *p, const Stmt *body) {
+    int mark = p->named.n;
+    p->indent++;
+    print_block(p, body);
+    p->indent--;
+    end_scope(p, mark);
+}
+
+/* x[i] = x[i] + v as x[i] += v, for types that are stored as they are computed. */
+static bool print_update(Printer *p, int buffer, const Expr *index, const Expr *value) {
+    DType dt = p->k->buffers.items[buffer]->dt;
+    bool plain = dt == DT_f32 || dt == DT_f64 || dt == DT_u32 || dt == DT_u64;
+    if (!plain || node_of(p, value)->name || (value->op != EX_add && value->op != EX_mul))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const Expr *old = value->arg[i], *by = value->arg[1 - i];
+        if (old->op != EX_load || old->k.i != buffer || node_of(p, old)->uses > 1 ||
+            (index ? old->arg[0] != index : old->n != 0))
+            continue;
+        const char *text = print_root(p, by);
+        print_line(p, "%s %s= %s;", print_place(p, buffer, index), ex_infix((ExprOp)value->op),
+                   text);
+        return true;
+    }
+    return false;
+}
+
+static void print_store(Printer *p, const Stmt *s) {
+    const Buffer *b = p->k->buffers.items[s->buffer];
+    int mark = p->named.n;
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
+    const Expr *roots[] = {flat_index(p, s->buffer, b->rank, index), prepare(p, s->value)};
+    begin_statement(p, 2, roots);
+    const char *type = "";
+    if (p->declared[s->buffer]) {
+        p->declared[s->buffer] = false;
+        type = arena_printf(p->scratch, "%s ", type_of(p, b->dt));
+    }
+    if (!*type && print_update(p, s->buffer, roots[0], roots[1])) {
+        end_statement(p, mark);
+        return;
+    }
+    const char *value =
+        held_wide(p, b) ? print_root(p, roots[1]) : print_stored(p, b->dt, roots[1]);
+    const char *place = print_place(p, s->buffer, roots[0]);
+    print_line(p, "%s%s = %s;", type, place, value);
+    end_statement(p, mark);
+}
+
+static void print_let(Printer *p, const Stmt *s) {
+    if (!p->var_used[s->var]) return;
+    int mark = p->named.n;
+    const Expr *value = prepare(p, s->value);
+    begin_statement(p, 1, &value);
+    print_line(p, "const %s %s = %s;", type_of(p, (DType)value->dt), p->var[s->var],
+               print_root(p, value));
+    Node *node = node_of(p, value);
+    set_range(p, node);
+    p->var_value[s->var] = node;
+    end_statement(p, mark);
+}
+
+static void print_if(Printer *p, const Stmt *s) {
+    int mark = p->named.n;
+    const Expr *condition = prepare(p, s->value);
+    if (ex_is_const(condition)) {
+        print_block(p, condition->k.i ? s->body : s->other);
+        return;
+    }
+    begin_statement(p, 1, &condition);
+    print_line(p, "if (%s) {", print_root(p, condition));
+    end_statement(p, mark);
+    print_indented(p, s->body);
+    if (s->other) {
+        print_line(p, "} else {");
+        print_indented(p, s->other);
+    }
+    print_line(p, "}");
+}
+
+static const char *grid_position(const Printer *p, Role role) {
+    if (role >= ROLE_block_x && role <= ROLE_block_z) return p->d->block_at[role - ROLE_block_x];
+    if (role >= ROLE_thread_x && role <= ROLE_thread_z)
+        return p->d->thread_at[role - ROLE_thread_x];
+    return NULL;
+}
+
+/* A loop over blocks or threads: each of them takes its own iteration. */
+static void print_position(Printer *p, const Stmt *s, const char *position, const Expr *extent) {
+    bool block = s->role <= ROLE_block_z;
+    int64_t count =
+        block ? p->k->grid[s->role - ROLE_block_x] : p->k->block[s->role - ROLE_thread_x];
+    bool all = ex_is_const(extent) && extent->k.i >= count;
+    bool scope = s->next != NULL;
+    if (scope) {
+        print_line(p, "{");
+        p->indent++;
+    }
+    int mark = p->named.n;
+    const char *bound = NULL;
+    if (!all) {
+        begin_statement(p, 1, &extent);
+        bound = print_root(p, extent);
+    }
+    if (p->var_used[s->var] || !all)
+        print_line(p, "const %s %s = %s;", type_of(p, DT_i32), p->var[s->var], position);
+    if (!all) {
+        print_line(p, "if (%s < %s) {", p->var[s->var], bound);
+        end_statement(p, mark);
+        print_indented(p, s->body);
+        print_line(p, "}");
+    } else {
+        print_block(p, s->body);
+    }
+    end_scope(p, mark);
+    if (scope) {
+        p->indent--;
+        print_line(p, "}");
+    }
+}
+
+static void print_for(Printer *p, const Stmt *s) {
+    const Expr *extent = prepare(p, s->extent);
+    const char *position = grid_position(p, s->role);
+    if (ex_is_const(extent) && extent->k.i <= 0) return;
+    if (ex_is_const(extent) && extent->k.i == 1 && (!position || p->extent[s->var] == 1)) {
+        p->extent[s->var] = 1; /* ex_simplify makes the variable 0 */
+        print_block(p, s->body);
+        return;
+    }
+    if (position) {
+        print_position(p, s, position, extent);
+        return;
+    }
+    int mark = p->named.n;
+    begin_statement(p, 1, &extent);
+    const char *bound = print_root(p, extent), *var = p->var[s->var];
+    if (s->role == ROLE_unroll && p->d->unroll) {
+        p->unit->needs |= NEEDS_unroll;
+        print_line(p, "%s", p->d->unroll);
+    }
+    print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type_of(p, DT_i32), var, var, bound, var);
+    end_statement(p, mark);
+    print_indented(p, s->body);
+    print_line(p, "}");
+}
+
+static void print_block(Printer *p, const Stmt *s) {
+    for (; s; s = s->next) {
+        switch (s->kind) {
+        case ST_for:
+            print_for(p, s);
+            break;
+        case ST_if:
+            print_if(p, s);
+            break;
+        case ST_store:
+            print_store(p, s);
+            break;
+        case ST_let:
+            print_let(p, s);
+            break;
+        case ST_alloc:
+            print_alloc(p, s);
+            break;
+        case ST_barrier:
+            if (p->d->barrier) print_line(p, "%s", p->d->barrier);
+            break;
+        }
+    }
+}
+
+void print_body(Printer *p) {
+    p->indent = 1;
+    print_block(p, p->k->body);
+}
+
+/* --- around kernels
+ * -------------------------------------------------------------------------------*/
+
+void text_list(Text *out, int n, const char *const *piece, int column, int indent) {
+    for (int i = 0; i < n; i++) {
+        int length = (int)strlen(piece[i]) + 2;
+        if (i > 0 && column + length > 97) {
+            text_addf(out, "\n%*s", indent, "");
+            column = indent;
+        }
+        text_add(out, piece[i]);
+        column += length;
+        if (i + 1 < n) text_add(out, column + (int)strlen(piece[i + 1]) + 2 > 97 ? "," : ", ");
+    }
+}
+
+void kernel_parameters(Printer *p, const char *const *restrict_word, const char *scalar_type,
+                       Text *out, int indent) {
+    const Kernel *k = p->k;
+    int n = k->n_params + k->n_scalars;
+    const char **piece = ARENA_ARRAY(p->scratch, n + 1, const char *);
+    for (int i = 0; i < k->n_params; i++)
+        piece[i] = arena_printf(
+            p->scratch, "%s%s *%s%s", k->buffers.items[i]->written ? "" : "const ",
+            mem_type(p->unit, k->buffers.items[i]->dt), restrict_word[i], p->buffer[i]);
+    for (int i = 0; i < k->n_scalars; i++)
+        piece[k->n_params + i] = arena_printf(p->scratch, "%s %s", scalar_type, p->scalar[i]);
+    text_list(out, n, piece, indent, indent);
+}
+
+/* Words of `text` into lines that begin with " * ". */
+static void comment_words(Text *out, const char *text, int column) {
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        if (column + (int)length > 97 && column > 4) {
+            text_add(out, "\n * ");
+            column = 3;
+        }
+        text_addn(out, text, length);
+        column += (int)length;
+        text += length;
+        if (*text == ' ') {
+            text_add(out, " ");
+            column++;
+            text++;
+        }
+    }
+}
+
+void kernel_comment(const Kernel *k, Arena *arena, Text *out) {
+    Text t = text_new(arena);
+    text_add(&t, comment_text(arena, k->src ? k->src : k->name));
+    for (int i = 0; i < k->n_params; i++) {
+        const Buffer *b = k->buffers.items[i];
+        text_addf(&t, "%s%s %s%s", i ? ", " : ": ", b->name, dt_name(b->dt),
+                  shape_text(arena, b->rank, b->shape));
+    }
+    text_add(out, "/* ");
+    comment_words(out, text_get(&t), 3);
+    text_add(out, " */\n");
+}

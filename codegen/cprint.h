@@ -1,0 +1,128 @@
+/* The shared printer of kernels in C-like languages.
+ *
+ * An expression is a graph with shared parts, and printing it as a tree could take exponential
+ * room. So every part that a statement uses more than once, and that it surely evaluates, becomes a
+ * constant before it: `const float v3 = ...;`. Parts under a guard (the arms of select, the right
+ * side of and, or) may not be evaluated before the guard: they are printed inline while they are
+ * small, else as an if statement that sets a variable, with constants of its own inside. Long lines
+ * are broken the same way.
+ *
+ * Integer arithmetic whose bounds are known is printed plainly; what may overflow goes through
+ * unsigned types, because overflow of signed types is undefined in C.
+ */
+#ifndef CODEGEN_CPRINT_H
+#define CODEGEN_CPRINT_H
+
+#include "codegen/dialect.h"
+#include "codegen/names.h"
+
+/* What a translation unit turned out to need. */
+enum {
+    NEEDS_math = 1,
+    NEEDS_bool = 2,
+    NEEDS_i64 = 4,
+    NEEDS_f64 = 8,
+    NEEDS_8bit = 16,
+    NEEDS_16bit = 32,
+    NEEDS_unroll = 64,
+    NEEDS_i16 = 128
+};
+
+/* Text that several kernels share: which helper functions they use, which names are taken. */
+typedef struct Unit {
+    Arena *arena;
+    const Dialect *dialect;
+    Names names;    /* file scope */
+    unsigned needs; /* NEEDS_* */
+    StrMap helpers; /* those used: name -> row of helpers.def */
+} Unit;
+
+void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);
+/* Notes the use of a helper and of those it calls; returns its name. */
+const char *unit_helper(Unit *unit, const char *name);
+/* Prints the helpers that were used, callees first. */
+void unit_print_helpers(Unit *unit, Text *out);
+
+/* One value of a statement at work; see cexpr.c. */
+typedef struct Node {
+    const Expr *e;
+    uint32_t stamp;   /* the statement that the fields up to `name` belong to */
+    int uses;         /* how often that statement mentions it */
+    int local;        /* its place in the statement's list */
+    const char *name; /* the constant or variable that holds it, or NULL */
+    bool pure;        /* no load in it: stays valid over statements */
+    bool ranged;      /* lo, hi are set ... */
+    bool bounded;     /* ... and known: lo <= value <= hi */
+    int64_t lo, hi;
+} Node;
+
+typedef struct Printer {
+    Unit *unit;
+    const Dialect *d;
+    Exprs *x;
+    Arena *scratch; /* given back after the kernel */
+    const Kernel *k;
+    Names names;                          /* of the kernel */
+    const char **buffer, **var, **scalar; /* names */
+    int64_t *extent;                      /* upper bounds of the variables, -1: unknown */
+    Node **var_value;                     /* let variables: what they hold */
+    bool *var_used, *buffer_used, *scalar_used;
+    bool *declared; /* buffer i: its alloc waits for the store that sets it */
+    Text out;
+    int indent;
+    int n_values; /* constants so far */
+    /* the map of nodes, and the statement at work */
+    Node **slots;
+    uint32_t n_nodes, cap;
+    uint32_t stamp;
+    VEC(Node *) local;
+    uint64_t *must; /* for each local node the set of those it surely evaluates */
+    int words;
+    VEC(Node *) named; /* nodes with names, innermost scope last */
+    bool inline_only;  /* under a guard: nothing may be printed before the statement */
+} Printer;
+
+void printer_init(Printer *p, Unit *unit, Exprs *x, Arena *scratch, const Kernel *k);
+/* Prints the statements of the kernel, indented by one step, into p->out. */
+void print_body(Printer *p);
+
+/* The parameter list of the kernel in C-like form, one parameter an entry. `restrict_word[i]`: what
+ * stands between '*' and the name of parameter i. */
+void kernel_parameters(Printer *p, const char *const *restrict_word, const char *scalar_type,
+                       Text *out, int indent);
+/* A comment with the ONNX nodes that the kernel computes, and the shapes of its parameters. */
+void kernel_comment(const Kernel *k, Arena *arena, Text *out);
+/* Writes the pieces separated by ", ", and breaks lines before column 98; `column`: where the text
+ * stands, `indent`: where new lines begin. */
+void text_list(Text *out, int n, const char *const *piece, int column, int indent);
+
+/* --- cexpr.c
+ * --------------------------------------------------------------------------------------*/
+
+void print_line(Printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Loads with one flat index, variables of known value replaced, simplified. */
+const Expr *prepare(Printer *p, const Expr *e);
+const Expr *flat_index(Printer *p, int buffer, int n, const Expr *const *index);
+/* Begins a statement that evaluates these expressions, all prepared: prints what they share. */
+void begin_statement(Printer *p, int n, const Expr *const *roots);
+/* Forgets the constants of the statement. `mark`: p->named.n before it. */
+void end_statement(Printer *p, int mark);
+void end_scope(Printer *p, int mark);
+/* The text of a root; may print lines before. */
+const char *print_root(Printer *p, const Expr *e);
+/* The text of `e`, a root of type dt, as it is stored to memory of that type. */
+const char *print_stored(Printer *p, DType dt, const Expr *e);
+/* The place of an element: "x[i * 4 + j]", or "x" for a register. */
+const char *print_place(Printer *p, int buffer, const Expr *index);
+const char *type_of(Printer *p, DType dt);
+const char *mem_type(Unit *unit, DType dt);
+/* True if the buffer's elements are held in their register type. */
+bool held_wide(const Printer *p, const Buffer *b);
+bool is_scalar_buffer(const Buffer *b);
+int64_t buffer_elements(const Buffer *b);
+Node *node_of(Printer *p, const Expr *e);
+void set_range(Printer *p, Node *node);
+/* A literal of a type. */
+const char *print_number(Unit *unit, DType dt, Scalar value);
+
+#endif

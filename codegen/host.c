@@ -1,0 +1,100 @@
+/* What the host programs of all targets share: facts about launches, the tensor tables. See host.h.
+ */
+#include "codegen/host.h"
+
+#include "ir/diag.h"
+
+const char **kernel_names(const Program *p, Names *names) {
+    const char **name = ARENA_ARRAY(p->arena, p->kernels.n + 1, const char *);
+    for (int i = 0; i < p->kernels.n; i++)
+        name[i] = names_take(names, p->kernels.items[i]->name, "kernel");
+    return name;
+}
+
+bool kernel_launched(const Program *p, const Kernel *k) {
+    for (int s = 0; s < p->steps.n; s++)
+        if (p->steps.items[s].kind == STEP_launch && p->steps.items[s].kernel == k) return true;
+    return false;
+}
+
+static bool overlap(const Place *a, const Place *b) {
+    if (a->space != b->space || a->space == PLACE_none) return false;
+    if (a->space == PLACE_input || a->space == PLACE_output) return a->index == b->index;
+    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+bool parameter_alone(const Program *p, const Kernel *k, int i) {
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        if (step->kind != STEP_launch || step->kernel != k) continue;
+        for (int j = 0; j < k->n_params; j++) {
+            bool written = k->buffers.items[i]->written || k->buffers.items[j]->written;
+            if (j != i && written && overlap(&step->places[i], &step->places[j])) return false;
+        }
+    }
+    return true;
+}
+
+static bool type_supported(const Program *p, const Dialect *d, DType dt, const char *what) {
+    if (d->mem[dt]) return true;
+    diag_error(p->diag, E3003, "%s has element type %s, which generated code cannot hold", what,
+               dt_name(dt));
+    return false;
+}
+
+bool types_supported(const Program *p, const Dialect *d) {
+    bool ok = true;
+    for (int i = 0; i < p->graph->inputs.n; i++)
+        ok &= type_supported(p, d, p->graph->inputs.items[i]->dt,
+                             arena_printf(p->arena, "input '%s'", input_name(p, i)));
+    for (int i = 0; i < p->graph->outputs.n; i++)
+        ok &= type_supported(p, d, p->graph->outputs.items[i]->dt,
+                             arena_printf(p->arena, "output '%s'", output_name(p, i)));
+    for (int i = 0; i < p->kernels.n; i++) {
+        const Kernel *k = p->kernels.items[i];
+        for (int b = 0; b < k->buffers.n; b++)
+            ok &= type_supported(
+                p, d, k->buffers.items[b]->dt,
+                arena_printf(p->arena, "a tensor of '%s'", k->src ? k->src : k->name));
+    }
+    return ok;
+}
+
+const char *input_name(const Program *p, int i) {
+    const char *name = p->graph->inputs.items[i]->name;
+    return name ? name : arena_printf(p->arena, "input%d", i);
+}
+
+const char *output_name(const Program *p, int i) {
+    const char *name = i < p->graph->output_names.n ? p->graph->output_names.items[i] : NULL;
+    return name ? name : arena_printf(p->arena, "output%d", i);
+}
+
+static void print_tensor_table(const Program *p, bool input, Text *out) {
+    int n = input ? p->graph->inputs.n : p->graph->outputs.n;
+    const char *which = input ? "input" : "output";
+    for (int i = 0; i < n; i++) {
+        const Value *v = input ? p->graph->inputs.items[i] : p->graph->outputs.items[i];
+        if (v->rank == 0) continue;
+        text_addf(out, "static const int64_t mlcc_%s%d_shape[%d] = {", which, i, v->rank);
+        for (int d = 0; d < v->rank; d++)
+            text_addf(out, "%s%lld", d ? ", " : "", (long long)v->shape[d]);
+        text_add(out, "};\n");
+    }
+    if (n == 0) return;
+    text_addf(out, "static const mlcc_tensor mlcc_%ss[%d] = {\n", which, n);
+    for (int i = 0; i < n; i++) {
+        const Value *v = input ? p->graph->inputs.items[i] : p->graph->outputs.items[i];
+        const char *name = input ? input_name(p, i) : output_name(p, i);
+        text_addf(out, "    {%s, %du, %du, ", c_string(p->arena, name), dt_onnx(v->dt), v->rank);
+        text_add(out, v->rank ? arena_printf(p->arena, "mlcc_%s%d_shape", which, i) : "NULL");
+        text_addf(out, ", %lluu},\n", (unsigned long long)value_bytes(v));
+    }
+    text_add(out, "};\n");
+}
+
+void print_tensors(const Program *p, Text *out) {
+    print_tensor_table(p, true, out);
+    print_tensor_table(p, false, out);
+    text_add(out, "\n");
+}

@@ -1,0 +1,37 @@
+/* Inside of the host-program printers: constants as text, and what C and GPU hosts share. */
+#ifndef CODEGEN_HOST_H
+#define CODEGEN_HOST_H
+
+#include "codegen/codegen.h"
+#include "codegen/cprint.h"
+
+/* FNV-1a digest of the weights block. */
+uint64_t weights_digest(const Program *p);
+/* True if a constant is printed as numbers, by print_array; else print_large does it, and its
+ * elements are name.v. */
+bool weights_readable(const Value *v);
+void print_array(Unit *unit, const Value *v, const char *name, Text *out);
+void print_large(Unit *unit, const Value *v, const char *name, Text *out);
+/* Bytes as string literals: the initialiser of what print_bytes_type declares. */
+void print_bytes(Text *out, const void *data, size_t bytes);
+void print_bytes_type(Text *out, size_t bytes);
+/* What stands before and after such initialisers. */
+void print_bytes_guard(Text *out, bool begin);
+
+/* The names of all kernels in a dialect, taken in `names`. */
+const char **kernel_names(const Program *p, Names *names);
+/* True if the kernel is launched at least once. */
+bool kernel_launched(const Program *p, const Kernel *k);
+/* True if in every launch the memory of parameter i is free of stores through another parameter,
+ * and no other parameter reads what is stored through it: it may be `restrict`. */
+bool parameter_alone(const Program *p, const Kernel *k, int i);
+/* Notes an error for every element type that the dialect cannot hold. */
+bool types_supported(const Program *p, const Dialect *d);
+/* Tables and functions of the descriptor: the mlcc_tensor arrays `mlcc_inputs` and `mlcc_outputs`.
+ */
+void print_tensors(const Program *p, Text *out);
+/* The name of a graph's input or output as the model has it. */
+const char *input_name(const Program *p, int i);
+const char *output_name(const Program *p, int i);
+
+#endif

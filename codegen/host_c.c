@@ -1,0 +1,496 @@
+/* The standalone C output: head comment, constants, one function per kernel, and PREFIX_run, which
+ * calls them in order with their places in the arena; and the header with the sizes.
+ */
+#include "codegen/host.h"
+
+#include <string.h>
+
+/* What PREFIX_run calls things. */
+typedef struct Host {
+    const Program *p;
+    const EmitOptions *o;
+    Unit unit;
+    Arena *arena;
+    Names names;                  /* inside of PREFIX_run */
+    const char *macro;            /* PREFIX */
+    const char **input, **output; /* parameters */
+    const char **input_macro, **output_macro;
+    const char **weight; /* names of the constants; NULL: not used */
+    const char **kernel; /* names of the kernels' functions; NULL: not launched */
+    StrMap local;        /* pointers into the arena: place -> name */
+    int n_locals;        /* of them without a name of their own */
+    bool uses_base;      /* some of them lie in the arena */
+} Host;
+
+#define PRINTF(...) arena_printf(h->arena, __VA_ARGS__)
+
+/* --- names
+ * ----------------------------------------------------------------------------------------*/
+
+static int weight_at(const Program *p, int64_t offset) {
+    for (int i = 0; i < p->weight_offset.n; i++)
+        if (p->weight_offset.items[i] == offset) return i;
+    return -1;
+}
+
+static bool embedded(const Host *h) {
+    return !h->o->weights_file && !h->o->weights_symbol;
+}
+
+static int kernel_index(const Program *p, const Kernel *k) {
+    int i = 0;
+    while (p->kernels.items[i] != k) i++;
+    return i;
+}
+
+static void name_steps(Host *h) {
+    const Program *p = h->p;
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        if (step->kind != STEP_launch) continue;
+        int k = kernel_index(p, step->kernel);
+        if (!h->kernel[k]) h->kernel[k] = names_take(&h->unit.names, step->kernel->name, "kernel");
+        for (int i = 0; i < step->kernel->n_params; i++) {
+            const Place *place = &step->places[i];
+            int w = place->space == PLACE_weights ? weight_at(p, place->offset) : -1;
+            if (w < 0 || h->weight[w]) continue;
+            const char *name = p->weights.items[w]->name;
+            h->weight[w] =
+                names_take(&h->unit.names, PRINTF("w_%s", name ? name : ""), PRINTF("w%d", w));
+        }
+    }
+}
+
+/* The tensors' names are public, so they are chosen before all others. */
+static void name_tensors(Host *h, Names *macros) {
+    static const char *const taken[] = {"arena", "base", "weights", "constants", NULL};
+    const Program *p = h->p;
+    for (int i = 0; taken[i]; i++) names_take(&h->unit.names, taken[i], "x");
+    for (int i = 0; i < p->graph->inputs.n; i++) {
+        h->input[i] = names_take(&h->unit.names, input_name(p, i), "input");
+        h->input_macro[i] = names_take(macros, upper_case(h->arena, h->input[i]), "INPUT");
+    }
+    for (int i = 0; i < p->graph->outputs.n; i++) {
+        h->output[i] = names_take(&h->unit.names, output_name(p, i), "output");
+        h->output_macro[i] = names_take(macros, upper_case(h->arena, h->output[i]), "OUTPUT");
+    }
+}
+
+/* --- PREFIX_run
+ * -----------------------------------------------------------------------------------*/
+
+static const char *tensor_parameter(Host *h, const Value *v, const char *name, bool input) {
+    const char *type = mem_type(&h->unit, v->dt), *is_const = input ? "const " : "";
+    if (value_numel(v) == 0) return PRINTF("%s%s *%s", is_const, type, name);
+    return PRINTF("%s%s %s[%lld]", is_const, type, name, (long long)value_numel(v));
+}
+
+/* The declaration of PREFIX_run without the semicolon. */
+static void print_signature(Host *h, Text *out) {
+    const Program *p = h->p;
+    int n = 0;
+    const char **piece =
+        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 2, const char *);
+    for (int i = 0; i < p->graph->inputs.n; i++)
+        piece[n++] = tensor_parameter(h, p->graph->inputs.items[i], h->input[i], true);
+    for (int i = 0; i < p->graph->outputs.n; i++)
+        piece[n++] = tensor_parameter(h, p->graph->outputs.items[i], h->output[i], false);
+    if (h->o->weights_file) piece[n++] = "const void *weights";
+    piece[n++] = "void *arena";
+    int column = (int)strlen(h->o->prefix) + 9;
+    text_addf(out, "int %s_run(", h->o->prefix);
+    text_list(out, n, piece, column, column);
+    text_add(out, ")");
+}
+
+/* The argument for parameter i of a launch. */
+static const char *argument(Host *h, const Step *step, int i, Text *locals) {
+    const Place *place = &step->places[i];
+    const Value *v = step->args[i];
+    const char *type = mem_type(&h->unit, step->kernel->buffers.items[i]->dt);
+    switch (place->space) {
+    case PLACE_input:
+        return h->input[place->index];
+    case PLACE_output:
+        return h->output[place->index];
+    case PLACE_weights: {
+        int w = weight_at(h->p, place->offset);
+        if (embedded(h) && w >= 0)
+            return PRINTF(weights_readable(h->p->weights.items[w]) ? "%s" : "%s.v", h->weight[w]);
+        break;
+    }
+    default:
+        break;
+    }
+    bool weight = place->space == PLACE_weights;
+    const void *storage = v && !weight ? value_storage(step->args[i]) : NULL;
+    const char *key = PRINTF("%d %lld %s %p", weight, (long long)place->offset, type, storage);
+    void **slot = strmap_put(&h->local, key);
+    if (*slot) return *slot;
+    const char *wanted = v && v->name ? v->name : PRINTF("t%d", h->n_locals++);
+    if (weight && h->weight[weight_at(h->p, place->offset)])
+        wanted = h->weight[weight_at(h->p, place->offset)];
+    const char *name = names_take(&h->names, wanted, "t");
+    *slot = (void *)(uintptr_t)name;
+    const char *is_const = weight ? "const " : "";
+    text_addf(locals, "    %s%s *const %s = (%s%s *)(%svoid *)(%s + %lld);\n", is_const, type, name,
+              is_const, type, is_const, weight ? "constants" : "base", (long long)place->offset);
+    if (!weight) h->uses_base = true;
+    return name;
+}
+
+static void print_steps(Host *h, Text *locals, Text *out) {
+    const Program *p = h->p;
+    int depth = 0;
+    const char *counter[MAX_RANK + 1] = {NULL};
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        int indent = 4 + depth * 4;
+        if (step->kind == STEP_end) {
+            text_addf(out, "%*s}\n", indent - 4, "");
+            depth--;
+            continue;
+        }
+        if (step->kind == STEP_loop) {
+            const char *t = counter[depth] = names_take(&h->names, PRINTF("step%d", depth), "step");
+            text_addf(out, "%*sfor (int32_t %s = 0; %s < %lld; %s++) {\n", indent, "", t, t,
+                      (long long)step->trips, t);
+            depth++;
+            continue;
+        }
+        const Kernel *k = step->kernel;
+        const char **piece = ARENA_ARRAY(h->arena, k->n_params + k->n_scalars + 1, const char *);
+        for (int i = 0; i < k->n_params; i++) piece[i] = argument(h, step, i, locals);
+        for (int i = 0; i < k->n_scalars; i++) piece[k->n_params + i] = counter[i];
+        const char *name = h->kernel[kernel_index(p, k)];
+        int column = indent + (int)strlen(name) + 1;
+        text_addf(out, "%*s%s(", indent, "", name);
+        text_list(out, k->n_params + k->n_scalars, piece, column, column);
+        text_add(out, ");\n");
+    }
+}
+
+static void print_null_checks(Host *h, Text *out) {
+    const Program *p = h->p;
+    const char **piece =
+        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 2, const char *);
+    int n = 0;
+    for (int i = 0; i < p->graph->inputs.n; i++)
+        if (value_numel(p->graph->inputs.items[i])) piece[n++] = h->input[i];
+    for (int i = 0; i < p->graph->outputs.n; i++)
+        if (value_numel(p->graph->outputs.items[i])) piece[n++] = h->output[i];
+    if (p->arena_bytes) piece[n++] = "arena";
+    if (h->o->weights_file) piece[n++] = "weights";
+    if (n == 0) return;
+    int column = 8;
+    text_add(out, "    if (");
+    for (int i = 0; i < n; i++) {
+        int length = (int)strlen(piece[i]) + 12;
+        if (i && column + length > 96) {
+            text_add(out, "\n        ");
+            column = 8;
+        }
+        column += length;
+        text_addf(out, "%s == NULL%s", piece[i], i + 1 < n ? " || " : ")\n");
+    }
+    text_addf(out, "        return %s_E_ARGUMENT;\n", h->macro);
+}
+
+/* The side file begins with the digest of the constants it holds. */
+static void print_weights_check(Host *h, Text *out) {
+    unsigned char head[WEIGHTS_HEAD];
+    weights_head(h->p, head);
+    text_add(out, "    static const unsigned char head[16] = {");
+    for (int i = 0; i < WEIGHTS_HEAD; i++)
+        text_addf(out, "%s0x%02x%s", i % 8 == 0 ? "\n        " : " ", head[i],
+                  i < 15 ? "," : "};\n");
+    text_addf(out,
+              "    const unsigned char *const constants = (const unsigned char *)weights + 16;\n"
+              "    if (memcmp(weights, head, sizeof head) != 0) return %s_E_FILE;\n",
+              h->macro);
+}
+
+/* True if a step reads this input or writes this output. */
+static bool tensor_used(const Program *p, int space, int index) {
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        for (int i = 0; step->kind == STEP_launch && i < step->kernel->n_params; i++)
+            if ((int)step->places[i].space == space && step->places[i].index == index) return true;
+    }
+    return false;
+}
+
+static void print_run(Host *h, Text *out) {
+    const Program *p = h->p;
+    Text locals = text_new(h->arena), calls = text_new(h->arena);
+    print_steps(h, &locals, &calls);
+    print_signature(h, out);
+    text_add(out, " {\n");
+    print_null_checks(h, out);
+    if (h->o->weights_file)
+        print_weights_check(h, out);
+    else if (h->o->weights_symbol && strstr(text_get(&locals), "(constants + "))
+        text_addf(out, "    const unsigned char *const constants = %s;\n", h->o->weights_symbol);
+    if (h->uses_base) text_add(out, "    unsigned char *const base = arena;\n");
+    if (!p->arena_bytes) text_add(out, "    (void)arena;\n");
+    for (int i = 0; i < p->graph->inputs.n; i++)
+        if (!value_numel(p->graph->inputs.items[i]) && !tensor_used(p, PLACE_input, i))
+            text_addf(out, "    (void)%s;\n", h->input[i]);
+    for (int i = 0; i < p->graph->outputs.n; i++)
+        if (!value_numel(p->graph->outputs.items[i]) && !tensor_used(p, PLACE_output, i))
+            text_addf(out, "    (void)%s;\n", h->output[i]);
+    text_add(out, text_get(&locals));
+    text_add(out, text_get(&calls));
+    text_addf(out, "    return %s_OK;\n}\n", h->macro);
+}
+
+/* --- kernels
+ * --------------------------------------------------------------------------------------*/
+
+static void print_kernel(Host *h, int index, Text *out) {
+    const Program *p = h->p;
+    const Kernel *k = p->kernels.items[index];
+    if (!h->kernel[index]) return;
+    Arena scratch;
+    arena_init(&scratch, p->arena->limit, p->arena->on_limit, p->arena->user);
+    Printer printer;
+    printer_init(&printer, &h->unit, p->x, &scratch, k);
+    print_body(&printer);
+
+    kernel_comment(k, &scratch, out);
+    const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
+    for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
+    text_addf(out, "static void %s(", h->kernel[index]);
+    kernel_parameters(&printer, words, "int32_t", out, (int)strlen(h->kernel[index]) + 13);
+    text_add(out, k->n_params + k->n_scalars ? ") {\n" : "void) {\n");
+    for (int i = 0; i < k->n_params; i++)
+        if (!printer.buffer_used[i]) text_addf(out, "    (void)%s;\n", printer.buffer[i]);
+    for (int i = 0; i < k->n_scalars; i++)
+        if (!printer.scalar_used[i]) text_addf(out, "    (void)%s;\n", printer.scalar[i]);
+    text_addn(out, text_get(&printer.out), printer.out.length);
+    text_add(out, "}\n\n");
+    arena_free(&scratch);
+}
+
+static void print_weights(Host *h, Text *out) {
+    const Program *p = h->p;
+    bool any = false, rows = false;
+    for (int i = 0; i < p->weights.n; i++) {
+        if (!h->weight[i]) continue;
+        any = true;
+        rows |= !weights_readable(p->weights.items[i]);
+    }
+    if (!any || !embedded(h)) return;
+    if (rows) print_bytes_guard(out, true);
+    for (int i = 0; i < p->weights.n; i++) {
+        const Value *v = p->weights.items[i];
+        if (!h->weight[i]) continue;
+        text_addf(out, "/* %s: %s %s */\n", v->name ? comment_text(h->arena, v->name) : "constant",
+                  dt_name(v->dt), shape_text(h->arena, v->rank, v->shape));
+        if (weights_readable(v))
+            print_array(&h->unit, v, h->weight[i], out);
+        else
+            print_large(&h->unit, v, h->weight[i], out);
+    }
+    text_add(out, "\n");
+    if (rows) print_bytes_guard(out, false);
+}
+
+/* --- the files
+ * ------------------------------------------------------------------------------------*/
+
+static void print_head(Host *h, const char *what, Text *out) {
+    text_addf(out, "/* %s: %s, made by mlcc.", comment_text(h->arena, h->o->model_name), what);
+    if (h->o->digest)
+        text_addf(out, "\n * Model digest: %s.", comment_text(h->arena, h->o->digest));
+    text_addf(out, "\n * Constants: %lld bytes", (long long)h->p->weight_bytes);
+    if (h->o->weights_file)
+        text_addf(out, " in the side file %s", comment_text(h->arena, h->o->weights_file));
+    text_addf(out, "; scratch memory (arena): %lld bytes.\n */\n", (long long)h->p->arena_bytes);
+}
+
+static void print_macros(Host *h, Text *out) {
+    const Program *p = h->p;
+    text_addf(out, "/* What %s_run returns. */\n", h->o->prefix);
+    text_addf(out, "#define %s_OK 0\n#define %s_E_ARGUMENT 1 /* a pointer is NULL */\n", h->macro,
+              h->macro);
+    if (h->o->weights_file)
+        text_addf(out, "#define %s_E_FILE 5 /* the weights are not those of this model */\n",
+                  h->macro);
+    text_add(out, "\n/* Sizes in bytes. */\n");
+    text_addf(out, "#define %s_ARENA_BYTES %lldu\n", h->macro, (long long)p->arena_bytes);
+    text_addf(out, "#define %s_WEIGHT_BYTES %lldu\n", h->macro, (long long)p->weight_bytes);
+    text_add(out, "\n/* Number of elements of each input and output. */\n");
+    for (int i = 0; i < p->graph->inputs.n; i++) {
+        const Value *v = p->graph->inputs.items[i];
+        text_addf(out, "#define %s_%s_SIZE %lldu /* input '%s': %s %s */\n", h->macro,
+                  h->input_macro[i], (long long)value_numel(v),
+                  comment_text(h->arena, input_name(p, i)), dt_name(v->dt),
+                  shape_text(h->arena, v->rank, v->shape));
+    }
+    for (int i = 0; i < p->graph->outputs.n; i++) {
+        const Value *v = p->graph->outputs.items[i];
+        text_addf(out, "#define %s_%s_SIZE %lldu /* output '%s': %s %s */\n", h->macro,
+                  h->output_macro[i], (long long)value_numel(v),
+                  comment_text(h->arena, output_name(p, i)), dt_name(v->dt),
+                  shape_text(h->arena, v->rank, v->shape));
+    }
+}
+
+static void print_header(Host *h, Text *out) {
+    print_head(h, "interface of a neural network", out);
+    text_addf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stdint.h>\n\n", h->macro, h->macro);
+    text_add(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    print_macros(h, out);
+    text_add(out,
+             "\n/* Runs the model once. Tensors are dense and row-major; they must not overlap. "
+             "float16 and\n * bfloat16 are their bit patterns, bool is a byte, 0 or 1.\n");
+    if (h->o->weights_file)
+        text_addf(out, " * weights: the contents of the file %s, 8-byte aligned.\n",
+                  comment_text(h->arena, h->o->weights_file));
+    if (h->p->arena_bytes)
+        text_addf(out,
+                  " * arena: %s_ARENA_BYTES of scratch memory, 64-byte aligned; it keeps nothing "
+                  "between\n * calls. Two threads may run at once with an arena each. */\n",
+                  h->macro);
+    else
+        text_add(out, " * arena: scratch memory; this model needs none, it may be NULL. */\n");
+    print_signature(h, out);
+    text_addf(out, ";\n\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
+}
+
+static void print_includes(Host *h, Text *out) {
+    const EmitOptions *o = h->o;
+    if (o->header_name) text_addf(out, "#include %s\n\n", c_string(h->arena, o->header_name));
+    if (o->descriptor) text_add(out, "#include \"mlcc/model.h\"\n\n");
+    if (h->unit.needs & NEEDS_math) text_add(out, "#include <math.h>\n");
+    if (h->unit.needs & NEEDS_bool) text_add(out, "#include <stdbool.h>\n");
+    text_add(out, "#include <stddef.h>\n#include <stdint.h>\n");
+    if (o->descriptor && o->weights_file)
+        text_add(out, "#include <stdio.h>\n#include <stdlib.h>\n");
+    if (o->weights_file) text_add(out, "#include <string.h>\n");
+    text_add(out, "\n");
+    if (!o->header_name) {
+        print_macros(h, out);
+        text_add(out, "\n");
+        print_signature(h, out);
+        text_add(out, ";\n\n");
+    }
+    if (o->weights_symbol)
+        text_addf(out, "extern const unsigned char %s[];\n\n", o->weights_symbol);
+    if (h->unit.needs & NEEDS_unroll)
+        text_add(out, "/* Before loops whose arrays should become registers. */\n"
+                      "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
+                      "#define MLCC_UNROLL _Pragma(\"GCC unroll 32\")\n#else\n"
+                      "#define MLCC_UNROLL\n#endif\n\n");
+}
+
+/* The weights file of a library: read whole when the model is opened. */
+static void print_open(Host *h, Text *out) {
+    unsigned long long bytes = (unsigned long long)h->p->weight_bytes + WEIGHTS_HEAD;
+    text_addf(out,
+              "static int mlcc_open(void **state, const char *weights) {\n"
+              "    const size_t bytes = (size_t)%lluu;\n"
+              "    FILE *file = weights ? fopen(weights, \"rb\") : NULL;\n"
+              "    int code = MLCC_OK;\n"
+              "    *state = NULL;\n"
+              "    if (!file) return MLCC_E_FILE;\n"
+              "    *state = malloc(bytes + 1);\n"
+              "    if (!*state)\n"
+              "        code = MLCC_E_MEMORY;\n"
+              "    else if (fread(*state, 1, bytes + 1, file) != bytes)\n"
+              "        code = MLCC_E_FILE;\n"
+              "    fclose(file);\n"
+              "    return code;\n"
+              "}\n\n"
+              "static void mlcc_close(void *state) {\n"
+              "    free(state);\n"
+              "}\n\n"
+              "static const char *mlcc_error(void *state) {\n"
+              "    (void)state;\n"
+              "    return \"the weights file is missing or not the one made with this model\";\n"
+              "}\n\n",
+              bytes);
+}
+
+static void print_descriptor(Host *h, Text *out) {
+    const Program *p = h->p;
+    bool file = h->o->weights_file != NULL;
+    text_add(out, "\n/* --- the library's descriptor, see mlcc/model.h --- */\n\n");
+    print_tensors(p, out);
+    if (file)
+        print_open(h, out);
+    else
+        text_add(out, "static int mlcc_open(void **state, const char *weights) {\n"
+                      "    (void)weights;\n    *state = NULL;\n    return MLCC_OK;\n}\n\n"
+                      "static void mlcc_close(void *state) {\n    (void)state;\n}\n\n"
+                      "static const char *mlcc_error(void *state) {\n    (void)state;\n"
+                      "    return \"a tensor or the arena is missing\";\n}\n\n");
+    text_add(out,
+             "static int mlcc_run(void *state, const void *const *inputs, void *const *outputs, "
+             "void *arena) {\n");
+    int n = 0;
+    const char **piece =
+        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 2, const char *);
+    for (int i = 0; i < p->graph->inputs.n; i++) piece[n++] = PRINTF("inputs[%d]", i);
+    for (int i = 0; i < p->graph->outputs.n; i++) piece[n++] = PRINTF("outputs[%d]", i);
+    if (!file) text_add(out, "    (void)state;\n");
+    if (p->graph->inputs.n == 0) text_add(out, "    (void)inputs;\n");
+    if (p->graph->outputs.n == 0) text_add(out, "    (void)outputs;\n");
+    if (file) piece[n++] = "state";
+    piece[n++] = "arena";
+    int column = (int)strlen(h->o->prefix) + 16;
+    text_addf(out, "    return %s_run(", h->o->prefix);
+    text_list(out, n, piece, column, column);
+    text_add(out, ");\n}\n\n");
+    text_addf(out,
+              "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\n"
+              "const mlcc_model *\nmlcc_model_v1(void) {\n"
+              "    static const mlcc_model model = {\n"
+              "        .abi_version = MLCC_ABI_VERSION,\n"
+              "        .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
+              "        .name = %s,\n        .target = \"c\",\n        .n_inputs = %d,\n"
+              "        .n_outputs = %d,\n",
+              c_string(h->arena, h->o->model_name), p->graph->inputs.n, p->graph->outputs.n);
+    if (p->graph->inputs.n) text_add(out, "        .inputs = mlcc_inputs,\n");
+    if (p->graph->outputs.n) text_add(out, "        .outputs = mlcc_outputs,\n");
+    text_addf(out,
+              "        .arena_bytes = %lldu,\n        .weight_bytes = %lldu,\n"
+              "        .open = mlcc_open,\n        .run = mlcc_run,\n        .close = mlcc_close,\n"
+              "        .error = mlcc_error,\n    };\n    return &model;\n}\n",
+              (long long)p->arena_bytes, (long long)p->weight_bytes);
+}
+
+void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {
+    Host host = {.p = p, .o = o, .arena = p->arena}, *h = &host;
+    if (!types_supported(p, &dialect_c)) return;
+    unit_init(&h->unit, p->arena, &dialect_c);
+    strmap_init(&h->local, p->arena);
+    h->macro = upper_case(p->arena, o->prefix);
+    h->input = ARENA_ARRAY(p->arena, p->graph->inputs.n + 1, const char *);
+    h->input_macro = ARENA_ARRAY(p->arena, p->graph->inputs.n + 1, const char *);
+    h->output = ARENA_ARRAY(p->arena, p->graph->outputs.n + 1, const char *);
+    h->output_macro = ARENA_ARRAY(p->arena, p->graph->outputs.n + 1, const char *);
+    h->weight = ARENA_ARRAY(p->arena, p->weights.n + 1, const char *);
+    h->kernel = ARENA_ARRAY(p->arena, p->kernels.n + 1, const char *);
+    Names macros;
+    names_init(&macros, p->arena, NULL, NULL);
+    names_take(&h->unit.names, PRINTF("%s_run", o->prefix), "run");
+    if (o->weights_symbol) names_take(&h->unit.names, o->weights_symbol, "weights");
+    name_tensors(h, &macros);
+    name_steps(h);
+    names_init(&h->names, p->arena, &h->unit.names, NULL);
+
+    Text kernels = text_new(p->arena), weights = text_new(p->arena), run = text_new(p->arena);
+    for (int i = 0; i < p->kernels.n; i++) print_kernel(h, i, &kernels);
+    print_weights(h, &weights);
+    print_run(h, &run);
+    print_head(h, "a neural network as C99", source);
+    print_includes(h, source);
+    text_addn(source, text_get(&weights), weights.length);
+    unit_print_helpers(&h->unit, source);
+    text_addn(source, text_get(&kernels), kernels.length);
+    text_addn(source, text_get(&run), run.length);
+    if (o->descriptor) print_descriptor(h, source);
+    if (header) print_header(h, header);
+}

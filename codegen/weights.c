@@ -1,0 +1,162 @@
+/* Constants as text and as bytes.
+ *
+ * Small tensors are printed as numbers that a person can read. Large ones are string literals of
+ * their bytes: of the forms that C99 allows, compilers read it fastest (3.5 million floats: gcc 12
+ * takes 1 s and 225 MB, against 10 s and 725 MB for a list of hexadecimal words). No literal may
+ * have more than 4095 characters, so the bytes are rows of an array, and a union gives them the
+ * type.
+ */
+#include "codegen/host.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define READABLE_BYTES ((size_t)16 << 10)
+#define ROW_BYTES      4080
+#define LINE_WIDTH     96
+
+const void *weights_block(const Program *p, size_t *bytes) {
+    *bytes = (size_t)p->weight_bytes;
+    if (!*bytes) return NULL;
+    unsigned char *block = arena_alloc(p->arena, *bytes);
+    for (int i = 0; i < p->weights.n; i++) {
+        const Value *v = p->weights.items[i];
+        memcpy(block + p->weight_offset.items[i], v->data, value_bytes(v));
+    }
+    return block;
+}
+
+uint64_t weights_digest(const Program *p) {
+    uint64_t digest = FNV_SEED;
+    const unsigned char zero = 0;
+    int64_t at = 0;
+    for (int i = 0; i < p->weights.n; i++) {
+        for (; at < p->weight_offset.items[i]; at++) digest = fnv1a(&zero, 1, digest);
+        size_t bytes = value_bytes(p->weights.items[i]);
+        digest = fnv1a(p->weights.items[i]->data, bytes, digest);
+        at += (int64_t)bytes;
+    }
+    for (; at < p->weight_bytes; at++) digest = fnv1a(&zero, 1, digest);
+    return digest;
+}
+
+void weights_head(const Program *p, unsigned char head[WEIGHTS_HEAD]) {
+    uint64_t digest = weights_digest(p);
+    memcpy(head, "MLCCWTS1", 8);
+    for (int i = 0; i < 8; i++) head[8 + i] = (unsigned char)(digest >> (8 * i));
+}
+
+void emit_weights_asm(const char *symbol, const char *path, int alignment, Text *out) {
+    text_add(out, "/* The constants of the model, taken in as they are. */\n");
+    text_addf(out, "    .section .rodata\n    .balign %d\n", alignment);
+    text_addf(out, "    .globl %s\n    .hidden %s\n    .type %s, %%object\n", symbol, symbol,
+              symbol);
+    text_addf(out, "%s:\n    .incbin \"", symbol);
+    for (; *path; path++) {
+        if (*path == '"' || *path == '\\') text_add(out, "\\");
+        text_addn(out, path, 1);
+    }
+    text_addf(out, "\"\n    .size %s, . - %s\n", symbol, symbol);
+    text_add(out, "    .section .note.GNU-stack, \"\", %progbits\n");
+}
+
+/* One byte inside a string literal; `next` is the one after it, -1: none. */
+static size_t escape_byte(char *to, unsigned byte, int next) {
+    size_t n = 0;
+    if (byte >= ' ' && byte < 0x7f && byte != '"' && byte != '\\' && byte != '?') {
+        to[n++] = (char)byte;
+        return n;
+    }
+    bool digit = next >= '0' && next <= '7'; /* a shorter escape would swallow it */
+    to[n++] = '\\';
+    if (digit || byte >= 0100) to[n++] = (char)('0' + (byte >> 6));
+    if (digit || byte >= 010) to[n++] = (char)('0' + (byte >> 3 & 7));
+    to[n++] = (char)('0' + (byte & 7));
+    return n;
+}
+
+void print_bytes(Text *out, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    char line[LINE_WIDTH + 16];
+    for (size_t row = 0; row < bytes; row += ROW_BYTES) {
+        size_t end = bytes - row < ROW_BYTES ? bytes : row + ROW_BYTES;
+        for (size_t i = row; i < end;) {
+            size_t n = 0;
+            line[n++] = '"';
+            for (; i < end && n < LINE_WIDTH; i++)
+                n += escape_byte(line + n, at[i], i + 1 < end ? at[i + 1] : -1);
+            line[n++] = '"';
+            if (i == end && end < bytes) line[n++] = ',';
+            line[n++] = '\n';
+            text_addn(out, line, n);
+        }
+    }
+}
+
+void print_bytes_type(Text *out, size_t bytes) {
+    text_addf(out, "unsigned char bytes[%zu][%d]", (bytes + ROW_BYTES - 1) / ROW_BYTES, ROW_BYTES);
+}
+
+bool weights_readable(const Value *v) {
+    return value_bytes(v) <= READABLE_BYTES;
+}
+
+static const char *element_text(Unit *unit, const Value *v, size_t i) {
+    DType dt = v->dt;
+    if (dt_is_float(dt) && dt_is_narrow(dt)) {
+        uint16_t half;
+        if (dt_store(dt) == 1)
+            return arena_printf(unit->arena, "0x%02x", ((const uint8_t *)v->data)[i]);
+        memcpy(&half, (const uint8_t *)v->data + i * sizeof half, sizeof half);
+        return arena_printf(unit->arena, "0x%04x", half);
+    }
+    Scalar value = dt_load(dt, v->data, i);
+    if (dt == DT_bool) return value.i ? "1" : "0";
+    return print_number(unit, dt, value);
+}
+
+void print_array(Unit *unit, const Value *v, const char *name, Text *out) {
+    size_t n = (size_t)value_numel(v);
+    const char *type = mem_type(unit, v->dt);
+    text_addf(out, "static const %s %s[%zu] = {", type, name, n ? n : 1);
+    size_t column = 100; /* begin a line */
+    if (n == 0) text_add(out, "0");
+    for (size_t i = 0; i < n; i++) {
+        const char *text = element_text(unit, v, i);
+        if (column + strlen(text) + 2 > LINE_WIDTH) {
+            text_add(out, "\n   ");
+            column = 3;
+        }
+        text_addf(out, " %s%s", text, i + 1 < n ? "," : "");
+        column += strlen(text) + 2;
+    }
+    text_add(out, n ? "\n};\n" : "};\n");
+}
+
+void print_large(Unit *unit, const Value *v, const char *name, Text *out) {
+    text_add(out, "static const union {\n    ");
+    print_bytes_type(out, value_bytes(v));
+    text_addf(out, ";\n    %s v[%lld];\n} %s = {{\n", mem_type(unit, v->dt),
+              (long long)value_numel(v), name);
+    print_bytes(out, v->data, value_bytes(v));
+    text_add(out, "}};\n");
+}
+
+void print_bytes_guard(Text *out, bool begin) {
+    if (!begin) {
+        text_add(out, "#ifdef MLCC_QUIET_ROWS\n#pragma GCC diagnostic pop\n#endif\n\n");
+        return;
+    }
+    text_add(
+        out,
+        "/* Large constants are the bytes of their elements, least significant first. Each row of "
+        "an\n * array is full, without a zero at its end, of which newer compilers warn. */\n"
+        "#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n"
+        "#error \"the constants below are for little-endian machines\"\n"
+        "#endif\n"
+        "#if defined(__clang__) ? __clang_major__ >= 20 : defined(__GNUC__) && __GNUC__ >= 15\n"
+        "#define MLCC_QUIET_ROWS\n"
+        "#pragma GCC diagnostic push\n"
+        "#pragma GCC diagnostic ignored \"-Wunterminated-string-initialization\"\n"
+        "#endif\n");
+}

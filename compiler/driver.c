@@ -1,0 +1,165 @@
+/* Sessions, the pipeline, and the compile command; see driver.h. */
+#include "compiler/driver.h"
+#include "ir/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- sessions -------------------------------------------------------------------------------------*/
+
+static void limit_hit(void *user, size_t wanted) {
+    Session *s = user;
+    (void)wanted;
+    longjmp(s->limit, 1);
+}
+
+/* "512M" in bytes; 0 if it is no size. */
+static size_t parse_size(const char *text) {
+    char *end;
+    unsigned long long value = strtoull(text, &end, 10);
+    int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    if (end == text || (shift && end[1]) || (!shift && *end) || value > (SIZE_MAX >> shift >> 1))
+        return 0;
+    return (size_t)value << shift;
+}
+
+int with_session(const Options *o, int (*body)(Session *)) {
+    static const size_t default_limit = (size_t)16 << 30;
+    Session *s = calloc(1, sizeof *s);
+    if (!s) return ERR_LIMIT;
+    s->o = o;
+    arena_init(&s->arena, o->max_memory ? parse_size(o->max_memory) : default_limit, limit_hit, s);
+    diag_init(&s->diag, &s->arena, o->model);
+    exprs_init(&s->x, &s->arena);
+    volatile int status = 0;
+    if (!s->arena.limit) {
+        diag_error(&s->diag, E0001, "--max-memory wants a size such as 512M, not '%s'",
+                   o->max_memory);
+    } else if (setjmp(s->limit) == 0) {
+        status = body(s);
+    } else {
+        /* the arena is full: the message must not need it */
+        fprintf(stderr, "%s: error[E0006]: compiling needs more than %zu MiB of memory; allow more "
+                        "with --max-memory\n", o->model, s->arena.limit >> 20);
+        status = ERR_LIMIT;
+    }
+    if (status != ERR_LIMIT || s->diag.n_errors) diag_print(&s->diag);
+    int from_messages = diag_exit_status(&s->diag);
+    if (from_messages && status == 0) status = from_messages;
+    if (s->model_open) onnx_close(&s->model.file);
+    arena_free(&s->arena);
+    free(s);
+    return status;
+}
+
+/* --- the pipeline ---------------------------------------------------------------------------------*/
+
+static bool read_dims(Session *s, ImportOptions *options) {
+    const StringList *list = &s->o->dims;
+    options->dims = ARENA_ARRAY(&s->arena, list->n, DimOption);
+    for (int i = 0; i < list->n; i++) {
+        const char *word = list->items[i], *equals = strrchr(word, '=');
+        char *end = NULL;
+        long long value = equals ? strtoll(equals + 1, &end, 10) : -1;
+        if (!equals || equals == word || !end || end == equals + 1 || *end || value < 0 ||
+            value > INT32_MAX) {
+            diag_error(&s->diag, E0001, "--dim wants NAME=VALUE with a whole number, not '%s'",
+                       word);
+            return false;
+        }
+        DimOption *dim = &options->dims[options->n_dims++];
+        dim->name = arena_strndup(&s->arena, word, (size_t)(equals - word));
+        dim->value = value;
+    }
+    return true;
+}
+
+static bool wants_dump(const Session *s, const char *pass) {
+    const char *list = s->o->dump_ir;
+    size_t length = strlen(pass);
+    for (; list && *list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL) {
+        if (!strncmp(list, "all", 3) && (list[3] == 0 || list[3] == ',')) return true;
+        if (!strncmp(list, pass, length) && (list[length] == 0 || list[length] == ',')) return true;
+    }
+    return false;
+}
+
+static void after_pass(void *user, const char *pass, const Graph *g, const Program *p,
+                       double seconds) {
+    Session *s = user;
+    if (s->o->time_passes) fprintf(stderr, "%-10s %9.3f ms\n", pass, seconds * 1e3);
+    if (!wants_dump(s, pass)) return;
+    Text text = text_new(&s->arena);
+    TextOptions options = {.elide = true};
+    if (p)
+        text_program(&text, p, options);
+    else
+        text_graph(&text, g, options);
+    printf("; after %s\n%s\n", pass, text_get(&text));
+}
+
+Graph *session_graph(Session *s) {
+    ImportOptions options = {0};
+    if (!read_dims(s, &options)) return NULL;
+    s->model_open = true;
+    if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
+    Graph *g = onnx_import(&s->arena, &s->x, &s->diag, &s->model, &options);
+    if (!g || s->diag.n_errors) return NULL;
+    after_pass(s, "import", g, NULL, 0);
+    return g;
+}
+
+Program *session_lower(Session *s, Graph *g) {
+    PassOptions options = {.target = s->target,
+                           .dump = s->o->dump_ir,
+                           .on_pass = after_pass,
+                           .user = s,
+                           .verify = true};
+    if (s->o->passes) { /* "-fuse,-cse" without the minus signs */
+        char *skip = arena_strdup(&s->arena, s->o->passes), *to = skip;
+        for (const char *from = skip; *from; from++)
+            if (*from != '-') *to++ = *from;
+        *to = 0;
+        options.skip = skip;
+    }
+    return run_passes(g, &options);
+}
+
+Program *session_program(Session *s) {
+    Graph *g = session_graph(s);
+    return g ? session_lower(s, g) : NULL;
+}
+
+/* --- compile --------------------------------------------------------------------------------------*/
+
+static const char *suffix_of(const char *path) {
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    return dot && (!slash || dot > slash) ? dot : "";
+}
+
+int command_compile(Session *s) {
+    const Options *o = s->o;
+    if (!o->output) {
+        diag_error(&s->diag, E0001, "-o FILE is missing: .c .cu .comp .spv .o .a or .so");
+        return 0;
+    }
+    const char *suffix = suffix_of(o->output), *name = o->target;
+    if (!name)
+        name = !strcmp(suffix, ".cu")                                    ? "cuda"
+               : !strcmp(suffix, ".comp") || !strcmp(suffix, ".spv") ? "vulkan"
+                                                                         : "c";
+    s->target = target_find(name);
+    if (!s->target) {
+        diag_error(&s->diag, E0001, "there is no target '%s' (c, cuda, vulkan)", name);
+        return 0;
+    }
+    if (!output_fits(s->target, suffix)) {
+        diag_error(&s->diag, E0001, "target %s cannot be written as '%s'", name,
+                   *suffix ? suffix : o->output);
+        return 0;
+    }
+    Program *p = session_program(s);
+    if (p) write_program(s, p, o->output);
+    return 0;
+}

@@ -1,0 +1,95 @@
+/* The driver: from options to results. Each command is one function that returns the exit status
+ * (STYLE: 0 done, 1 model wrong, 2 usage, 3 file or system, 4 not supported, 5 differ, 6 limit, 70 bug).
+ */
+#ifndef COMPILER_DRIVER_H
+#define COMPILER_DRIVER_H
+
+#include <setjmp.h>
+
+#include "compiler/onnx/import.h"
+#include "codegen/codegen.h"
+#include "passes/passes.h"
+#include "mlcc/model.h"
+
+typedef struct StringList {
+    const char **items;
+    int n;
+} StringList;
+
+typedef const char *OptionText;
+typedef bool OptionFlag;
+typedef StringList OptionList;
+#define OPTION_TYPE_text OptionText
+#define OPTION_TYPE_flag OptionFlag
+#define OPTION_TYPE_list OptionList
+
+typedef struct Options {
+    const char *model; /* first word that is no option */
+#define OPTION(field, kind, name, value, commands, help) OPTION_TYPE_##kind field;
+#include "compiler/options.def"
+} Options;
+
+/* One compilation: its memory, its messages, and the way out when memory runs out. */
+typedef struct Session {
+    const Options *o;
+    Arena arena;
+    Diag diag;
+    Exprs x;
+    OnnxModel model;
+    bool model_open;
+    const Target *target;
+    jmp_buf limit; /* taken when --max-memory is hit */
+} Session;
+
+/* Runs `body` in a fresh session and prints its diagnostics; returns the exit status. */
+int with_session(const Options *o, int (*body)(Session *));
+
+/* Reads and imports the model. NULL after diagnostics. */
+Graph *session_graph(Session *s);
+/* Runs the passes on a graph, for s->target. NULL after diagnostics. */
+Program *session_lower(Session *s, Graph *g);
+/* The whole pipeline for s->target. NULL after diagnostics. */
+Program *session_program(Session *s);
+/* Can this target be written to a file with this suffix? */
+bool output_fits(const Target *t, const char *suffix);
+/* Writes the program in the form that the suffix of `path` asks for. False after diagnostics. */
+bool write_program(Session *s, Program *p, const char *path);
+
+int command_compile(Session *s);
+int command_run(Session *s);
+int command_verify(Session *s);
+int command_inspect(Session *s);
+
+/* --- files and tools (tools.c) --------------------------------------------------------------------*/
+
+/* A temporary folder, removed with all in it by temp_remove. NULL after a diagnostic. */
+const char *temp_folder(Session *s);
+void temp_remove(const char *folder);
+bool write_file(Session *s, const char *path, const void *data, size_t bytes);
+/* Files that must appear together: written beside their place, then renamed. */
+typedef struct OutputFile {
+    const char *path;
+    const void *data;
+    size_t bytes;
+} OutputFile;
+bool write_outputs(Session *s, int n, const OutputFile *files);
+/* Moves a finished file to its place in one step (copying across file systems). */
+bool install_file(Session *s, const char *from, const char *to);
+/* Runs a program in `folder` with arguments (argv[0] is searched in PATH); output to the terminal.
+ * False after a diagnostic. */
+bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint);
+
+/* --- models as shared libraries (model_so.c) ------------------------------------------------------*/
+
+typedef struct LoadedModel {
+    void *library;
+    const mlcc_model *model;
+    void *state;
+    void *arena;
+} LoadedModel;
+/* Loads and opens a library that exports mlcc_model_v1. False after diagnostics. */
+bool model_load(Session *s, LoadedModel *m, const char *path, const char *weights);
+bool model_run(Session *s, LoadedModel *m, const void *const *inputs, void *const *outputs);
+void model_unload(LoadedModel *m);
+
+#endif

@@ -1,0 +1,95 @@
+/* The command inspect: what a model is made of. */
+#include "compiler/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct OpCount {
+    const char *name;
+    int n;
+} OpCount;
+
+static int by_count(const void *a, const void *b) {
+    const OpCount *x = a, *y = b;
+    return x->n != y->n ? y->n - x->n : strcmp(x->name, y->name);
+}
+
+static void count_nodes(Session *s, const Onnx__GraphProto *graph, StrMap *counts) {
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *node = graph->node[i];
+        bool plain = !node->domain || !*node->domain || !strcmp(node->domain, "ai.onnx");
+        const char *name = plain ? node->op_type
+                                 : arena_printf(&s->arena, "%s.%s", node->domain, node->op_type);
+        void **slot = strmap_put(counts, name);
+        if (!*slot) {
+            OpCount *count = ARENA_NEW(&s->arena, OpCount);
+            count->name = arena_strdup(&s->arena, name);
+            *slot = count;
+        }
+        ((OpCount *)*slot)->n++;
+        for (size_t k = 0; k < node->n_attribute; k++)
+            if (node->attribute[k]->g) count_nodes(s, node->attribute[k]->g, counts);
+    }
+}
+
+static void print_ops(Session *s) {
+    StrMap counts;
+    strmap_init(&counts, &s->arena);
+    count_nodes(s, s->model.proto->graph, &counts);
+    OpCount *sorted = ARENA_ARRAY(&s->arena, counts.n + 1, OpCount);
+    int n = 0;
+    for (int i = 0; strmap_at(&counts, i); i++) sorted[n++] = *(OpCount *)strmap_at(&counts, i);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_count);
+    printf("operators:");
+    for (int i = 0; i < n; i++) printf("%s %s %d", i ? "," : "", sorted[i].name, sorted[i].n);
+    printf("\n");
+}
+
+/* Multiply-adds of the reductions whose body is a product. */
+static int64_t count_macs(const Graph *g) {
+    int64_t macs = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind == OP_loop) macs += op->trips * count_macs(op->sub);
+        if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) continue;
+        macs += value_numel(op->out[0]) * shape_numel(op->n_red, op->red);
+    }
+    return macs;
+}
+
+static int64_t count_weights(const Graph *g) {
+    int64_t bytes = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind == OP_const) bytes += (int64_t)value_bytes(op->out[0]);
+        if (op->sub) bytes += count_weights(op->sub);
+    }
+    return bytes;
+}
+
+int command_inspect(Session *s) {
+    Graph *g = session_graph(s);
+    if (s->model.proto && s->model.proto->graph) {
+        const Onnx__ModelProto *proto = s->model.proto;
+        printf("model: %s, IR version %lld, producer '%s'\nopsets:", s->o->model,
+               (long long)proto->ir_version, proto->producer_name ? proto->producer_name : "");
+        for (size_t i = 0; i < proto->n_opset_import; i++)
+            printf(" %s %lld",
+                   proto->opset_import[i]->domain && *proto->opset_import[i]->domain
+                       ? proto->opset_import[i]->domain
+                       : "ai.onnx",
+                   (long long)proto->opset_import[i]->version);
+        printf("\nnodes: %zu\n", proto->graph->n_node);
+        print_ops(s);
+    }
+    if (!g) return 0;
+    pass_dce(g, NULL);
+    for (int i = 0; i < g->inputs.n; i++)
+        printf("input: %s %s%s\n", g->inputs.items[i]->name, dt_name(g->inputs.items[i]->dt),
+               shape_text(&s->arena, g->inputs.items[i]->rank, g->inputs.items[i]->shape));
+    for (int i = 0; i < g->outputs.n; i++)
+        printf("output: %s %s%s\n", g->output_names.items[i], dt_name(g->outputs.items[i]->dt),
+               shape_text(&s->arena, g->outputs.items[i]->rank, g->outputs.items[i]->shape));
+    printf("weights: %lld bytes\nmultiply-adds: %lld\nunsupported operators: none\n",
+           (long long)count_weights(g), (long long)count_macs(g));
+    return 0;
+}

@@ -1,0 +1,236 @@
+/* What import functions are given: attributes, inputs, declared shapes, constants from tensors of the
+ * model, and the two ways to refuse. */
+#include "compiler/onnx/import_impl.h"
+
+#include <string.h>
+
+/* --- refusing -------------------------------------------------------------------------------------*/
+
+void unsupported(Node *n, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    diag_error(n->g->diag, E3002, "%s", arena_vprintf(n->g->arena, format, args));
+    va_end(args);
+    n->failed = true;
+}
+
+void invalid(Node *n, ErrCode code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    diag_error(n->g->diag, code, "%s", arena_vprintf(n->g->arena, format, args));
+    va_end(args);
+    n->failed = true;
+}
+
+/* --- attributes -----------------------------------------------------------------------------------*/
+
+typedef enum AttrKind {
+    ATTR_float = 1,
+    ATTR_int,
+    ATTR_string,
+    ATTR_tensor,
+    ATTR_graph,
+    ATTR_floats,
+    ATTR_ints,
+    ATTR_strings,
+    ATTR_tensors,
+    ATTR_graphs,
+    ATTR_sparse,
+    ATTR_sparses,
+    ATTR_type,
+    ATTR_types,
+    ATTR_kinds
+} AttrKind;
+
+static const char *const kind_names[ATTR_kinds] = {
+    "UNDEFINED", "FLOAT",   "INT",     "STRING", "TENSOR",        "GRAPH",          "FLOATS",    "INTS",
+    "STRINGS",   "TENSORS", "GRAPHS",  "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"};
+
+const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__AttributeProto *attr) {
+    if (!*pb_text(attr->ref_attr_name)) return attr;
+    for (int i = frame ? frame->n_attrs - 1 : -1; i >= 0; i--)
+        if (frame->attrs[i].attr && !strcmp(frame->attrs[i].name, attr->ref_attr_name))
+            return frame->attrs[i].attr;
+    return NULL;
+}
+
+static const Onnx__AttributeProto *find(const Node *n, const char *name) {
+    for (size_t i = 0; i < n->proto->n_attribute; i++)
+        if (!strcmp(pb_text(n->proto->attribute[i]->name), name))
+            return attr_resolve(n->scope->frame, n->proto->attribute[i]);
+    return NULL;
+}
+
+/* The attribute if it is there and of this kind (files of IR version 1 do not say the kind). */
+static const Onnx__AttributeProto *find_kind(Node *n, const char *name, AttrKind kind) {
+    const Onnx__AttributeProto *a = find(n, name);
+    if (!a || (int)a->type == (int)kind || (int)a->type == 0) return a;
+    int given = (int)a->type > 0 && (int)a->type < ATTR_kinds ? (int)a->type : 0;
+    invalid(n, E2004, "attribute '%s' is %s, expected %s", name, kind_names[given],
+            kind_names[kind]);
+    return NULL;
+}
+
+bool attr_has(const Node *n, const char *name) {
+    return find(n, name) != NULL;
+}
+
+int64_t attr_int(Node *n, const char *name, int64_t fallback) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_int);
+    return a ? a->i : fallback;
+}
+
+double attr_float(Node *n, const char *name, double fallback) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_float);
+    return a ? (double)a->f : fallback;
+}
+
+static const char *text_of(Node *n, const ProtobufCBinaryData *s) {
+    return arena_strndup(n->g->arena, s->len ? (const char *)s->data : "", s->len);
+}
+
+const char *attr_str(Node *n, const char *name, const char *fallback) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_string);
+    return a ? text_of(n, &a->s) : fallback;
+}
+
+const int64_t *attr_ints(Node *n, const char *name, int *count) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_ints);
+    *count = a ? (int)a->n_ints : 0;
+    static const int64_t none[1];
+    return !a ? NULL : a->n_ints ? a->ints : none;
+}
+
+const float *attr_floats(Node *n, const char *name, int *count) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_floats);
+    *count = a ? (int)a->n_floats : 0;
+    static const float none[1];
+    return !a ? NULL : a->n_floats ? a->floats : none;
+}
+
+const char *const *attr_strs(Node *n, const char *name, int *count) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_strings);
+    *count = a ? (int)a->n_strings : 0;
+    if (!a) return NULL;
+    const char **result = ARENA_ARRAY(n->g->arena, a->n_strings + 1, const char *);
+    for (size_t i = 0; i < a->n_strings; i++) result[i] = text_of(n, &a->strings[i]);
+    return result;
+}
+
+Value *attr_tensor(Node *n, const char *name) {
+    const Onnx__AttributeProto *a = find(n, name);
+    if (a && a->sparse_tensor) return attr_sparse_const(n->im, n->g, a->sparse_tensor);
+    a = find_kind(n, name, ATTR_tensor);
+    if (!a) return NULL;
+    if (a->t) return attr_const(n->im, n->g, a->t);
+    invalid(n, E2004, "attribute '%s' holds no tensor", name);
+    return NULL;
+}
+
+const Onnx__GraphProto *attr_graph(Node *n, const char *name) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_graph);
+    return a ? a->g : NULL;
+}
+
+const Onnx__TypeProto *attr_type(Node *n, const char *name) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_type);
+    return a ? a->tp : NULL;
+}
+
+DType node_dtype(Node *n, int64_t onnx) {
+    DType dt = onnx > 0 && onnx < 1000 ? dt_from_onnx((int32_t)onnx) : DT_none;
+    if (dt == DT_none) {
+        invalid(n, E2004, "%lld is not an element type", (long long)onnx);
+    } else if (dt_kind(dt) > DK_float) {
+        invalid(n, E3003, "tensors of type %s are not supported", dt_name(dt));
+        dt = DT_none;
+    }
+    return dt;
+}
+
+/* --- inputs and outputs ---------------------------------------------------------------------------*/
+
+Value *node_in(const Node *n, int i) {
+    return i < n->n_in ? n->in[i] : NULL;
+}
+
+Value *node_need(Node *n, int i) {
+    Value *v = node_in(n, i);
+    if (v) return v;
+    if (i < n->n_in && n->entity[i])
+        invalid(n, E2006, "input %d must be a tensor, not a %s", i,
+                n->entity[i]->kind == ENTITY_sequence ? "sequence" : "optional");
+    else
+        invalid(n, E2007, "input %d is missing", i);
+    return NULL;
+}
+
+bool node_wants(const Node *n, int i) {
+    return i < n->n_out && *n->proto->output[i];
+}
+
+static const Onnx__ValueInfoProto *declared(const Node *n, int i) {
+    return node_wants(n, i) ? strmap_get(&n->scope->declared, n->proto->output[i]) : NULL;
+}
+
+bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape) {
+    const Onnx__ValueInfoProto *info = declared(n, i);
+    if (!info || !check_type_shape(n->im, info->type, rank, shape)) return false;
+    for (int k = 0; k < *rank; k++)
+        if (shape[k] < 0 || shape[k] > INT32_MAX) return false;
+    return true;
+}
+
+DType node_declared_dtype(const Node *n, int i) {
+    const Onnx__ValueInfoProto *info = declared(n, i);
+    if (!info || !info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
+        return DT_none;
+    return dt_from_onnx(info->type->tensor_type->elem_type);
+}
+
+int node_axis(Node *n, int64_t axis, int rank) {
+    if (axis >= -rank && axis < rank) return (int)(axis < 0 ? axis + rank : axis);
+    invalid(n, E2004, "axis %lld is not in [%d, %d)", (long long)axis, -rank, rank);
+    return -1;
+}
+
+const int64_t *node_ints(const Node *n, int i, int *count) {
+    const Value *v = node_in(n, i);
+    *count = 0;
+    return v ? value_ints(n->g, v, count) : NULL;
+}
+
+const int64_t *node_need_ints(Node *n, int i, const char *what, int *count) {
+    const int64_t *ints = node_ints(n, i, count);
+    const Value *v = node_in(n, i);
+    if (ints || !v) return ints;
+    if (value_is_const(v))
+        invalid(n, E2006, "%s must be integers, not %s", what, dt_name(v->dt));
+    else
+        invalid(n, E3004, "%s must be constant, but '%s' is computed at run time", what,
+                n->proto->input[i]);
+    return NULL;
+}
+
+bool node_shape_ok(Node *n, int rank, const int64_t *shape) {
+    if (rank > MAX_TENSOR_RANK) {
+        unsupported(n, "the result has %d dimensions; at most %d are supported", rank,
+                    MAX_TENSOR_RANK);
+        return false;
+    }
+    int64_t numel = 1;
+    bool fits = true;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] < 0) {
+            invalid(n, E2005, "the result would have shape %s",
+                    shape_text(n->g->arena, rank, shape));
+            return false;
+        }
+        if (shape[i] > INT32_MAX || (shape[i] > 0 && numel > INT32_MAX / shape[i])) fits = false;
+        if (fits) numel *= shape[i];
+    }
+    if (fits) return true;
+    invalid(n, E3005, "a tensor of shape %s has more than 2^31-1 elements",
+            shape_text(n->g->arena, rank, shape));
+    return false;
+}

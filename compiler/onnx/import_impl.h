@@ -1,0 +1,126 @@
+/* What the importer's own files share: import.c (walk and scopes), import_check.c (what can be said of a
+ * model before the walk), import_attr.c (what import functions are given). Import functions see none of
+ * this. */
+#ifndef COMPILER_ONNX_IMPORT_IMPL_H
+#define COMPILER_ONNX_IMPORT_IMPL_H
+
+#include "compiler/onnx/elementwise.h"
+#include "compiler/onnx/import.h"
+
+/* Bounds against models whose functions or sub-graphs unfold without end. */
+#define MAX_CALL_DEPTH  128     /* scopes (functions, sub-graphs) around a node */
+#define MAX_NODES       5000000 /* nodes imported, all functions and sub-graphs unfolded */
+#define MAX_WALK_ERRORS 100     /* messages after which the walk ends */
+
+typedef struct OpRow {
+    const char *domain, *name;
+    int since;
+    ImportFn *fn;
+    const Elementwise *elementwise;
+    struct OpRow *next; /* other versions of the same operator */
+} OpRow;
+
+/* A model-local function. */
+typedef struct Function {
+    const Onnx__FunctionProto *proto;
+    StrMap opsets; /* domain -> Opset, its own */
+    bool checked;
+} Function;
+
+typedef struct Opset {
+    int version;
+} Opset;
+
+/* What a name stands for; made into an entity when first used. */
+typedef struct Binding {
+    Entity *entity;
+    const Onnx__TensorProto *tensor;
+    const Onnx__SparseTensorProto *sparse;
+} Binding;
+
+typedef struct BoundAttr {
+    const char *name;
+    const Onnx__AttributeProto *attr; /* NULL: absent in the call */
+} BoundAttr;
+
+/* A function call that is being inlined. */
+typedef struct Frame {
+    struct Frame *outer;
+    Function *function;
+    const char *label; /* of the calling node */
+    int n_attrs;
+    BoundAttr *attrs;
+} Frame;
+
+struct Scope {
+    Scope *outer;       /* NULL: nothing further out is visible */
+    Graph *g;
+    Frame *frame;       /* NULL outside functions */
+    StrMap names;       /* -> Binding */
+    StrMap declared;    /* -> Onnx__ValueInfoProto */
+    ValueVec *captured; /* the body of a loop: outer values that it uses; else NULL */
+    int depth;
+};
+
+typedef struct Symbol {
+    const char *name;
+    int64_t value; /* -1: unresolved */
+} Symbol;
+
+struct Import {
+    Arena *arena;
+    Exprs *x;
+    Diag *diag;
+    const OnnxModel *model;
+    const Onnx__ModelProto *proto;
+    const ImportOptions *options;
+    StrMap ops;       /* "domain:name" -> OpRow */
+    StrMap opsets;    /* domain -> Opset */
+    StrMap functions; /* "domain:name:overload" -> Function */
+    StrMap symbols;   /* dimension names -> Symbol */
+    VEC(Symbol *) symbol_list;
+    Entity poison;    /* stands for what could not be computed */
+    Entity absent;    /* an optional input of a function that the call leaves out */
+    int n_nodes;
+};
+
+static inline const char *pb_text(const char *text) {
+    return text ? text : "";
+}
+/* "" for "ai.onnx". */
+const char *plain_domain(const char *domain);
+
+/* --- import_check.c -------------------------------------------------------------------------------*/
+
+/* Fills ops, opsets, functions; reports unsupported operators, missing opsets and recursion. False if
+ * nothing can be walked. */
+bool check_model(Import *im);
+/* Gives every symbolic dimension of the inputs a value (--dim). False after reports. */
+bool check_dims(Import *im);
+/* True if the name is an initializer's. */
+bool check_is_initializer(const StrMap *names, const char *name);
+/* Rank and dimensions that a tensor type declares, -1 where not fixed (the known symbols are put in).
+ * False if it has no shape, or one of too many dimensions. */
+bool check_type_shape(const Import *im, const Onnx__TypeProto *type, int *rank, int64_t *shape);
+/* Type and shape of a graph input; DT_none after a report. */
+DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
+/* Compares what a graph output is with what the model says that it is. */
+void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Value *v);
+Function *check_function(const Import *im, const char *domain, const char *name,
+                         const char *overload);
+/* The operator's row for this version, or NULL. */
+const OpRow *check_op_row(const StrMap *ops, const char *domain, const char *name, int version);
+/* The opset version of a domain in a function (NULL: the model); 0 if it is not imported. */
+int check_opset(const Import *im, const Function *function, const char *domain);
+/* "node 'name' (Op)" */
+const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number);
+
+/* --- import_attr.c --------------------------------------------------------------------------------*/
+
+/* The attribute of a node under a name, references followed; NULL if absent. */
+const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__AttributeProto *attr);
+/* Constants from tensors of the model; NULL after a report. */
+Value *attr_const(Import *im, Graph *g, const Onnx__TensorProto *tensor);
+Value *attr_sparse_const(Import *im, Graph *g, const Onnx__SparseTensorProto *sparse);
+
+#endif

@@ -1,0 +1,534 @@
+/* Operators that move elements: slices, padding, concatenation, blocks. Each is one map whose body loads
+ * from a computed place. Bounds that are known only at run time (starts of Slice, pads of Pad) become
+ * part of the index, clamped so that no load leaves its tensor. */
+#include "compiler/onnx/import.h"
+
+#include <string.h>
+
+/* --- Concat and Split -----------------------------------------------------------------------------*/
+
+#define CONCAT_AT_ONCE 32 /* inputs of one map: each is one more level of its body */
+
+void import_concat(Node *n) {
+    Value *first = node_need(n, 0);
+    if (!first) return;
+    if (n->version >= 4 && !attr_has(n, "axis")) {
+        invalid(n, E2004, "attribute 'axis' is missing");
+        return;
+    }
+    int axis = node_axis(n, attr_int(n, "axis", 1), first->rank);
+    int count = n->n_in;
+    Value **v = ARENA_ARRAY(n->g->arena, count, Value *);
+    int64_t shape[MAX_RANK] = {0};
+    if (axis < 0) return;
+    for (int i = 0; i < first->rank; i++) shape[i] = first->shape[i];
+    shape[axis] = 0;
+    for (int i = 0; i < count; i++) {
+        if (!(v[i] = node_need(n, i))) return;
+        bool fits = v[i]->rank == first->rank;
+        for (int k = 0; k < first->rank && fits; k++)
+            fits = k == axis || v[i]->shape[k] == first->shape[k];
+        if (!fits) {
+            invalid(n, E2005, "shapes %s and %s differ on another axis than %d",
+                    shape_text(n->g->arena, first->rank, first->shape),
+                    shape_text(n->g->arena, v[i]->rank, v[i]->shape), axis);
+            return;
+        }
+        if (v[i]->dt != first->dt) {
+            invalid(n, E2006, "inputs are %s and %s", dt_name(first->dt), dt_name(v[i]->dt));
+            return;
+        }
+        shape[axis] += v[i]->shape[axis];
+    }
+    if (!node_shape_ok(n, first->rank, shape)) return;
+    while (count > 1) {
+        int groups = 0;
+        for (int i = 0; i < count; i += CONCAT_AT_ONCE) {
+            int size = count - i < CONCAT_AT_ONCE ? count - i : CONCAT_AT_ONCE;
+            v[groups++] = size == 1 ? v[i] : g_concat(n->g, size, v + i, axis);
+        }
+        count = groups;
+    }
+    n->out[0] = v[0];
+}
+
+/* Extents of the parts along the axis from an attribute or input, the number of outputs, or the declared
+ * shapes of the outputs. False after a report. */
+static bool split_sizes(Node *n, int axis, int64_t extent, int64_t *size) {
+    int count;
+    bool by_input = n->version == 1 || n->version >= 13;
+    const int64_t *given = by_input ? node_ints(n, 1, &count) : NULL;
+    if (!given && n->version < 13) given = attr_ints(n, "split", &count);
+    if (n->failed) return false;
+    if (given) {
+        if (count != n->n_out) {
+            invalid(n, E2007, "split names %d parts for %d outputs", count, n->n_out);
+            return false;
+        }
+        for (int i = 0; i < count; i++) size[i] = given[i];
+        return true;
+    }
+    if (by_input && node_in(n, 1)) { /* computed at run time */
+        for (int i = 0; i < n->n_out; i++) {
+            int rank;
+            int64_t shape[MAX_TENSOR_RANK];
+            if (!node_declared_shape(n, i, &rank, shape) || axis >= rank) {
+                node_need_ints(n, 1, "the sizes", &count);
+                return false;
+            }
+            size[i] = shape[axis];
+        }
+        return true;
+    }
+    int64_t parts = attr_int(n, "num_outputs", n->n_out);
+    if (parts != n->n_out || (n->version < 18 && extent % n->n_out)) {
+        invalid(n, E2007, "an extent of %lld split into %lld parts for %d outputs",
+                (long long)extent, (long long)parts, n->n_out);
+        return false;
+    }
+    int64_t each = (extent + parts - 1) / parts, left = extent;
+    for (int i = 0; i < n->n_out; i++) {
+        size[i] = left < each ? left : each;
+        left -= size[i];
+    }
+    return true;
+}
+
+void import_split(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v || n->n_out < 1) return;
+    int axis = node_axis(n, attr_int(n, "axis", 0), v->rank);
+    int64_t *size = ARENA_ARRAY(n->g->arena, n->n_out, int64_t);
+    if (axis < 0 || !split_sizes(n, axis, v->shape[axis], size)) return;
+    int64_t start[MAX_RANK] = {0}, step[MAX_RANK], extent[MAX_RANK], sum = 0;
+    for (int i = 0; i < n->n_out; i++) {
+        if (size[i] < 0 || size[i] > v->shape[axis] - sum) sum = -1;
+        if (sum < 0) break;
+        sum += size[i];
+    }
+    if (sum != v->shape[axis]) {
+        invalid(n, E2005, "the parts do not add up to the extent of axis %d, %lld", axis,
+                (long long)v->shape[axis]);
+        return;
+    }
+    for (int i = 0; i < v->rank; i++) {
+        step[i] = 1;
+        extent[i] = v->shape[i];
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        extent[axis] = size[i];
+        if (node_wants(n, i)) n->out[i] = g_slice(n->g, v, start, step, extent);
+        start[axis] += size[i];
+    }
+}
+
+/* --- Slice ----------------------------------------------------------------------------------------*/
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Start and count of a slice along an extent, as numpy has them. */
+static void slice_range(int64_t extent, int64_t *start, int64_t end, int64_t step, int64_t *count) {
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
+    int64_t first = *start < 0 ? *start + extent : *start;
+    int64_t last = end < 0 ? end + extent : end;
+    *start = clamp(first, step > 0 ? 0 : low, high);
+    last = clamp(last, low, high);
+    if (step > 0)
+        *count = last > *start ? (last - *start - 1) / step + 1 : 0;
+    else
+        *count = *start > last ? (*start - last - 1) / -step + 1 : 0;
+}
+
+typedef struct SliceArgs {
+    int count;
+    const int64_t *start, *end, *axis, *step; /* axis, step: NULL where left out */
+} SliceArgs;
+
+static void slice_constant(Node *n, Value *v, const SliceArgs *s) {
+    int64_t start[MAX_RANK], step[MAX_RANK], count[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) {
+        start[i] = 0;
+        step[i] = 1;
+        count[i] = v->shape[i];
+    }
+    uint32_t seen = 0;
+    for (int i = 0; i < s->count; i++) {
+        int axis = node_axis(n, s->axis ? s->axis[i] : i, v->rank);
+        if (axis < 0) return;
+        if (seen >> axis & 1) {
+            invalid(n, E2004, "axis %d is given twice", axis);
+            return;
+        }
+        seen |= 1u << axis;
+        step[axis] = s->step ? s->step[i] : 1;
+        if (step[axis] == 0) {
+            invalid(n, E2004, "step 0 along axis %d", axis);
+            return;
+        }
+        /* a longer step than any extent takes the same one element */
+        step[axis] = clamp(step[axis], -INT32_MAX, INT32_MAX);
+        start[axis] = s->start[i];
+        slice_range(v->shape[axis], &start[axis], s->end[i], step[axis], &count[axis]);
+        if (count[axis] <= 1) step[axis] = 1;
+        if (count[axis] == 0) start[axis] = 0;
+    }
+    n->out[0] = g_slice(n->g, v, start, step, count);
+}
+
+/* Element i of a vector of integers, as i64. */
+static const Expr *load_i64(Builder *b, Value *v, int i) {
+    const Expr *at[1] = {ex_i(b->x, i)};
+    return ex_cast(b->x, DT_i64, build_load(b, v, at));
+}
+
+static const Expr *clamp_expr(Exprs *x, const Expr *e, int64_t low, int64_t high) {
+    return ex_bin(x, EX_min, ex_bin(x, EX_max, e, ex_int(x, DT_i64, low)), ex_int(x, DT_i64, high));
+}
+
+/* A slice to a declared shape with bounds that are computed at run time. */
+static void slice_runtime(Node *n, Value *v, const int64_t *shape) {
+    Exprs *x = n->x;
+    Value *starts = node_in(n, 1), *axes = node_in(n, 3), *steps = node_in(n, 4);
+    int count = (int)starts->shape[0], n_axes;
+    const int64_t *axis = node_ints(n, 3, &n_axes);
+    if (axes && value_numel(axes) != count) axis = NULL, count = -1;
+    if (steps && value_numel(steps) != count) count = -1;
+    if (count < 0 || count > v->rank) {
+        invalid(n, E2005, "starts, axes and steps do not fit each other or the input");
+        return;
+    }
+    Builder b = build(n->g, v->rank, shape);
+    const Expr *index[MAX_RANK], *zero = ex_int(x, DT_i64, 0);
+    for (int d = 0; d < v->rank; d++) {
+        int64_t extent = v->shape[d];
+        const Expr *start = zero, *step = ex_int(x, DT_i64, 1);
+        for (int i = 0; i < count; i++) {
+            const Expr *here = NULL; /* whether entry i is for this axis; NULL: it is */
+            if (axis || !axes) {
+                if (clamp(axis ? axis[i] : i, -v->rank, v->rank) != d &&
+                    (!axis || axis[i] + v->rank != d))
+                    continue;
+            } else {
+                const Expr *a = load_i64(&b, axes, i);
+                here = ex_bin(x, EX_or, ex_bin(x, EX_eq, a, ex_int(x, DT_i64, d)),
+                              ex_bin(x, EX_eq, a, ex_int(x, DT_i64, d - v->rank)));
+            }
+            const Expr *s = load_i64(&b, starts, i);
+            start = here ? ex_select(x, here, s, start) : s;
+            if (!steps) continue;
+            s = load_i64(&b, steps, i);
+            step = here ? ex_select(x, here, s, step) : s;
+        }
+        /* negative starts count from the end; a backward slice begins inside */
+        const Expr *from_end = ex_add(x, start, ex_int(x, DT_i64, extent));
+        start = ex_select(x, ex_lt(x, start, zero), from_end, start);
+        const Expr *top = ex_select(x, ex_lt(x, step, zero), ex_int(x, DT_i64, extent - 1),
+                                    ex_int(x, DT_i64, extent));
+        start = ex_bin(x, EX_min, ex_bin(x, EX_max, start, zero), top);
+        const Expr *at = ex_cast(x, DT_i64, ex_var(x, d));
+        at = ex_add(x, start, ex_mul(x, at, step));
+        index[d] = ex_cast(x, DT_i32, clamp_expr(x, at, 0, extent - 1));
+        if (start == zero && ex_is_int(step, 1) && shape[d] == extent) index[d] = ex_var(x, d);
+    }
+    n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
+}
+
+void import_slice(Node *n) {
+    Value *v = node_need(n, 0);
+    int n_start, n_end, n_axis, n_step = 0, rank;
+    int64_t shape[MAX_TENSOR_RANK];
+    SliceArgs s = {0};
+    if (!v) return;
+    if (n->version < 10) {
+        s.start = attr_ints(n, "starts", &n_start);
+        s.end = attr_ints(n, "ends", &n_end);
+        s.axis = attr_ints(n, "axes", &n_axis);
+        if (n->failed) return;
+        if (!s.start || !s.end) {
+            invalid(n, E2004, "attributes 'starts' and 'ends' are missing");
+            return;
+        }
+    } else {
+        Value *starts = node_need(n, 1), *ends = node_need(n, 2);
+        if (!starts || !ends) return;
+        s.start = node_ints(n, 1, &n_start);
+        s.end = node_ints(n, 2, &n_end);
+        s.axis = node_ints(n, 3, &n_axis);
+        s.step = node_ints(n, 4, &n_step);
+        bool known = s.start && s.end && (s.axis || !node_in(n, 3)) && (s.step || !node_in(n, 4));
+        if (!known) {
+            if (!node_declared_shape(n, 0, &rank, shape)) {
+                static const char *const what[] = {"starts", "ends", "axes", "steps"};
+                for (int i = 0; i < 4 && !n->failed; i++) {
+                    int ignored;
+                    node_need_ints(n, i + 1, what[i], &ignored);
+                }
+            } else if (rank != v->rank || starts->rank != 1) {
+                invalid(n, E2005, "starts must be a vector, and the result have %d dimensions",
+                        v->rank);
+            } else if (value_numel(v) == 0 && shape_numel(rank, shape) > 0) {
+                invalid(n, E2009, "declared with shape %s, but the input is empty",
+                        shape_text(n->g->arena, rank, shape));
+            } else if (node_shape_ok(n, rank, shape)) {
+                slice_runtime(n, v, shape);
+            }
+            return;
+        }
+    }
+    s.count = n_start;
+    if (n_end != n_start || (s.axis && n_axis != n_start) || (s.step && n_step != n_start)) {
+        invalid(n, E2005, "starts, ends, axes and steps have %d, %d, %d and %d entries", n_start,
+                n_end, n_axis, n_step);
+        return;
+    }
+    slice_constant(n, v, &s);
+}
+
+/* --- Pad ------------------------------------------------------------------------------------------*/
+
+typedef enum PadMode { PAD_constant, PAD_reflect, PAD_edge, PAD_wrap } PadMode;
+
+static bool pad_mode(Node *n, PadMode *mode) {
+    static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
+    const char *name = attr_str(n, "mode", "constant");
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(name, names[i])) {
+            *mode = (PadMode)i;
+            return true;
+        }
+    invalid(n, E2004, "mode '%s' is unknown", name);
+    return false;
+}
+
+/* at % period, with a result in [0, period). */
+static const Expr *wrap_expr(Exprs *x, const Expr *at, int64_t period) {
+    const Expr *p = ex_i(x, period);
+    const Expr *r = ex_bin(x, EX_rem, at, p);
+    return ex_select(x, ex_lt(x, r, ex_i(x, 0)), ex_add(x, r, p), r);
+}
+
+/* Where along an extent the element at `at` (which may be outside) comes from. */
+static const Expr *pad_source(Exprs *x, PadMode mode, const Expr *at, int64_t extent) {
+    if (mode == PAD_wrap) return wrap_expr(x, at, extent);
+    if (mode == PAD_edge)
+        return ex_bin(x, EX_min, ex_bin(x, EX_max, at, ex_i(x, 0)), ex_i(x, extent - 1));
+    if (extent == 1) return ex_i(x, 0);
+    const Expr *folded = wrap_expr(x, at, 2 * (extent - 1));
+    return ex_bin(x, EX_min, folded, ex_sub(x, ex_i(x, 2 * (extent - 1)), folded));
+}
+
+/* before[d]: elements put before the first along d, as an i32 expression. */
+static void set_padded(Node *n, Builder *b, Value *v, PadMode mode, const Expr *const *before,
+                       Value *fill) {
+    Exprs *x = n->x;
+    const Expr *index[MAX_RANK], *inside = ex_int(x, DT_bool, 1), *zeros[MAX_RANK];
+    for (int d = 0; d < v->rank; d++) {
+        const Expr *at = ex_sub(x, ex_var(x, d), before[d]);
+        bool moved = !ex_is_int(before[d], 0) || b->shape[d] != v->shape[d];
+        index[d] = moved && mode != PAD_constant ? pad_source(x, mode, at, v->shape[d]) : at;
+        if (!moved || mode != PAD_constant) continue;
+        inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), at));
+        inside = ex_and(x, inside, ex_lt(x, at, ex_i(x, v->shape[d])));
+    }
+    for (int d = 0; d < MAX_RANK; d++) zeros[d] = ex_i(x, 0);
+    const Expr *e = build_load(b, v, index);
+    const Expr *other = fill ? build_load(b, fill, zeros) : ex_num(x, v->dt, 0);
+    n->out[0] = build_map(b, v->dt, ex_select(x, inside, e, other));
+}
+
+/* Which entry of `axes` is for each dimension, -1 if none; axes NULL: entry d. */
+static bool pad_axes(Node *n, int rank, int count, const int64_t *axes, int *entry) {
+    for (int d = 0; d < rank; d++) entry[d] = axes ? -1 : d;
+    for (int i = 0; axes && i < count; i++) {
+        int axis = node_axis(n, axes[i], rank);
+        if (axis < 0) return false;
+        entry[axis] = i;
+    }
+    return true;
+}
+
+void import_pad(Node *n) {
+    Value *v = node_need(n, 0), *pads_value = NULL, *fill = node_in(n, 2);
+    int count, n_axes = 0, rank, entry[MAX_RANK];
+    int64_t shape[MAX_TENSOR_RANK];
+    PadMode mode;
+    if (!v || !pad_mode(n, &mode)) return;
+    const int64_t *pads, *axes = NULL;
+    if (n->version < 11) {
+        pads = attr_ints(n, n->version < 2 ? "paddings" : "pads", &count);
+        fill = g_scalar(n->g, v->dt, attr_float(n, "value", 0));
+        if (!pads && !n->failed) invalid(n, E2004, "attribute 'pads' is missing");
+    } else {
+        if (!(pads_value = node_need(n, 1))) return;
+        pads = node_ints(n, 1, &count);
+        if (node_in(n, 3)) axes = node_need_ints(n, 3, "the axes", &n_axes);
+    }
+    if (n->failed) return;
+    if (!pads) {
+        if (!node_declared_shape(n, 0, &rank, shape)) {
+            node_need_ints(n, 1, "the pads", &count);
+            return;
+        }
+        count = pads_value->rank == 1 ? (int)pads_value->shape[0] : -1;
+    }
+    if (fill && (value_numel(fill) != 1 || fill->dt != v->dt)) {
+        invalid(n, E2006, "the constant must be one element of type %s", dt_name(v->dt));
+        return;
+    }
+    int padded = axes ? n_axes : v->rank;
+    if (count != 2 * padded || (!pads && rank != v->rank) ||
+        !pad_axes(n, v->rank, padded, axes, entry)) {
+        if (!n->failed) invalid(n, E2005, "%d pads for %d dimensions", count, padded);
+        return;
+    }
+    for (int d = 0; d < v->rank && pads; d++) {
+        int64_t before = entry[d] < 0 ? 0 : pads[entry[d]];
+        int64_t after = entry[d] < 0 ? 0 : pads[entry[d] + padded];
+        if (before > INT32_MAX || after > INT32_MAX || before < -INT32_MAX || after < -INT32_MAX) {
+            invalid(n, E2004, "pads of %lld and %lld", (long long)before, (long long)after);
+            return;
+        }
+        shape[d] = v->shape[d] + before + after;
+    }
+    if (!node_shape_ok(n, v->rank, shape)) return;
+    if (mode != PAD_constant && value_numel(v) == 0 && shape_numel(v->rank, shape) > 0) {
+        invalid(n, E2005, "an empty tensor cannot be padded in this mode");
+        return;
+    }
+    Builder b = build(n->g, v->rank, shape);
+    const Expr *before[MAX_RANK];
+    for (int d = 0; d < v->rank; d++) {
+        if (entry[d] < 0)
+            before[d] = ex_i(n->x, 0);
+        else if (pads)
+            before[d] = ex_i(n->x, pads[entry[d]]);
+        else /* in a range where the sums above cannot overflow */
+            before[d] = ex_cast(n->x, DT_i32,
+                                clamp_expr(n->x, load_i64(&b, pads_value, entry[d]), -(1 << 30),
+                                           1 << 30));
+    }
+    set_padded(n, &b, v, mode, before, fill);
+}
+
+void import_center_crop_pad(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, n_axes = 0, rank, entry[MAX_RANK];
+    int64_t shape[MAX_TENSOR_RANK];
+    if (!v) return;
+    const int64_t *want = node_ints(n, 1, &count), *axes = attr_ints(n, "axes", &n_axes);
+    if (!pad_axes(n, v->rank, n_axes, axes, entry)) return;
+    if (!want) {
+        if (!node_declared_shape(n, 0, &rank, shape)) {
+            node_need_ints(n, 1, "the shape", &count);
+            return;
+        }
+        if (rank != v->rank) {
+            invalid(n, E2009, "declared with %d dimensions, but computed with %d", rank, v->rank);
+            return;
+        }
+    } else {
+        if (count != (axes ? n_axes : v->rank)) {
+            invalid(n, E2005, "%d extents for %d axes", count, axes ? n_axes : v->rank);
+            return;
+        }
+        for (int d = 0; d < v->rank; d++) shape[d] = entry[d] < 0 ? v->shape[d] : want[entry[d]];
+    }
+    if (!node_shape_ok(n, v->rank, shape)) return;
+    Builder b = build(n->g, v->rank, shape);
+    const Expr *before[MAX_RANK];
+    for (int d = 0; d < v->rank; d++) {
+        int64_t more = shape[d] - v->shape[d];
+        before[d] = ex_i(n->x, more >= 0 ? more / 2 : -(-more / 2));
+    }
+    set_padded(n, &b, v, PAD_constant, before, NULL);
+}
+
+/* --- triangles and blocks -------------------------------------------------------------------------*/
+
+void import_trilu(Node *n) {
+    Value *v = node_need(n, 0), *k = node_in(n, 1);
+    if (!v) return;
+    if (v->rank < 2 || (k && value_numel(k) != 1)) {
+        invalid(n, E2005, "the input must have two dimensions or more, and k one element");
+        return;
+    }
+    Exprs *x = n->x;
+    Builder b = build(n->g, v->rank, v->shape);
+    const Expr *distance = ex_sub(x, ex_var(x, v->rank - 1), ex_var(x, v->rank - 2));
+    const Expr *zero[1] = {ex_i(x, 0)}, *limit = ex_i(x, 0);
+    if (k)
+        limit = ex_cast(x, DT_i32,
+                        clamp_expr(x, ex_cast(x, DT_i64, build_load(&b, k, zero)), -INT32_MAX,
+                                   INT32_MAX));
+    bool upper = attr_int(n, "upper", 1) != 0;
+    const Expr *kept = upper ? ex_le(x, limit, distance) : ex_le(x, distance, limit);
+    const Expr *e = ex_select(x, kept, build_in(&b, v), ex_num(x, v->dt, 0));
+    n->out[0] = build_map(&b, v->dt, e);
+}
+
+/* The block size, or 0 after a report. */
+static int64_t block_size(Node *n, const Value *v) {
+    int64_t size = attr_int(n, "blocksize", 0);
+    if (v->rank == 4 && size > 0 && size < 1 << 15) return size;
+    invalid(n, E2004, "block size %lld, and an input of %d dimensions (expected 4)",
+            (long long)size, v->rank);
+    return 0;
+}
+
+void import_depth_to_space(Node *n) {
+    Value *v = node_need(n, 0);
+    int64_t size = v ? block_size(n, v) : 0;
+    if (!size) return;
+    bool column_first = !strcmp(attr_str(n, "mode", "DCR"), "CRD");
+    if (v->shape[1] % (size * size)) {
+        invalid(n, E2005, "%lld channels are no multiple of %lld", (long long)v->shape[1],
+                (long long)(size * size));
+        return;
+    }
+    Exprs *x = n->x;
+    int64_t depth = v->shape[1] / (size * size);
+    int64_t shape[4] = {v->shape[0], depth, v->shape[2] * size, v->shape[3] * size};
+    if (!node_shape_ok(n, 4, shape)) return;
+    Builder b = build(n->g, 4, shape);
+    const Expr *s = ex_i(x, size), *h = ex_var(x, 2), *w = ex_var(x, 3), *c = ex_var(x, 1);
+    const Expr *block = ex_add(x, ex_mul(x, ex_bin(x, EX_rem, h, s), s), ex_bin(x, EX_rem, w, s));
+    const Expr *channel = column_first
+                              ? ex_add(x, ex_mul(x, c, ex_i(x, size * size)), block)
+                              : ex_add(x, ex_mul(x, block, ex_i(x, depth)), c);
+    const Expr *index[4] = {ex_var(x, 0), channel, ex_div(x, h, s), ex_div(x, w, s)};
+    n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
+}
+
+void import_space_to_depth(Node *n) {
+    Value *v = node_need(n, 0);
+    int64_t size = v ? block_size(n, v) : 0;
+    if (!size) return;
+    bool column_first = !strcmp(attr_str(n, "mode", "DCR"), "CRD");
+    if (v->shape[2] % size || v->shape[3] % size) {
+        invalid(n, E2005, "%lld by %lld is no multiple of %lld", (long long)v->shape[2],
+                (long long)v->shape[3], (long long)size);
+        return;
+    }
+    Exprs *x = n->x;
+    int64_t depth = v->shape[1];
+    int64_t shape[4] = {v->shape[0], depth * size * size, v->shape[2] / size, v->shape[3] / size};
+    if (!node_shape_ok(n, 4, shape) || depth == 0) {
+        if (!n->failed) n->out[0] = g_reshape(n->g, v, 4, shape);
+        return;
+    }
+    Builder b = build(n->g, 4, shape);
+    const Expr *s = ex_i(x, size), *k = ex_var(x, 1), *c, *block;
+    if (column_first) {
+        c = ex_div(x, k, ex_i(x, size * size));
+        block = ex_bin(x, EX_rem, k, ex_i(x, size * size));
+    } else {
+        c = ex_bin(x, EX_rem, k, ex_i(x, depth));
+        block = ex_div(x, k, ex_i(x, depth));
+    }
+    const Expr *h = ex_add(x, ex_mul(x, ex_var(x, 2), s), ex_div(x, block, s));
+    const Expr *w = ex_add(x, ex_mul(x, ex_var(x, 3), s), ex_bin(x, EX_rem, block, s));
+    const Expr *index[4] = {ex_var(x, 0), c, h, w};
+    n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
+}

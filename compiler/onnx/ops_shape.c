@@ -1,0 +1,440 @@
+/* Operators that make, tell or rename shapes, and tensors that are made of a shape alone.
+ *
+ * Where the input that says the new shape is computed at run time, the declared shape of the output
+ * stands in for it (see import.h).
+ */
+#include "compiler/onnx/import.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- asking for shapes ----------------------------------------------------------------------------*/
+
+/* The declared shape of output 0, or E3004 naming the input that should have been constant. */
+static bool declared_instead(Node *n, int input, const char *what, int *rank, int64_t *shape) {
+    if (node_declared_shape(n, 0, rank, shape)) return true;
+    int ignored;
+    if (!node_need_ints(n, input, what, &ignored) && !n->failed)
+        invalid(n, E2007, "input %d (%s) is missing", input, what);
+    return false;
+}
+
+/* Copies the integers of an input; -1 if there are too many for a shape. */
+static int copy_dims(Node *n, int count, const int64_t *from, int64_t *to) {
+    if (count > MAX_TENSOR_RANK) {
+        unsupported(n, "the result has %d dimensions; at most %d are supported", count,
+                    MAX_TENSOR_RANK);
+        return -1;
+    }
+    for (int i = 0; i < count; i++) to[i] = from[i];
+    return count;
+}
+
+/* Gives `v` another shape of as many elements. */
+static void set_reshaped(Node *n, Value *v, int rank, const int64_t *shape) {
+    if (!node_shape_ok(n, rank, shape)) return;
+    if (shape_numel(rank, shape) != value_numel(v)) {
+        invalid(n, E2005, "shape %s cannot hold the elements of shape %s",
+                shape_text(n->g->arena, rank, shape), shape_text(n->g->arena, v->rank, v->shape));
+        return;
+    }
+    n->out[0] = g_reshape(n->g, v, rank, shape);
+}
+
+/* --- new shapes -----------------------------------------------------------------------------------*/
+
+void import_reshape(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, rank;
+    int64_t shape[MAX_TENSOR_RANK];
+    const int64_t *want = n->version < 5 ? attr_ints(n, "shape", &count) : node_ints(n, 1, &count);
+    if (!v || n->failed) return;
+    if (!want) {
+        if (declared_instead(n, 1, "the shape", &rank, shape)) set_reshaped(n, v, rank, shape);
+        return;
+    }
+    if ((rank = copy_dims(n, count, want, shape)) < 0) return;
+    bool keep_zero = attr_int(n, "allowzero", 0) != 0;
+    int open = -1;
+    int64_t known = 1;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] == 0 && !keep_zero) {
+            if (i >= v->rank) {
+                invalid(n, E2005, "the shape copies dimension %d of an input that has %d", i,
+                        v->rank);
+                return;
+            }
+            shape[i] = v->shape[i];
+        }
+        if (shape[i] < -1 || shape[i] > INT32_MAX || (shape[i] == -1 && open >= 0)) {
+            invalid(n, E2005, "%s is not a shape", shape_text(n->g->arena, rank, shape));
+            return;
+        }
+        if (shape[i] == -1)
+            open = i;
+        else
+            known = known > INT32_MAX ? known : known * shape[i];
+    }
+    if (open >= 0) shape[open] = known ? value_numel(v) / known : 0;
+    set_reshaped(n, v, rank, shape);
+}
+
+void import_flatten(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    int64_t axis = attr_int(n, "axis", 1), shape[2] = {1, 1};
+    if (axis < -v->rank || axis > v->rank) {
+        invalid(n, E2004, "axis %lld is not in [%d, %d]", (long long)axis, -v->rank, v->rank);
+        return;
+    }
+    if (axis < 0) axis += v->rank;
+    for (int i = 0; i < v->rank; i++) shape[i >= axis] *= v->shape[i];
+    n->out[0] = g_reshape(n->g, v, 2, shape);
+}
+
+/* Axes from the attribute or, from opset 13 on, input 1. NULL: absent or not constant. */
+static const int64_t *given_axes(Node *n, int *count) {
+    return n->version < 13 ? attr_ints(n, "axes", count) : node_ints(n, 1, count);
+}
+
+/* The axes as a bit mask; false after a report. */
+static bool axis_mask(Node *n, int count, const int64_t *axes, int rank, uint32_t *mask) {
+    *mask = 0;
+    for (int i = 0; i < count; i++) {
+        int axis = node_axis(n, axes[i], rank);
+        if (axis < 0) return false;
+        if (*mask >> axis & 1) {
+            invalid(n, E2004, "axis %d is given twice", axis);
+            return false;
+        }
+        *mask |= 1u << axis;
+    }
+    return true;
+}
+
+void import_squeeze(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, rank = 0;
+    int64_t shape[MAX_TENSOR_RANK];
+    uint32_t mask = 0;
+    if (!v) return;
+    const int64_t *axes = given_axes(n, &count);
+    if (!axes && n->version >= 13 && node_in(n, 1)) {
+        if (declared_instead(n, 1, "the axes", &rank, shape)) set_reshaped(n, v, rank, shape);
+        return;
+    }
+    if (n->failed || !axis_mask(n, count, axes, v->rank, &mask)) return;
+    for (int i = 0; i < v->rank; i++) {
+        bool drop = axes ? mask >> i & 1 : v->shape[i] == 1;
+        if (drop && v->shape[i] != 1) {
+            invalid(n, E2005, "axis %d has extent %lld, not 1", i, (long long)v->shape[i]);
+            return;
+        }
+        if (!drop) shape[rank++] = v->shape[i];
+    }
+    set_reshaped(n, v, rank, shape);
+}
+
+void import_unsqueeze(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, rank, at = 0;
+    int64_t shape[MAX_TENSOR_RANK];
+    uint32_t mask;
+    if (!v) return;
+    const int64_t *axes = given_axes(n, &count);
+    if (!axes) {
+        if (n->version < 13)
+            invalid(n, E2004, "attribute 'axes' is missing");
+        else if (declared_instead(n, 1, "the axes", &rank, shape))
+            set_reshaped(n, v, rank, shape);
+        return;
+    }
+    if (count > MAX_TENSOR_RANK - v->rank) {
+        unsupported(n, "the result has %d dimensions; at most %d are supported", count + v->rank,
+                    MAX_TENSOR_RANK);
+        return;
+    }
+    rank = v->rank + count;
+    if (!axis_mask(n, count, axes, rank, &mask)) return;
+    for (int i = 0; i < rank; i++) shape[i] = mask >> i & 1 ? 1 : v->shape[at++];
+    set_reshaped(n, v, rank, shape);
+}
+
+void import_transpose(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, perm[MAX_TENSOR_RANK];
+    if (!v) return;
+    const int64_t *given = attr_ints(n, "perm", &count);
+    uint32_t seen = 0;
+    if (given && count != v->rank) {
+        invalid(n, E2004, "perm has %d entries for %d dimensions", count, v->rank);
+        return;
+    }
+    for (int i = 0; i < v->rank; i++) {
+        perm[i] = v->rank - 1 - i;
+        if (given && (perm[i] = node_axis(n, given[i], v->rank)) < 0) return;
+        if (seen >> perm[i] & 1) {
+            invalid(n, E2004, "perm names axis %d twice", perm[i]);
+            return;
+        }
+        seen |= 1u << perm[i];
+    }
+    n->out[0] = g_transpose(n->g, v, perm);
+}
+
+void import_expand(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, rank;
+    int64_t shape[MAX_RANK];
+    if (!v) return;
+    const int64_t *want = node_ints(n, 1, &count);
+    if (want)
+        rank = copy_dims(n, count, want, shape);
+    else if (!declared_instead(n, 1, "the shape", &rank, shape))
+        return;
+    if (rank < 0 || !node_shape_ok(n, rank, shape)) return;
+    if (!shape_broadcast(v->rank, v->shape, rank, shape, &rank, shape)) {
+        invalid(n, E2005, "shape %s does not broadcast to %s",
+                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, rank, shape));
+        return;
+    }
+    if (node_shape_ok(n, rank, shape)) n->out[0] = g_expand(n->g, v, rank, shape);
+}
+
+/* out[i] = v[i % extent] in every dimension. */
+static void set_tiled(Node *n, Value *v, const int64_t *shape) {
+    if (!node_shape_ok(n, v->rank, shape)) return;
+    Builder b = build(n->g, v->rank, shape);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++)
+        index[i] = v->shape[i] == shape[i]
+                       ? ex_var(n->x, i)
+                       : ex_bin(n->x, EX_rem, ex_var(n->x, i), ex_i(n->x, v->shape[i]));
+    n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
+}
+
+void import_tile(Node *n) {
+    Value *v = node_need(n, 0);
+    int count, rank, axes;
+    int64_t shape[MAX_RANK], repeats[MAX_RANK];
+    if (!v) return;
+    const int64_t *given = node_ints(n, 1, &count);
+    for (int i = 0; i < v->rank; i++) repeats[i] = 1;
+    if (n->version < 6) { /* tiles along one axis */
+        const int64_t *tiles = node_need_ints(n, 1, "the number of tiles", &count);
+        const int64_t *along = node_need_ints(n, 2, "the axis", &axes);
+        int axis = tiles && along && count == 1 && axes == 1 ? node_axis(n, along[0], v->rank) : -1;
+        if (axis < 0) {
+            if (!n->failed) invalid(n, E2007, "tiles and axis must be one number each");
+            return;
+        }
+        repeats[axis] = tiles[0];
+    } else if (!given) {
+        if (!declared_instead(n, 1, "the repeats", &rank, shape)) return;
+        for (int i = 0; i < rank && rank == v->rank; i++) {
+            if (v->shape[i] ? shape[i] % v->shape[i] : shape[i]) rank = -1;
+            if (rank < 0) break;
+        }
+        if (rank != v->rank)
+            invalid(n, E2009, "the declared shape is no multiple of the input's, %s",
+                    shape_text(n->g->arena, v->rank, v->shape));
+        else
+            set_tiled(n, v, shape);
+        return;
+    } else if (count != v->rank) {
+        invalid(n, E2005, "%d repeats for %d dimensions", count, v->rank);
+        return;
+    } else {
+        for (int i = 0; i < count; i++) repeats[i] = given[i];
+    }
+    for (int i = 0; i < v->rank; i++) {
+        if (repeats[i] < 0 || repeats[i] > INT32_MAX) {
+            invalid(n, E2004, "%lld repeats", (long long)repeats[i]);
+            return;
+        }
+        shape[i] = v->shape[i] * repeats[i];
+    }
+    set_tiled(n, v, shape);
+}
+
+/* --- telling shapes -------------------------------------------------------------------------------*/
+
+void import_shape(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    int64_t start = attr_int(n, "start", 0), end = attr_int(n, "end", v->rank);
+    if (start < 0) start += v->rank;
+    if (end < 0) end += v->rank;
+    start = start < 0 ? 0 : start > v->rank ? v->rank : start;
+    end = end < start ? start : end > v->rank ? v->rank : end;
+    n->out[0] = g_ints(n->g, (int)(end - start), v->shape + start);
+}
+
+void import_size(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    int64_t size = value_numel(v);
+    n->out[0] = graph_const(n->g, DT_i64, 0, NULL, arena_copy(n->g->arena, &size, sizeof size));
+}
+
+/* --- tensors from nothing -------------------------------------------------------------------------*/
+
+void import_constant(Node *n) {
+    Graph *g = n->g;
+    int count;
+    if (attr_has(n, "value") || attr_has(n, "sparse_value")) {
+        n->out[0] = attr_tensor(n, attr_has(n, "value") ? "value" : "sparse_value");
+    } else if (attr_has(n, "value_float")) {
+        float value = (float)attr_float(n, "value_float", 0);
+        n->out[0] = graph_const(g, DT_f32, 0, NULL, arena_copy(g->arena, &value, sizeof value));
+    } else if (attr_has(n, "value_int")) {
+        int64_t value = attr_int(n, "value_int", 0);
+        n->out[0] = graph_const(g, DT_i64, 0, NULL, arena_copy(g->arena, &value, sizeof value));
+    } else if (attr_has(n, "value_floats")) {
+        const float *values = attr_floats(n, "value_floats", &count);
+        int64_t shape[1] = {count};
+        if (values)
+            n->out[0] = graph_const(g, DT_f32, 1, shape,
+                                    arena_copy(g->arena, values, (size_t)count * sizeof *values));
+    } else if (attr_has(n, "value_ints")) {
+        const int64_t *values = attr_ints(n, "value_ints", &count);
+        if (values) n->out[0] = g_ints(g, count, values);
+    } else if (attr_has(n, "value_string") || attr_has(n, "value_strings")) {
+        invalid(n, E3003, "tensors of type %s are not supported", dt_name(DT_str));
+    } else {
+        invalid(n, E2004, "none of the attributes that give a value is there");
+    }
+}
+
+void import_constant_of_shape(Node *n) {
+    int count, rank;
+    int64_t shape[MAX_TENSOR_RANK];
+    const int64_t *want = node_ints(n, 0, &count);
+    if (want)
+        rank = copy_dims(n, count, want, shape);
+    else if (!declared_instead(n, 0, "the shape", &rank, shape))
+        return;
+    if (rank < 0 || !node_shape_ok(n, rank, shape)) return;
+    Value *value = attr_tensor(n, "value");
+    if (n->failed) return;
+    if (value && value_numel(value) != 1) {
+        invalid(n, E2004, "attribute 'value' must hold one element");
+        return;
+    }
+    if (!value) value = g_scalar(n->g, DT_f32, 0);
+    Builder b = build(n->g, rank, shape);
+    const Expr *e = ex_const(n->x, value->dt, dt_load(value->dt, value->data, 0));
+    n->out[0] = build_map(&b, value->dt, e);
+}
+
+/* Number of elements of Range for constant operands; -1 if there is no such number. */
+static int64_t range_length(const Value *start, const Value *limit, const Value *delta) {
+    Scalar a = dt_load(start->dt, start->data, 0), b = dt_load(limit->dt, limit->data, 0),
+           d = dt_load(delta->dt, delta->data, 0);
+    if (dt_is_float(start->dt)) {
+        double count = ceil((b.f - a.f) / d.f);
+        return count > INT32_MAX || isnan(count) ? -1 : count < 0 ? 0 : (int64_t)count;
+    }
+    if (d.i == 0) return -1;
+    if (d.i > 0 ? b.i <= a.i : b.i >= a.i) return 0;
+    uint64_t span = d.i > 0 ? (uint64_t)b.i - (uint64_t)a.i : (uint64_t)a.i - (uint64_t)b.i;
+    uint64_t step = d.i > 0 ? (uint64_t)d.i : 0 - (uint64_t)d.i;
+    uint64_t count = (span - 1) / step + 1;
+    return count > INT32_MAX ? -1 : (int64_t)count;
+}
+
+void import_range(Node *n) {
+    Value *v[3] = {node_need(n, 0), node_need(n, 1), node_need(n, 2)};
+    int rank = 1;
+    int64_t shape[MAX_TENSOR_RANK];
+    bool is_const = true;
+    for (int i = 0; i < 3; i++) {
+        if (!v[i]) return;
+        if (value_numel(v[i]) != 1 || v[i]->dt != v[0]->dt) {
+            invalid(n, E2006, "start, limit and delta must be scalars of one type");
+            return;
+        }
+        is_const &= value_is_const(v[i]);
+    }
+    if (is_const) {
+        shape[0] = range_length(v[0], v[1], v[2]);
+        if (shape[0] < 0) {
+            invalid(n, E2004, "delta is zero, or the range has more than 2^31-1 elements");
+            return;
+        }
+    } else if (!node_declared_shape(n, 0, &rank, shape) || rank != 1) {
+        int open = !value_is_const(v[0]) ? 0 : !value_is_const(v[1]) ? 1 : 2;
+        static const char *const names[] = {"start", "limit", "delta"};
+        invalid(n, E3004, "%s is computed at run time, and the number of elements is not declared",
+                names[open]);
+        return;
+    }
+    Exprs *x = n->x;
+    Builder b = build(n->g, 1, shape);
+    const Expr *zeros[MAX_RANK];
+    for (int i = 0; i < MAX_RANK; i++) zeros[i] = ex_i(x, 0);
+    DType dt = v[0]->dt, reg = dt_reg(dt);
+    const Expr *start = ex_cast(x, reg, build_load(&b, v[0], zeros));
+    const Expr *delta = ex_cast(x, reg, build_load(&b, v[2], zeros));
+    const Expr *at = ex_cast(x, reg, ex_var(x, 0));
+    n->out[0] = build_map(&b, dt, ex_add(x, start, ex_mul(x, at, delta)));
+}
+
+void import_eye_like(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    DType dt = attr_has(n, "dtype") ? node_dtype(n, attr_int(n, "dtype", 0)) : v->dt;
+    int64_t k = attr_int(n, "k", 0);
+    if (dt == DT_none) return;
+    if (v->rank != 2) {
+        invalid(n, E2005, "the input has %d dimensions, not 2", v->rank);
+        return;
+    }
+    if (k > INT32_MAX / 2) k = INT32_MAX / 2;
+    if (k < -(INT32_MAX / 2)) k = -(INT32_MAX / 2);
+    Exprs *x = n->x;
+    Builder b = build(n->g, 2, v->shape);
+    const Expr *on = ex_bin(x, EX_eq, ex_sub(x, ex_var(x, 1), ex_var(x, 0)), ex_i(x, k));
+    n->out[0] = build_map(&b, dt, ex_select(x, on, ex_num(x, dt, 1), ex_num(x, dt, 0)));
+}
+
+void import_one_hot(Node *n) {
+    Value *indices = node_need(n, 0), *depth = node_need(n, 1), *values = node_need(n, 2);
+    if (!indices || !depth || !values) return;
+    int rank = indices->rank + 1, declared_rank;
+    int axis = node_axis(n, attr_int(n, "axis", -1), rank);
+    int64_t extent, declared[MAX_TENSOR_RANK], shape[MAX_RANK];
+    if (axis < 0) return;
+    if (values->rank != 1 || values->shape[0] != 2) {
+        invalid(n, E2005, "values must hold two elements, off and on");
+        return;
+    }
+    if (value_is_const(depth) && value_numel(depth) == 1) {
+        extent = dt_cast(depth->dt, DT_i64, dt_load(depth->dt, depth->data, 0)).i;
+    } else if (declared_instead(n, 1, "the depth", &declared_rank, declared)) {
+        if (declared_rank != rank) {
+            invalid(n, E2009, "declared with %d dimensions, but computed with %d", declared_rank,
+                    rank);
+            return;
+        }
+        extent = declared[axis];
+    } else {
+        return;
+    }
+    for (int i = 0; i < rank; i++)
+        shape[i] = i == axis ? extent : indices->shape[i < axis ? i : i - 1];
+    if (!node_shape_ok(n, rank, shape)) return;
+    Exprs *x = n->x;
+    Builder b = build(n->g, rank, shape);
+    const Expr *index[MAX_RANK], *off_at[1] = {ex_i(x, 0)}, *on_at[1] = {ex_i(x, 1)};
+    for (int i = 0; i < indices->rank; i++) index[i] = ex_var(x, i < axis ? i : i + 1);
+    DType work = dt_is_int(indices->dt) && dt_bits(indices->dt) <= 32 && indices->dt != DT_u32
+                     ? DT_i32
+                     : DT_i64;
+    const Expr *at = ex_cast(x, work, build_load(&b, indices, index));
+    const Expr *wrapped = ex_select(x, ex_lt(x, at, ex_int(x, work, 0)),
+                                    ex_add(x, at, ex_int(x, work, extent)), at);
+    const Expr *hit = ex_bin(x, EX_eq, wrapped, ex_cast(x, work, ex_var(x, axis)));
+    const Expr *e = ex_select(x, hit, build_load(&b, values, on_at), build_load(&b, values, off_at));
+    n->out[0] = build_map(&b, values->dt, e);
+}

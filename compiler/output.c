@@ -1,0 +1,296 @@
+/* Writing a program in the form that the output's suffix asks for. */
+#include "compiler/driver.h"
+#include "compiler/embedded.h"
+#include "codegen/glsl_compile.h"
+#include "codegen/nvrtc.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef enum Form { FORM_source, FORM_spirv, FORM_object, FORM_archive, FORM_library } Form;
+
+typedef struct FormRow {
+    const char *suffix;
+    Form form;
+    const char *target; /* NULL: any */
+} FormRow;
+
+static const FormRow forms[] = {
+    {".c", FORM_source, "c"},         {".cu", FORM_source, "cuda"},  {".comp", FORM_source, "vulkan"},
+    {".spv", FORM_spirv, "vulkan"},   {".o", FORM_object, NULL},     {".a", FORM_archive, NULL},
+    {".so", FORM_library, NULL},
+};
+
+static const FormRow *find_form(const Target *t, const char *suffix) {
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (!strcmp(forms[i].suffix, suffix) && (!forms[i].target || !strcmp(forms[i].target, t->name)))
+            return &forms[i];
+    return NULL;
+}
+
+bool output_fits(const Target *t, const char *suffix) {
+    return find_form(t, suffix) != NULL;
+}
+
+/* The path without folder and suffix, as a C identifier. */
+static const char *prefix_of(Session *s, const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *name = arena_strdup(&s->arena, slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name) *dot = 0;
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    return isdigit((unsigned char)*name) || !*name ? arena_printf(&s->arena, "m%s", name) : name;
+}
+
+static const char *with_suffix(Session *s, const char *path, const char *suffix) {
+    const char *dot = strrchr(path, '.');
+    return arena_printf(&s->arena, "%.*s%s", (int)(dot - path), path, suffix);
+}
+
+/* --- tools ----------------------------------------------------------------------------------------*/
+
+typedef VEC(const char *) Words;
+
+/* Adds the words of a command line fragment. */
+static void add_words(Session *s, Words *argv, const char *text) {
+    char *copy = arena_strdup(&s->arena, text), *rest = copy;
+    for (char *w; (w = strtok_r(rest, " ", &rest));) vec_push(&s->arena, argv, w);
+}
+
+static bool run_words(Session *s, const char *folder, Words *argv) {
+    vec_push(&s->arena, argv, NULL);
+    return run_tool(s, folder, argv->items, "install gcc, or name a C compiler with --cc");
+}
+
+static void compiler_words(Session *s, Words *argv, const char *flags) {
+    add_words(s, argv, s->o->cc ? s->o->cc : "cc");
+    vec_push(&s->arena, argv, arena_printf(&s->arena, "-O%s", s->o->optimize ? s->o->optimize : "3"));
+    add_words(s, argv, "-w -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -I.");
+    bool plain = !strcmp(s->target->name, "c");
+    if (plain && s->o->march)
+        vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));
+    add_words(s, argv, flags);
+}
+
+/* Writes the embedded runtime sources into the folder. */
+static bool write_embedded(Session *s, const char *folder) {
+    mkdir(arena_printf(&s->arena, "%s/mlcc", folder), 0700);
+    for (const EmbeddedFile *f = embedded_files; f->name; f++) {
+        /* include/mlcc/x.h -> mlcc/x.h, runtime/x -> x */
+        const char *name = !strncmp(f->name, "include/", 8) ? f->name + 8
+                           : !strncmp(f->name, "runtime/", 8) ? f->name + 8
+                                                              : f->name;
+        if (!write_file(s, arena_printf(&s->arena, "%s/%s", folder, name), f->data, f->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* --- what the libraries are made of ---------------------------------------------------------------*/
+
+typedef struct Unit {
+    const char *file, *flags; /* a source file in the folder, and how to compile it */
+} Unit;
+
+typedef struct Units {
+    Unit items[4];
+    int n;
+    const char *libraries;
+} Units;
+
+static void add_unit(Units *u, const char *file, const char *flags) {
+    u->items[u->n++] = (Unit){file, flags};
+}
+
+static bool write_text(Session *s, const char *folder, const char *name, const Text *text) {
+    return write_file(s, arena_printf(&s->arena, "%s/%s", folder, name), text_get(text),
+                      text->length);
+}
+
+static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, Units *units) {
+    Text source = text_new(&s->arena), header = text_new(&s->arena);
+    e->header_name = "model.h";
+    e->descriptor = true;
+    emit_c(p, e, &source, &header);
+    if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
+        return false;
+    add_unit(units, "model.c", "-std=c99 -ffp-contract=fast");
+    units->libraries = "-lm";
+    return true;
+}
+
+static bool is_emulated(const Session *s) {
+    return s->o->march && !strcmp(s->o->march, "cpu");
+}
+
+static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folder, Units *units) {
+    Text kernels = text_new(&s->arena), host = text_new(&s->arena);
+    emit_cuda(p, e, &kernels);
+    bool emulated = is_emulated(s);
+    NvrtcResult code = {0};
+    if (emulated) {
+        if (!write_text(s, folder, "kernels.c", &kernels)) return false;
+        add_unit(units, "kernels.c", "-std=gnu11 -include cuda_emu.h");
+        add_unit(units, "cuda_emu.c", "-std=gnu11");
+    } else {
+        NvrtcHeader header = {.name = "cuda_intrin.h"};
+        for (const EmbeddedFile *f = embedded_files; f->name; f++)
+            if (!strcmp(f->name, "runtime/cuda_intrin.h")) header.text = f->data;
+        NvrtcOptions options = {.folder = s->o->nvrtc, .archs = s->o->march, .n_headers = 1,
+                                .headers = &header};
+        if (nvrtc_compile(&s->arena, &s->diag, &options, "kernels.cu", text_get(&kernels), &code))
+            return false;
+        add_unit(units, "cuda.c", "-std=gnu11");
+    }
+    emit_gpu_host(p, s->target, e, code.n_images, code.images, emulated, &host);
+    add_unit(units, "host.c", "-std=gnu11");
+    units->libraries = "-ldl -lpthread -lm";
+    return write_text(s, folder, "host.c", &host);
+}
+
+/* SPIR-V of every kernel. */
+static Blob *compile_shaders(Session *s, Program *p, EmitOptions *e) {
+    GlslCompiler *compiler = glsl_open(&s->arena, &s->diag, NULL);
+    if (!compiler) return NULL;
+    Blob *blobs = ARENA_ARRAY(&s->arena, p->kernels.n + 1, Blob);
+    bool ok = true;
+    for (int i = 0; i < p->kernels.n && ok; i++) {
+        Text shader = text_new(&s->arena);
+        GlslWords words;
+        emit_glsl(p, e, i, &shader);
+        ok = glsl_compile(compiler, p->kernels.items[i]->name, text_get(&shader), &words);
+        if (ok)
+            blobs[i] = (Blob){
+                .name = p->kernels.items[i]->name, .data = words.words, .bytes = words.bytes};
+    }
+    glsl_close(compiler);
+    return ok ? blobs : NULL;
+}
+
+static bool vulkan_units(Session *s, Program *p, EmitOptions *e, const char *folder, Units *units) {
+    Blob *blobs = compile_shaders(s, p, e);
+    if (!blobs) return false;
+    Text host = text_new(&s->arena);
+    emit_gpu_host(p, s->target, e, p->kernels.n, blobs, false, &host);
+    add_unit(units, "host.c", "-std=gnu11");
+    add_unit(units, "vulkan.c", "-std=gnu11");
+    units->libraries = "-ldl -lpthread";
+    return write_text(s, folder, "host.c", &host);
+}
+
+typedef bool UnitsFn(Session *, Program *, EmitOptions *, const char *, Units *);
+
+/* Compiles the units in the folder and makes the library, object or archive of them. */
+static bool build_units(Session *s, const char *folder, const Units *units, Form form,
+                        const char *path) {
+    Words objects = {0};
+    for (int i = 0; i < units->n; i++) {
+        Words argv = {0};
+        const char *object = arena_printf(&s->arena, "%d.o", i);
+        compiler_words(s, &argv, units->items[i].flags);
+        add_words(s, &argv, arena_printf(&s->arena, "-c -o %s %s", object, units->items[i].file));
+        if (!run_words(s, folder, &argv)) return false;
+        vec_push(&s->arena, &objects, object);
+    }
+    Words argv = {0};
+    if (form == FORM_archive)
+        add_words(s, &argv, "ar rcsD out");
+    else {
+        add_words(s, &argv, s->o->cc ? s->o->cc : "cc");
+        add_words(s, &argv, form == FORM_library ? "-shared -Wl,--build-id=none -Wl,-z,defs -o out"
+                                                 : "-r -nostdlib -Wl,--build-id=none -o out");
+    }
+    for (int i = 0; i < objects.n; i++) vec_push(&s->arena, &argv, objects.items[i]);
+    if (form == FORM_library) add_words(s, &argv, units->libraries);
+    return run_words(s, folder, &argv) &&
+           install_file(s, arena_printf(&s->arena, "%s/out", folder), path);
+}
+
+static bool write_binary(Session *s, Program *p, EmitOptions *e, Form form, const char *path) {
+    UnitsFn *make = !strcmp(s->target->name, "c")      ? c_units
+                    : !strcmp(s->target->name, "cuda") ? cuda_units
+                                                       : vulkan_units;
+    const char *folder = temp_folder(s);
+    if (!folder) return false;
+    Units units = {.n = 0};
+    bool ok = write_embedded(s, folder) && make(s, p, e, folder, &units) &&
+              build_units(s, folder, &units, form, path);
+    temp_remove(folder);
+    return ok;
+}
+
+/* --- sources --------------------------------------------------------------------------------------*/
+
+/* One file per kernel; a single one has the name asked for, more have the kernel's name in theirs. */
+static bool write_per_kernel(Session *s, Program *p, const char *path, const Blob *blobs) {
+    OutputFile *files = ARENA_ARRAY(&s->arena, p->kernels.n + 1, OutputFile);
+    const char *suffix = strrchr(path, '.');
+    for (int i = 0; i < p->kernels.n; i++) {
+        files[i] = (OutputFile){path, blobs[i].data, blobs[i].bytes};
+        if (p->kernels.n > 1)
+            files[i].path = with_suffix(
+                s, path, arena_printf(&s->arena, ".%s%s", p->kernels.items[i]->name, suffix));
+    }
+    return write_outputs(s, p->kernels.n, files);
+}
+
+static bool write_sources(Session *s, Program *p, EmitOptions *e, const char *path) {
+    if (!strcmp(s->target->name, "c")) {
+        Text source = text_new(&s->arena), header = text_new(&s->arena);
+        const char *header_path = with_suffix(s, path, ".h"), *slash = strrchr(header_path, '/');
+        e->header_name = slash ? slash + 1 : header_path;
+        emit_c(p, e, &source, &header);
+        OutputFile files[2] = {{path, text_get(&source), source.length},
+                               {header_path, text_get(&header), header.length}};
+        return write_outputs(s, 2, files);
+    }
+    if (!strcmp(s->target->name, "cuda")) {
+        Text kernels = text_new(&s->arena);
+        emit_cuda(p, e, &kernels);
+        OutputFile file = {path, text_get(&kernels), kernels.length};
+        return write_outputs(s, 1, &file);
+    }
+    Blob *blobs = ARENA_ARRAY(&s->arena, p->kernels.n + 1, Blob);
+    for (int i = 0; i < p->kernels.n; i++) {
+        Text shader = text_new(&s->arena);
+        emit_glsl(p, e, i, &shader);
+        blobs[i] = (Blob){.data = text_get(&shader), .bytes = shader.length};
+    }
+    return write_per_kernel(s, p, path, blobs);
+}
+
+/* The side file: "MLCCWTS1", the digest of the weights, the weights (runtime/gpu.h). */
+static bool write_weights(Session *s, const Program *p) {
+    size_t bytes;
+    const void *block = weights_block(p, &bytes);
+    unsigned char *file = arena_alloc(&s->arena, bytes + 16);
+    uint64_t digest = fnv1a(block, bytes, FNV_SEED);
+    memcpy(file, "MLCCWTS1", 8);
+    for (int i = 0; i < 8; i++) file[8 + i] = (unsigned char)(digest >> (8 * i));
+    if (bytes) memcpy(file + 16, block, bytes);
+    OutputFile out = {s->o->weights, file, bytes + 16};
+    return write_outputs(s, 1, &out);
+}
+
+bool write_program(Session *s, Program *p, const char *path) {
+    const FormRow *row = find_form(s->target, strrchr(path, '.'));
+    EmitOptions e = {.prefix = prefix_of(s, path), .weights_file = s->o->weights};
+    const char *slash = strrchr(s->o->model, '/');
+    e.model_name = slash ? slash + 1 : s->o->model;
+    e.digest = arena_printf(&s->arena, "%016llx",
+                            (unsigned long long)fnv1a(s->model.file.data, s->model.file.size,
+                                                      FNV_SEED));
+    bool ok;
+    if (row->form == FORM_source) {
+        ok = write_sources(s, p, &e, path);
+    } else if (row->form == FORM_spirv) {
+        Blob *blobs = compile_shaders(s, p, &e);
+        ok = blobs && write_per_kernel(s, p, path, blobs);
+    } else {
+        ok = write_binary(s, p, &e, row->form, path);
+    }
+    return ok && (!s->o->weights || write_weights(s, p));
+}

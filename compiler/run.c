@@ -1,0 +1,211 @@
+/* The commands run and verify. */
+#include "compiler/tensor_file.h"
+#include "ir/interp.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Inputs, outputs and their memory. */
+typedef struct Io {
+    int n_in, n_out;
+    TensorInfo *in, *out;
+    void **in_data, **out_data;
+} Io;
+
+static void io_init(Session *s, Io *io, int n_in, int n_out) {
+    io->n_in = n_in;
+    io->n_out = n_out;
+    io->in = ARENA_ARRAY(&s->arena, n_in, TensorInfo);
+    io->out = ARENA_ARRAY(&s->arena, n_out, TensorInfo);
+    io->in_data = ARENA_ARRAY(&s->arena, n_in, void *);
+    io->out_data = ARENA_ARRAY(&s->arena, n_out, void *);
+}
+
+static void io_allocate(Session *s, Io *io) {
+    for (int i = 0; i < io->n_in; i++) io->in_data[i] = arena_alloc(&s->arena, io->in[i].bytes + 64);
+    for (int i = 0; i < io->n_out; i++) {
+        io->out_data[i] = arena_alloc(&s->arena, io->out[i].bytes + 64);
+        memset(io->out_data[i], 0xa5, io->out[i].bytes);
+    }
+}
+
+static void io_of_graph(Session *s, Io *io, const Graph *g) {
+    io_init(s, io, g->inputs.n, g->outputs.n);
+    for (int i = 0; i < io->n_in; i++)
+        io->in[i] = info_of_value(g->inputs.items[i], g->inputs.items[i]->name);
+    for (int i = 0; i < io->n_out; i++)
+        io->out[i] = info_of_value(g->outputs.items[i], g->output_names.items[i]);
+    io_allocate(s, io);
+}
+
+static void io_of_model(Session *s, Io *io, const mlcc_model *m) {
+    io_init(s, io, (int)m->n_inputs, (int)m->n_outputs);
+    for (int i = 0; i < io->n_in; i++) io->in[i] = info_of_model(&m->inputs[i]);
+    for (int i = 0; i < io->n_out; i++) io->out[i] = info_of_model(&m->outputs[i]);
+    io_allocate(s, io);
+}
+
+/* --- run ------------------------------------------------------------------------------------------*/
+
+static bool read_inputs(Session *s, Io *io) {
+    const StringList *list = &s->o->inputs;
+    bool *given = ARENA_ARRAY(&s->arena, io->n_in + 1, bool);
+    for (int k = 0; k < list->n; k++) {
+        int found = -1;
+        size_t length = 0;
+        /* names may hold '=': the longest that fits */
+        for (int i = 0; i < io->n_in; i++) {
+            size_t n = strlen(io->in[i].name);
+            if (!strncmp(list->items[k], io->in[i].name, n) && list->items[k][n] == '=' &&
+                (found < 0 || n > length)) {
+                found = i;
+                length = n;
+            }
+        }
+        if (found < 0) {
+            diag_error(&s->diag, E0001, "--input %s: the model has no such input", list->items[k]);
+            continue;
+        }
+        given[found] = true;
+        tensor_read(s, &io->in[found], list->items[k] + length + 1, io->in_data[found]);
+    }
+    for (int i = 0; i < io->n_in; i++)
+        if (!given[i])
+            diag_error(&s->diag, E0001, "input '%s' (%s%s) is missing: --input %s=FILE",
+                       io->in[i].name, dt_name(io->in[i].dt),
+                       shape_text(&s->arena, io->in[i].rank, io->in[i].shape), io->in[i].name);
+    return s->diag.n_errors == 0;
+}
+
+static void write_results(Session *s, const Io *io) {
+    for (int i = 0; i < io->n_out; i++) {
+        if (s->o->out_dir) tensor_write(s, &io->out[i], s->o->out_dir, io->out_data[i]);
+        else
+            printf("%s: %s%s\n", io->out[i].name, dt_name(io->out[i].dt),
+                   shape_text(&s->arena, io->out[i].rank, io->out[i].shape));
+    }
+}
+
+int command_run(Session *s) {
+    const char *dot = strrchr(s->o->model, '.');
+    Io io;
+    if (dot && !strcmp(dot, ".so")) {
+        LoadedModel m;
+        if (model_load(s, &m, s->o->model, s->o->weights)) {
+            io_of_model(s, &io, m.model);
+            const void *const *in = (const void *const *)io.in_data;
+            if (read_inputs(s, &io) && model_run(s, &m, in, io.out_data)) write_results(s, &io);
+        }
+        model_unload(&m);
+        return 0;
+    }
+    Graph *g = session_graph(s);
+    if (!g) return 0;
+    io_of_graph(s, &io, g);
+    if (read_inputs(s, &io) && interp_graph(g, (const void *const *)io.in_data, io.out_data))
+        write_results(s, &io);
+    return 0;
+}
+
+/* --- verify ---------------------------------------------------------------------------------------*/
+
+static uint64_t next_random(uint64_t *state) { /* splitmix64 */
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* Floats uniform in [-1, 1), integers small, so that they may serve as indices. */
+static void fill_random(const TensorInfo *t, void *data, uint64_t *state) {
+    size_t n = (size_t)shape_numel(t->rank, t->shape);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = next_random(state);
+        Scalar v;
+        if (dt_is_float(t->dt))
+            v.f = (double)(r >> 11) * 0x1p-52 - 1;
+        else
+            v.i = t->dt == DT_bool ? (int64_t)(r & 1) : (int64_t)(r % 4);
+        dt_save(t->dt, data, i, v);
+    }
+}
+
+typedef struct Difference {
+    double absolute, relative; /* largest; relative to the largest magnitude of the reference */
+    size_t at;
+    bool wrong_kind;           /* NaN or infinity on one side only */
+} Difference;
+
+static Difference compare(const TensorInfo *t, const void *got, const void *want) {
+    Difference d = {0};
+    size_t n = (size_t)shape_numel(t->rank, t->shape);
+    double scale = 0;
+    for (size_t i = 0; i < n; i++) {
+        Scalar a = dt_load(t->dt, got, i), b = dt_load(t->dt, want, i);
+        double x = dt_is_float(t->dt) ? a.f : (double)a.i, y = dt_is_float(t->dt) ? b.f : (double)b.i;
+        if (isnan(x) && isnan(y)) continue;
+        if (isinf(x) && isinf(y) && (x > 0) == (y > 0)) continue;
+        if (!isfinite(x) || !isfinite(y)) {
+            d.wrong_kind = true;
+            d.at = i;
+            continue;
+        }
+        if (fabs(y) > scale) scale = fabs(y);
+        if (fabs(x - y) > d.absolute) {
+            d.absolute = fabs(x - y);
+            if (!d.wrong_kind) d.at = i;
+        }
+    }
+    d.relative = scale > 0 ? d.absolute / scale : d.absolute;
+    return d;
+}
+
+/* What a correct target may differ by, relative to the output's scale. */
+static double tolerance(DType dt) {
+    if (!dt_is_float(dt)) return 0;
+    return dt == DT_f64 ? 1e-9 : dt == DT_f32 ? 1e-4 : dt == DT_f16 ? 4e-3 : 4e-2;
+}
+
+int command_verify(Session *s) {
+    const char *name = s->o->target ? s->o->target : "c";
+    s->target = target_find(name);
+    if (!s->target) {
+        diag_error(&s->diag, E0001, "there is no target '%s' (c, cuda, vulkan)", name);
+        return 0;
+    }
+    /* the reference first: the passes change the graph */
+    Graph *g = session_graph(s);
+    if (!g) return 0;
+    Io io;
+    io_of_graph(s, &io, g);
+    uint64_t state = s->o->seed ? strtoull(s->o->seed, NULL, 10) : 1;
+    for (int i = 0; i < io.n_in; i++) fill_random(&io.in[i], io.in_data[i], &state);
+    void **want = ARENA_ARRAY(&s->arena, io.n_out + 1, void *);
+    for (int i = 0; i < io.n_out; i++) want[i] = arena_alloc(&s->arena, io.out[i].bytes + 64);
+    const void *const *in = (const void *const *)io.in_data;
+    if (!interp_graph(g, in, want)) return 0;
+    Program *p = session_lower(s, g);
+    const char *folder = p ? temp_folder(s) : NULL;
+    if (!folder) return 0;
+    const char *library = arena_printf(&s->arena, "%s/model.so", folder);
+    LoadedModel m = {0};
+    bool ok = write_program(s, p, library) && model_load(s, &m, library, NULL) &&
+              model_run(s, &m, in, io.out_data);
+    for (int i = 0; i < io.n_out && ok; i++) {
+        Difference d = compare(&io.out[i], io.out_data[i], want[i]);
+        double allowed = tolerance(io.out[i].dt);
+        bool bad = d.wrong_kind || d.relative > allowed;
+        printf("%s: %s%s largest error %.3g, relative to scale %.3g, at element %zu%s\n",
+               io.out[i].name, dt_name(io.out[i].dt),
+               shape_text(&s->arena, io.out[i].rank, io.out[i].shape), d.absolute, d.relative, d.at,
+               bad ? "  DIFFERS" : "");
+        if (bad)
+            diag_error(&s->diag, E0004, "output '%s' of target %s differs from the interpreter",
+                       io.out[i].name, name);
+    }
+    model_unload(&m);
+    temp_remove(folder);
+    return 0;
+}

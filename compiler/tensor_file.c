@@ -1,0 +1,143 @@
+/* See tensor_file.h. */
+#include "compiler/tensor_file.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TensorInfo info_of_value(const Value *v, const char *name) {
+    return (TensorInfo){name, v->dt, v->rank, v->shape, value_bytes(v)};
+}
+
+TensorInfo info_of_model(const mlcc_tensor *t) {
+    return (TensorInfo){t->name, dt_from_onnx((int32_t)t->dtype), (int)t->rank, t->shape,
+                        (size_t)t->bytes};
+}
+
+/* The descr of a dtype: byte order, kind, size. */
+static const char *npy_descr(Arena *arena, DType dt) {
+    static const char kinds[] = {[DK_bool] = 'b', [DK_sint] = 'i', [DK_uint] = 'u',
+                                 [DK_float] = 'f', [DK_complex] = 'c'};
+    size_t size = dt_store(dt);
+    char kind = kinds[dt_kind(dt)];
+    if (dt_is_float(dt) && dt_is_narrow(dt) && dt != DT_f16) kind = 'u'; /* bit patterns */
+    return arena_printf(arena, "%c%c%zu", size == 1 ? '|' : '<', kind, size);
+}
+
+static void *read_all(Session *s, const char *path, size_t *bytes) {
+    FILE *f = fopen(path, "rb");
+    long size = -1;
+    if (f && fseek(f, 0, SEEK_END) == 0) size = ftell(f);
+    void *data = NULL;
+    if (size >= 0 && fseek(f, 0, SEEK_SET) == 0) {
+        data = arena_alloc(&s->arena, (size_t)size + 1);
+        if (fread(data, 1, (size_t)size, f) != (size_t)size) data = NULL;
+    }
+    if (!data) diag_error(&s->diag, E0002, "cannot read '%s': %s", path, strerror(errno));
+    if (f) fclose(f);
+    *bytes = size > 0 ? (size_t)size : 0;
+    return data;
+}
+
+/* The text after `key` in the header's dictionary. */
+static const char *npy_field(const char *header, const char *key) {
+    const char *at = strstr(header, key);
+    if (!at) return "";
+    at += strlen(key);
+    while (*at == ' ' || *at == ':') at++;
+    return at;
+}
+
+static bool read_npy(Session *s, const TensorInfo *want, const char *path, void *data) {
+    size_t bytes;
+    unsigned char *file = read_all(s, path, &bytes);
+    if (!file) return false;
+    if (bytes < 12 || memcmp(file, "\x93NUMPY", 6) != 0) {
+        diag_error(&s->diag, E0009, "'%s' is no .npy file", path);
+        return false;
+    }
+    size_t start = file[6] == 1 ? 10 : 12, length = file[8] | (size_t)file[9] << 8;
+    if (file[6] != 1) length |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
+    if (length > bytes - start) {
+        diag_error(&s->diag, E0009, "'%s' is cut short", path);
+        return false;
+    }
+    char *header = arena_strndup(&s->arena, (char *)file + start, length);
+    const char *descr = npy_field(header, "'descr'"), *wanted = npy_descr(&s->arena, want->dt);
+    /* '<f4' and '|f4' alike; what must fit is kind and size */
+    bool type_fits = (*descr == '\'' || *descr == '"') && strlen(descr) > 4 && descr[1] != '>' &&
+                     !strncmp(descr + 2, wanted + 1, strlen(wanted + 1)) &&
+                     !isdigit((unsigned char)descr[2 + strlen(wanted + 1)]);
+    if (!type_fits || strncmp(npy_field(header, "'fortran_order'"), "False", 5) != 0) {
+        diag_error(&s->diag, E0009, "'%s' holds %.6s; input '%s' is %s (%s, C order)", path, descr,
+                   want->name, dt_name(want->dt), wanted);
+        return false;
+    }
+    int64_t shape[MAX_RANK];
+    int rank = 0;
+    char *at = arena_strdup(&s->arena, npy_field(header, "'shape'")), *end;
+    for (at += *at == '('; rank < MAX_RANK; at = end) {
+        while (*at == ' ' || *at == ',') at++;
+        long long d = strtoll(at, &end, 10);
+        if (end == at) break;
+        shape[rank++] = d;
+    }
+    if (!shape_equal(rank, shape, want->rank, want->shape)) {
+        diag_error(&s->diag, E0009, "'%s' has shape %s; input '%s' has %s", path,
+                   shape_text(&s->arena, rank, shape), want->name,
+                   shape_text(&s->arena, want->rank, want->shape));
+        return false;
+    }
+    if (bytes - start - length < want->bytes) {
+        diag_error(&s->diag, E0009, "'%s' is cut short", path);
+        return false;
+    }
+    memcpy(data, file + start + length, want->bytes);
+    return true;
+}
+
+static bool read_pb(Session *s, const TensorInfo *want, const char *path, void *data) {
+    OnnxData file;
+    OnnxTensor t;
+    bool ok = onnx_read_data(&file, &s->arena, &s->diag, ONNX_DATA_tensor, path) &&
+              onnx_tensor(&file.file, &s->arena, &s->diag, file.tensor, &t);
+    if (ok && (t.dt != want->dt || !shape_equal(t.rank, t.dims, want->rank, want->shape))) {
+        diag_error(&s->diag, E0009, "'%s' holds %s%s; input '%s' is %s%s", path, dt_name(t.dt),
+                   shape_text(&s->arena, t.rank, t.dims), want->name, dt_name(want->dt),
+                   shape_text(&s->arena, want->rank, want->shape));
+        ok = false;
+    }
+    if (ok && want->bytes) memcpy(data, t.data, want->bytes);
+    onnx_close(&file.file);
+    return ok;
+}
+
+bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *data) {
+    const char *dot = strrchr(path, '.');
+    return dot && !strcmp(dot, ".pb") ? read_pb(s, want, path, data)
+                                      : read_npy(s, want, path, data);
+}
+
+bool tensor_write(Session *s, const TensorInfo *t, const char *folder, const void *data) {
+    char *name = arena_strdup(&s->arena, t->name);
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_' && *c != '.' && *c != '-') *c = '_';
+    Text head = text_new(&s->arena);
+    text_addf(&head, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+              npy_descr(&s->arena, t->dt));
+    for (int i = 0; i < t->rank; i++) text_addf(&head, "%lld,", (long long)t->shape[i]);
+    text_add(&head, "), }");
+    while ((10 + head.length + 1) % 64) text_add(&head, " ");
+    text_add(&head, "\n");
+    size_t bytes = 10 + head.length + t->bytes;
+    unsigned char *file = arena_alloc(&s->arena, bytes);
+    memcpy(file, "\x93NUMPY\x01\x00", 8);
+    file[8] = (unsigned char)head.length;
+    file[9] = (unsigned char)(head.length >> 8);
+    memcpy(file + 10, text_get(&head), head.length);
+    if (t->bytes) memcpy(file + 10 + head.length, data, t->bytes);
+    OutputFile out = {arena_printf(&s->arena, "%s/%s.npy", folder, name), file, bytes};
+    return write_outputs(s, 1, &out);
+}

@@ -1,0 +1,25 @@
+/* Tensors in files: NumPy's .npy (format 1 to 3, C order, little-endian) and ONNX's .pb. */
+#ifndef COMPILER_TENSOR_FILE_H
+#define COMPILER_TENSOR_FILE_H
+
+#include "compiler/driver.h"
+
+/* A tensor as the outside sees it: a model's input or output. */
+typedef struct TensorInfo {
+    const char *name;
+    DType dt;
+    int rank;
+    const int64_t *shape;
+    size_t bytes;
+} TensorInfo;
+
+TensorInfo info_of_value(const Value *v, const char *name);
+TensorInfo info_of_model(const mlcc_tensor *t);
+
+/* Reads a file that must hold a tensor of this type and shape into `data`. bf16 and 8-bit floats, which
+ * NumPy has no name for, are read from integers of their width. False after a diagnostic. */
+bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *data);
+/* Writes DIR/NAME.npy; characters of the name other than letters, digits, '_', '.', '-' become '_'. */
+bool tensor_write(Session *s, const TensorInfo *t, const char *folder, const void *data);
+
+#endif

@@ -1,0 +1,133 @@
+/* Files and tools: temporary folders, outputs that appear whole, running the C compiler. */
+#include "compiler/driver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char *temp_folder(Session *s) {
+    const char *base = getenv("TMPDIR");
+    char *path = arena_printf(&s->arena, "%s/mlcc-XXXXXX", base && *base ? base : "/tmp");
+    if (mkdtemp(path)) return path;
+    diag_error(&s->diag, E0002, "cannot make a temporary folder '%s': %s", path, strerror(errno));
+    return NULL;
+}
+
+void temp_remove(const char *folder) {
+    DIR *dir = opendir(folder);
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (unlink(path) != 0 && (errno == EISDIR || errno == EPERM)) temp_remove(path);
+    }
+    closedir(dir);
+    rmdir(folder);
+}
+
+/* Writes and syncs; the message names `shown`. */
+static bool write_synced(Session *s, const char *path, const char *shown, const void *data,
+                         size_t bytes, bool sync) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const char *at = data;
+    size_t left = bytes;
+    bool ok = fd >= 0;
+    while (ok && left) {
+        ssize_t n = write(fd, at, left);
+        if (n < 0 && errno == EINTR) continue;
+        ok = n > 0;
+        if (ok) {
+            at += n;
+            left -= (size_t)n;
+        }
+    }
+    if (ok && sync) ok = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
+    int error = errno;
+    if (fd >= 0 && close(fd) != 0 && ok) {
+        ok = false;
+        error = errno;
+    }
+    if (ok) return true;
+    if (fd >= 0) unlink(path);
+    diag_error(&s->diag, E0002, "cannot write '%s': %s", shown, strerror(error));
+    return false;
+}
+
+bool write_file(Session *s, const char *path, const void *data, size_t bytes) {
+    return write_synced(s, path, path, data, bytes, false);
+}
+
+/* A name beside `path` for its unfinished self. Files that are no regular files are written directly. */
+static const char *unfinished(Session *s, const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return path;
+    return arena_printf(&s->arena, "%s.tmp%ld", path, (long)getpid());
+}
+
+bool write_outputs(Session *s, int n, const OutputFile *files) {
+    const char **temp = ARENA_ARRAY(&s->arena, n, const char *);
+    int written = 0;
+    bool ok = true;
+    for (; written < n && ok; written++) {
+        temp[written] = unfinished(s, files[written].path);
+        ok = write_synced(s, temp[written], files[written].path, files[written].data,
+                          files[written].bytes, true);
+    }
+    for (int i = 0; i < written && ok; i++)
+        if (temp[i] != files[i].path && rename(temp[i], files[i].path) != 0) {
+            diag_error(&s->diag, E0002, "cannot write '%s': %s", files[i].path, strerror(errno));
+            ok = false;
+        }
+    for (int i = 0; i < written && !ok; i++)
+        if (temp[i] != files[i].path) unlink(temp[i]);
+    return ok;
+}
+
+bool install_file(Session *s, const char *from, const char *to) {
+    int fd = open(from, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0) close(fd);
+        diag_error(&s->diag, E0002, "cannot read '%s': %s", from, strerror(errno));
+        return false;
+    }
+    char *data = arena_alloc(&s->arena, (size_t)st.st_size + 1);
+    size_t got = 0;
+    for (ssize_t n; got < (size_t)st.st_size; got += (size_t)n)
+        if ((n = read(fd, data + got, (size_t)st.st_size - got)) <= 0) break;
+    close(fd);
+    OutputFile file = {to, data, got};
+    return write_outputs(s, 1, &file);
+}
+
+bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint) {
+    pid_t child = fork();
+    if (child == 0) {
+        if (chdir(folder) == 0) {
+            union {
+                const char *const *in;
+                char *const *out;
+            } args = {argv}; /* execvp's old prototype */
+            execvp(argv[0], args.out);
+        }
+        _exit(127);
+    }
+    int status = 0;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+    if (child < 0)
+        diag_error(&s->diag, E0003, "cannot start '%s': %s", argv[0], strerror(errno));
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        diag_error(&s->diag, E0003, "'%s' not found: %s", argv[0], missing_hint);
+    else
+        diag_error(&s->diag, E0003, "'%s' failed", argv[0]);
+    return false;
+}

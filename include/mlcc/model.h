@@ -1,0 +1,69 @@
+/* The ABI of a model compiled by mlcc into a shared library.
+ *
+ * Every `.so`, whatever its target, exports one function, `mlcc_model_v1`, that returns a constant
+ * descriptor. A generic loader (mlcc's own, ctypes, a Go program) needs nothing else to run it.
+ *
+ * Tensors are dense, row-major, host memory, in the machine's byte order. bool is one byte (0 or 1);
+ * float16, bfloat16 and the 8-bit floats are their bit patterns; 2- and 4-bit types take one byte an
+ * element (sign- or zero-extended integers; float4e2m1 is its bit pattern in the low four bits).
+ */
+#ifndef MLCC_MODEL_H
+#define MLCC_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MLCC_ABI_VERSION 1u
+
+/* What `open` and `run` return. Generated C code returns the same values. */
+enum {
+    MLCC_OK = 0,
+    MLCC_E_ARGUMENT = 1, /* a null pointer where a tensor is needed */
+    MLCC_E_DRIVER = 2,   /* no driver or no device that fits; `error` says which */
+    MLCC_E_MEMORY = 3,   /* the device or the host has not enough memory */
+    MLCC_E_DEVICE = 4,   /* the device failed while it ran */
+    MLCC_E_FILE = 5      /* the weights file is missing or not the one compiled with the model */
+};
+
+typedef struct mlcc_tensor {
+    const char *name;     /* the ONNX name */
+    uint32_t dtype;       /* TensorProto.DataType of onnx.proto: 1 float, 2 uint8, ... */
+    uint32_t rank;        /* number of dimensions; 0 for a scalar */
+    const int64_t *shape; /* `rank` extents */
+    uint64_t bytes;       /* size of the whole tensor */
+} mlcc_tensor;
+
+typedef struct mlcc_model {
+    uint32_t abi_version;  /* MLCC_ABI_VERSION */
+    uint32_t struct_bytes; /* sizeof(mlcc_model) of the compiler that wrote it */
+    const char *name;      /* model name */
+    const char *target;    /* "c", "cuda", "vulkan" */
+    uint32_t n_inputs, n_outputs;
+    const mlcc_tensor *inputs, *outputs;
+    uint64_t arena_bytes;  /* host memory that `run` wants as `arena` (0 on GPU targets) */
+    uint64_t weight_bytes; /* constants, wherever they lie */
+
+    /* Prepares a device and uploads weights. *state is opaque, may be NULL for CPU targets. `weights`
+     * is the path of the `--weights` side file, NULL when the weights are inside. Returns MLCC_OK or
+     * an MLCC_E_ code; after a failure *state may still be passed to `error` and must be to `close`. */
+    int (*open)(void **state, const char *weights);
+    /* Runs the model once. inputs[i] and outputs[i] point to `bytes` bytes each, aligned to their
+     * element. `arena` is `arena_bytes` long and 64-byte aligned; its contents need not survive.
+     * Two threads may run at once with two states and two arenas. */
+    int (*run)(void *state, const void *const *inputs, void *const *outputs, void *arena);
+    void (*close)(void *state);
+    /* One line about the last failure of `state`; never NULL. */
+    const char *(*error)(void *state);
+} mlcc_model;
+
+/* The one symbol a model library exports. */
+const mlcc_model *mlcc_model_v1(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,542 @@
+/* Construction of scalar expressions; see expr.h. Analysis and simplification are in expr_index.c. */
+#include "ir/expr_memo.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct ExprRow {
+    const char *name;
+    int arity;
+    const char *infix;
+} ExprRow;
+
+static const ExprRow rows[EX_count] = {
+#define EXPR(name, arity, text) [EX_##name] = {#name, arity, text},
+#include "ir/expr.def"
+};
+
+const char *ex_name(ExprOp op) {
+    return rows[op].name;
+}
+
+int ex_arity(ExprOp op) {
+    return rows[op].arity;
+}
+
+const char *ex_infix(ExprOp op) {
+    return rows[op].infix;
+}
+
+void exprs_init(Exprs *x, Arena *arena) {
+    *x = (Exprs){.arena = arena};
+}
+
+/* --- hash-consing ---------------------------------------------------------------------------------*/
+
+static uint32_t hash_node(ExprOp op, DType dt, Scalar k, int n, const Expr *const *arg) {
+    uint64_t h = FNV_SEED ^ ((uint64_t)op << 8) ^ (uint64_t)dt;
+    h = (h ^ (uint64_t)k.i) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 29;
+    for (int i = 0; i < n; i++) h = (h ^ arg[i]->id) * 0x9e3779b97f4a7c15u + (h >> 31);
+    return (uint32_t)(h ^ (h >> 32));
+}
+
+static bool same_node(const Expr *e, ExprOp op, DType dt, Scalar k, int n, const Expr *const *arg) {
+    if (e->op != op || e->dt != dt || e->k.i != k.i || e->n != n) return false;
+    for (int i = 0; i < n; i++)
+        if (e->arg[i] != arg[i]) return false;
+    return true;
+}
+
+static void grow_table(Exprs *x) {
+    uint32_t cap = x->cap ? x->cap * 2 : 1024;
+    const Expr **slots = ARENA_ARRAY(x->arena, cap, const Expr *);
+    for (uint32_t i = 0; i < x->cap; i++) {
+        if (!x->slots[i]) continue;
+        uint32_t at = x->slots[i]->hash & (cap - 1);
+        while (slots[at]) at = (at + 1) & (cap - 1);
+        slots[at] = x->slots[i];
+    }
+    x->slots = slots;
+    x->cap = cap;
+}
+
+/* The one node of this content. */
+static const Expr *node(Exprs *x, ExprOp op, DType dt, Scalar k, int n, const Expr *const *arg) {
+    if (x->n * 2 >= x->cap) grow_table(x);
+    uint32_t hash = hash_node(op, dt, k, n, arg), at = hash & (x->cap - 1);
+    for (; x->slots[at]; at = (at + 1) & (x->cap - 1))
+        if (x->slots[at]->hash == hash && same_node(x->slots[at], op, dt, k, n, arg))
+            return x->slots[at];
+    Expr *e = arena_alloc(x->arena, sizeof *e + (size_t)n * sizeof *e->arg);
+    *e = (Expr){.op = (uint8_t)op,
+                .dt = (uint8_t)dt,
+                .n = (uint16_t)n,
+                .hash = hash,
+                .id = x->n++,
+                .size = 1,
+                .k = k};
+    for (int i = 0; i < n; i++) {
+        e->arg[i] = arg[i];
+        e->size = e->size + arg[i]->size < (1u << 30) ? e->size + arg[i]->size : 1u << 30;
+    }
+    x->slots[at] = e;
+    return e;
+}
+
+/* --- leaves ---------------------------------------------------------------------------------------*/
+
+const Expr *ex_const(Exprs *x, DType dt, Scalar value) {
+    return node(x, EX_const, dt, value, 0, NULL);
+}
+
+const Expr *ex_num(Exprs *x, DType dt, double value) {
+    return ex_const(x, dt, dt_cast(DT_f64, dt, (Scalar){.f = value}));
+}
+
+const Expr *ex_int(Exprs *x, DType dt, int64_t value) {
+    return ex_const(x, dt, dt_cast(DT_i64, dt, (Scalar){.i = value}));
+}
+
+const Expr *ex_i(Exprs *x, int64_t value) {
+    return ex_int(x, DT_i32, value);
+}
+
+const Expr *ex_var_of(Exprs *x, int number, DType dt) {
+    return node(x, EX_var, dt, (Scalar){.i = number}, 0, NULL);
+}
+
+const Expr *ex_var(Exprs *x, int number) {
+    return ex_var_of(x, number, DT_i32);
+}
+
+const Expr *ex_ctr(Exprs *x, int depth) {
+    return node(x, EX_ctr, DT_i32, (Scalar){.i = depth}, 0, NULL);
+}
+
+const Expr *ex_acc(Exprs *x, DType dt) {
+    return node(x, EX_acc, dt, (Scalar){.i = 0}, 0, NULL);
+}
+
+const Expr *ex_load(Exprs *x, DType dt, int source, int n, const Expr *const *index) {
+    return node(x, EX_load, dt, (Scalar){.i = source}, n, index);
+}
+
+/* --- evaluation of constants ----------------------------------------------------------------------*/
+
+static double float_unary(ExprOp op, double a) {
+    switch (op) {
+    case EX_neg: return -a;
+    case EX_abs: return fabs(a);
+    case EX_sqrt: return sqrt(a);
+    case EX_exp: return exp(a);
+    case EX_log: return log(a);
+    case EX_sin: return sin(a);
+    case EX_cos: return cos(a);
+    case EX_tan: return tan(a);
+    case EX_asin: return asin(a);
+    case EX_acos: return acos(a);
+    case EX_atan: return atan(a);
+    case EX_sinh: return sinh(a);
+    case EX_cosh: return cosh(a);
+    case EX_tanh: return tanh(a);
+    case EX_asinh: return asinh(a);
+    case EX_acosh: return acosh(a);
+    case EX_atanh: return atanh(a);
+    case EX_erf: return erf(a);
+    case EX_floor: return floor(a);
+    case EX_ceil: return ceil(a);
+    case EX_round: return rint(a);
+    case EX_trunc: return trunc(a);
+    default: return a;
+    }
+}
+
+static double float_binary(ExprOp op, double a, double b) {
+    switch (op) {
+    case EX_add: return a + b;
+    case EX_sub: return a - b;
+    case EX_mul: return a * b;
+    case EX_div: return a / b;
+    case EX_rem: return fmod(a, b);
+    case EX_pow: return pow(a, b);
+    case EX_min: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    case EX_max: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+    default: return a;
+    }
+}
+
+static int64_t int_binary(ExprOp op, DType dt, int64_t a, int64_t b) {
+    uint64_t ua = (uint64_t)a, ub = (uint64_t)b;
+    bool is_unsigned = dt_kind(dt) == DK_uint || dt_kind(dt) == DK_bool;
+    int width = dt_bits(dt);
+    switch (op) {
+    case EX_add: return (int64_t)(ua + ub);
+    case EX_sub: return (int64_t)(ua - ub);
+    case EX_mul: return (int64_t)(ua * ub);
+    case EX_div:
+        if (b == 0) return 0;
+        if (is_unsigned) return (int64_t)(ua / ub);
+        return b == -1 ? (int64_t)(0 - ua) : a / b;
+    case EX_rem:
+        if (b == 0) return 0;
+        if (is_unsigned) return (int64_t)(ua % ub);
+        return b == -1 ? 0 : a % b;
+    case EX_min: return (is_unsigned ? ua < ub : a < b) ? a : b;
+    case EX_max: return (is_unsigned ? ua > ub : a > b) ? a : b;
+    case EX_and:
+    case EX_band: return a & b;
+    case EX_or:
+    case EX_bor: return a | b;
+    case EX_bxor: return a ^ b;
+    case EX_shl: return ub >= (uint64_t)width ? 0 : (int64_t)(ua << ub);
+    case EX_shr:
+        if (ub >= (uint64_t)width) return is_unsigned || a >= 0 ? 0 : -1;
+        return is_unsigned ? (int64_t)(ua >> ub) : a >> ub;
+    default: return a;
+    }
+}
+
+static bool compare(ExprOp op, DType from, Scalar a, Scalar b) {
+    if (dt_is_float(from))
+        return op == EX_eq ? a.f == b.f : op == EX_ne ? a.f != b.f : op == EX_lt ? a.f < b.f : a.f <= b.f;
+    if (op == EX_eq) return a.i == b.i;
+    if (op == EX_ne) return a.i != b.i;
+    if (dt_kind(from) == DK_uint)
+        return op == EX_lt ? (uint64_t)a.i < (uint64_t)b.i : (uint64_t)a.i <= (uint64_t)b.i;
+    return op == EX_lt ? a.i < b.i : a.i <= b.i;
+}
+
+Scalar ex_apply(ExprOp op, DType dt, DType from, const Scalar *args) {
+    Scalar a = args[0];
+    switch (op) {
+    case EX_cast: return dt_cast(from, dt, a);
+    case EX_bits: {
+        uint64_t raw[2] = {0};
+        dt_save(from, raw, 0, a);
+        return dt_load(dt, raw, 0);
+    }
+    case EX_select: return a.i ? args[1] : args[2];
+    case EX_eq:
+    case EX_ne:
+    case EX_lt:
+    case EX_le: return (Scalar){.i = compare(op, from, a, args[1])};
+    case EX_not: return (Scalar){.i = !a.i};
+    case EX_isnan: return (Scalar){.i = dt_is_float(from) && isnan(a.f)};
+    case EX_isinf: return (Scalar){.i = dt_is_float(from) && isinf(a.f)};
+    default: break;
+    }
+    if (dt_is_float(dt)) {
+        double result = ex_arity(op) == 2 ? float_binary(op, a.f, args[1].f) : float_unary(op, a.f);
+        return dt_cast(DT_f64, dt, (Scalar){.f = result});
+    }
+    int64_t result = a.i;
+    if (op == EX_neg)
+        result = (int64_t)(0 - (uint64_t)a.i);
+    else if (op == EX_abs)
+        result = a.i < 0 && dt_kind(dt) == DK_sint ? (int64_t)(0 - (uint64_t)a.i) : a.i;
+    else if (op == EX_bnot)
+        result = ~a.i;
+    else if (ex_arity(op) == 2)
+        result = int_binary(op, dt, a.i, args[1].i);
+    return dt_cast(DT_i64, dt, (Scalar){.i = result});
+}
+
+Scalar ex_eval(const Expr *e, const int64_t *vars) {
+    if (e->op == EX_const) return e->k;
+    if (e->op == EX_var) return (Scalar){.i = vars[e->k.i]};
+    Scalar args[3] = {{0}, {0}, {0}};
+    for (int i = 0; i < e->n && i < 3; i++) args[i] = ex_eval(e->arg[i], vars);
+    return ex_apply((ExprOp)e->op, (DType)e->dt, e->n ? (DType)e->arg[0]->dt : DT_none, args);
+}
+
+/* --- operators ------------------------------------------------------------------------------------*/
+
+static bool is_comparison(ExprOp op) {
+    return op == EX_eq || op == EX_ne || op == EX_lt || op == EX_le;
+}
+
+static bool is_zero(const Expr *e) {
+    return ex_is_const(e) && !dt_is_float((DType)e->dt) && e->k.i == 0;
+}
+
+static bool is_one(const Expr *e) {
+    return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 1 : e->k.i == 1);
+}
+
+const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a) {
+    DType dt = (DType)a->dt;
+    bool to_bool = op == EX_not || op == EX_isnan || op == EX_isinf;
+    if (dt_is_narrow(dt)) {
+        const Expr *wide = ex_un(x, op, ex_cast(x, dt_reg(dt), a));
+        return to_bool ? wide : ex_cast(x, dt, wide);
+    }
+    DType to = to_bool ? DT_bool : dt;
+    if (ex_is_const(a)) return ex_const(x, to, ex_apply(op, to, dt, &a->k));
+    if (op == EX_not && a->op == EX_not) return a->arg[0];
+    if (op == EX_not && (a->op == EX_eq || a->op == EX_ne))
+        return ex_bin(x, a->op == EX_eq ? EX_ne : EX_eq, a->arg[0], a->arg[1]);
+    if (op == EX_not && (a->op == EX_lt || a->op == EX_le) && !dt_is_float((DType)a->arg[0]->dt))
+        return ex_bin(x, a->op == EX_lt ? EX_le : EX_lt, a->arg[1], a->arg[0]);
+    if (op == EX_neg && a->op == EX_neg) return a->arg[0];
+    if ((op == EX_isnan || op == EX_isinf) && !dt_is_float(dt)) return ex_int(x, DT_bool, 0);
+    if (!dt_is_float(dt) && (op == EX_floor || op == EX_ceil || op == EX_round || op == EX_trunc))
+        return a;
+    if (op == EX_abs && dt_kind(dt) == DK_uint) return a;
+    return node(x, op, to, (Scalar){.i = 0}, 1, &a);
+}
+
+/* Identities of integer and boolean operators; NULL if none applies. Constants stand on the right. */
+static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
+    DType dt = (DType)a->dt;
+    bool is_float = dt_is_float(dt);
+    switch (op) {
+    case EX_add:
+        if (is_zero(b)) return a;
+        if (!is_float && ex_is_const(b) && a->op == EX_add && ex_is_const(a->arg[1]))
+            return ex_bin(x, EX_add, a->arg[0], ex_bin(x, EX_add, a->arg[1], b));
+        break;
+    case EX_sub:
+        if (is_zero(b)) return a;
+        if (is_float) break;
+        if (a == b) return ex_int(x, dt, 0);
+        if (ex_is_const(b)) return ex_bin(x, EX_add, a, ex_un(x, EX_neg, b));
+        break;
+    case EX_mul:
+        if (is_one(b)) return a;
+        if (is_zero(b)) return b;
+        if (!is_float && ex_is_const(b) && a->op == EX_mul && ex_is_const(a->arg[1]))
+            return ex_bin(x, EX_mul, a->arg[0], ex_bin(x, EX_mul, a->arg[1], b));
+        if (dt == DT_i32 && ex_is_const(b) && a->op == EX_add && ex_is_const(a->arg[1]))
+            return ex_bin(x, EX_add, ex_bin(x, EX_mul, a->arg[0], b),
+                          ex_bin(x, EX_mul, a->arg[1], b));
+        break;
+    case EX_div:
+        if (is_one(b)) return a;
+        break;
+    case EX_rem:
+        if (!is_float && is_one(b)) return ex_int(x, dt, 0);
+        break;
+    case EX_min:
+    case EX_max:
+        if (a == b) return a;
+        break;
+    case EX_and:
+        if (a == b) return a;
+        if (ex_is_const(b)) return b->k.i ? a : b;
+        if (ex_is_const(a)) return a->k.i ? b : a;
+        break;
+    case EX_or:
+        if (a == b) return a;
+        if (ex_is_const(b)) return b->k.i ? b : a;
+        if (ex_is_const(a)) return a->k.i ? a : b;
+        break;
+    case EX_band:
+    case EX_bor:
+        if (a == b) return a;
+        if (is_zero(b)) return op == EX_band ? b : a;
+        break;
+    case EX_bxor:
+    case EX_shl:
+    case EX_shr:
+        if (is_zero(b)) return a;
+        break;
+    case EX_eq:
+        if (a == b && !is_float) return ex_int(x, DT_bool, 1);
+        if (dt == DT_bool && ex_is_const(b)) return b->k.i ? a : ex_un(x, EX_not, a);
+        break;
+    case EX_ne:
+        if (a == b && !is_float) return ex_int(x, DT_bool, 0);
+        if (dt == DT_bool && ex_is_const(b)) return b->k.i ? ex_un(x, EX_not, a) : a;
+        break;
+    case EX_lt:
+        if (a == b) return ex_int(x, DT_bool, 0);
+        break;
+    case EX_le:
+        if (a == b && !is_float) return ex_int(x, DT_bool, 1);
+        break;
+    default: break;
+    }
+    return NULL;
+}
+
+const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
+    DType dt = (DType)a->dt;
+    if (dt_is_narrow(dt)) {
+        DType reg = dt_reg(dt);
+        /* shifts of narrow types see their own width */
+        if ((op == EX_shl || op == EX_shr) && !ex_is_const(b)) {
+            const Expr *over = ex_le(x, ex_int(x, reg, dt_bits(dt)), ex_cast(x, reg, b));
+            const Expr *wide = ex_bin(x, op, ex_cast(x, reg, a), ex_cast(x, reg, b));
+            return ex_cast(x, dt, ex_select(x, over, ex_int(x, reg, 0), wide));
+        }
+        const Expr *wide = ex_bin(x, op, ex_cast(x, reg, a), ex_cast(x, reg, b));
+        return is_comparison(op) ? wide : ex_cast(x, dt, wide);
+    }
+    DType to = is_comparison(op) ? DT_bool : dt;
+    if (ex_is_const(a) && ex_is_const(b)) {
+        Scalar args[2] = {a->k, b->k};
+        return ex_const(x, to, ex_apply(op, to, dt, args));
+    }
+    bool commutes = op == EX_add || op == EX_mul || op == EX_min || op == EX_max || op == EX_band ||
+                    op == EX_bor || op == EX_bxor || op == EX_eq || op == EX_ne;
+    if (commutes && (ex_is_const(a) || (!ex_is_const(b) && a->id > b->id))) {
+        const Expr *t = a;
+        a = b;
+        b = t;
+    }
+    const Expr *simple = simplify_bin(x, op, a, b);
+    if (simple) return simple;
+    const Expr *arg[2] = {a, b};
+    return node(x, op, to, (Scalar){.i = 0}, 2, arg);
+}
+
+const Expr *ex_select(Exprs *x, const Expr *cond, const Expr *a, const Expr *b) {
+    if (ex_is_const(cond)) return cond->k.i ? a : b;
+    if (a == b) return a;
+    if (cond->op == EX_not) return ex_select(x, cond->arg[0], b, a);
+    const Expr *arg[3] = {cond, a, b};
+    return node(x, EX_select, (DType)a->dt, (Scalar){.i = 0}, 3, arg);
+}
+
+/* True if every value of `from` is also one of `to`. */
+static bool exact_cast(DType from, DType to) {
+    if (from == DT_bool) return true;
+    if (dt_is_int(from) && dt_is_int(to)) {
+        if (dt_kind(from) == dt_kind(to)) return dt_bits(from) <= dt_bits(to);
+        return dt_kind(from) == DK_uint && dt_bits(from) < dt_bits(to);
+    }
+    if (dt_is_float(from) && dt_is_float(to))
+        return to == DT_f64 || (to == DT_f32 && from != DT_f64);
+    return false;
+}
+
+const Expr *ex_cast(Exprs *x, DType dt, const Expr *a) {
+    DType from = (DType)a->dt;
+    if (from == dt) return a;
+    if (ex_is_const(a)) return ex_const(x, dt, dt_cast(from, dt, a->k));
+    if (a->op == EX_cast && exact_cast((DType)a->arg[0]->dt, from) &&
+        ((DType)a->arg[0]->dt == dt || exact_cast((DType)a->arg[0]->dt, dt) ||
+         (dt_is_int(from) && dt_is_int(dt)) || (dt_is_float(from) && dt_is_float(dt))))
+        return ex_cast(x, dt, a->arg[0]);
+    if (dt == DT_bool)
+        return ex_bin(x, EX_ne, dt_is_narrow(from) ? ex_cast(x, dt_reg(from), a) : a,
+                      ex_num(x, dt_reg(from), 0));
+    return node(x, EX_cast, dt, (Scalar){.i = 0}, 1, &a);
+}
+
+const Expr *ex_bits(Exprs *x, DType dt, const Expr *a) {
+    if ((DType)a->dt == dt) return a;
+    if (ex_is_const(a)) return ex_const(x, dt, ex_apply(EX_bits, dt, (DType)a->dt, &a->k));
+    return node(x, EX_bits, dt, (Scalar){.i = 0}, 1, &a);
+}
+
+/* --- walking --------------------------------------------------------------------------------------*/
+
+MemoSlot *memo_slot(Memo *m, const Expr *e) {
+    if (m->n * 2 >= m->cap) {
+        Memo old = *m;
+        m->cap = old.cap ? old.cap * 2 : 64;
+        m->slots = ARENA_ARRAY(m->arena, m->cap, MemoSlot);
+        m->n = 0;
+        for (uint32_t i = 0; i < old.cap; i++)
+            if (old.slots[i].key) {
+                *memo_slot(m, old.slots[i].key) = old.slots[i];
+                m->n++;
+            }
+    }
+    uint32_t at = e->hash & (m->cap - 1);
+    while (m->slots[at].key && m->slots[at].key != e) at = (at + 1) & (m->cap - 1);
+    return &m->slots[at];
+}
+
+void memo_set(Memo *m, const Expr *e, const Expr *value) {
+    MemoSlot *slot = memo_slot(m, e);
+    if (!slot->key) m->n++;
+    *slot = (MemoSlot){e, value};
+}
+
+typedef struct Rewriter {
+    Exprs *x;
+    ExprLeafFn *leaf;
+    void *user;
+    Memo memo;
+} Rewriter;
+
+const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg) {
+    switch ((ExprOp)e->op) {
+    case EX_load: return ex_load(x, (DType)e->dt, (int)e->k.i, e->n, arg);
+    case EX_select: return ex_select(x, arg[0], arg[1], arg[2]);
+    case EX_cast: return ex_cast(x, (DType)e->dt, arg[0]);
+    case EX_bits: return ex_bits(x, (DType)e->dt, arg[0]);
+    default:
+        return e->n == 2 ? ex_bin(x, (ExprOp)e->op, arg[0], arg[1])
+                         : ex_un(x, (ExprOp)e->op, arg[0]);
+    }
+}
+
+static const Expr *rewrite(Rewriter *r, const Expr *e) {
+    if (e->op == EX_const) return e;
+    MemoSlot *slot = memo_slot(&r->memo, e);
+    if (slot->key) return slot->value;
+    const Expr *small[4], **arg = small;
+    if (e->n > 4) arg = ARENA_ARRAY(r->x->arena, e->n, const Expr *);
+    for (int i = 0; i < e->n; i++) arg[i] = rewrite(r, e->arg[i]);
+    const Expr *result;
+    if (e->op == EX_var || e->op == EX_ctr || e->op == EX_acc || e->op == EX_load)
+        result = r->leaf(r->user, e, arg);
+    else
+        result = ex_rebuild(r->x, e, arg);
+    memo_set(&r->memo, e, result);
+    return result;
+}
+
+const Expr *ex_rewrite(Exprs *x, const Expr *e, ExprLeafFn *leaf, void *user) {
+    Rewriter r = {x, leaf, user, {.arena = x->arena}};
+    return rewrite(&r, e);
+}
+
+typedef struct Subst {
+    Exprs *x;
+    int n;
+    const Expr *const *to;
+} Subst;
+
+static const Expr *subst_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Subst *s = user;
+    if (e->op == EX_var && e->k.i < s->n && s->to[e->k.i]) return s->to[e->k.i];
+    return e->op == EX_load ? ex_rebuild(s->x, e, args) : e;
+}
+
+const Expr *ex_subst_vars(Exprs *x, const Expr *e, int n, const Expr *const *to) {
+    Subst s = {x, n, to};
+    return ex_rewrite(x, e, subst_leaf, &s);
+}
+
+static void visit(Memo *memo, const Expr *e, ExprVisitFn *fn, void *user) {
+    MemoSlot *slot = memo_slot(memo, e);
+    if (slot->key) return;
+    memo_set(memo, e, e);
+    for (int i = 0; i < e->n; i++) visit(memo, e->arg[i], fn, user);
+    fn(user, e);
+}
+
+void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *fn, void *user) {
+    Memo memo = {.arena = scratch};
+    visit(&memo, e, fn, user);
+}
+
+typedef struct Shift {
+    Exprs *x;
+    int by;
+} Shift;
+
+static const Expr *shift_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Shift *s = user;
+    return e->op == EX_load ? ex_load(s->x, (DType)e->dt, (int)e->k.i + s->by, e->n, args) : e;
+}
+
+const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by) {
+    Shift s = {x, by};
+    return ex_rewrite(x, e, shift_leaf, &s);
+}

@@ -1,0 +1,135 @@
+/* Scalar expressions: what one element of a tensor is computed from.
+ *
+ * The same expressions stand in graph operators (bodies of map, reduce, scan, scatter) and in kernels
+ * (right-hand sides, indices, extents). They are immutable and hash-consed: structurally equal
+ * expressions are the same pointer, so common subexpressions are shared from the start, and every
+ * constructor simplifies what it can see at once (constants, neutral elements).
+ *
+ * In a graph operator, var 0..rank-1 are the coordinates of the output element and var rank.. those of
+ * the reduction; load `i` reads the operator's input i. In a kernel, vars index Kernel.vars and loads
+ * Kernel.buffers. Coordinates and indices are i32.
+ *
+ * Arithmetic on narrow types (dt_is_narrow) is built as arithmetic in dt_reg(dt) and a cast back, so
+ * printers and interpreters see narrow types only in const, load, cast, bits and select.
+ */
+#ifndef IR_EXPR_H
+#define IR_EXPR_H
+
+#include "ir/arena.h"
+#include "ir/dtype.h"
+
+typedef enum ExprOp {
+#define EXPR(name, arity, text) EX_##name,
+#include "ir/expr.def"
+    EX_count
+} ExprOp;
+
+typedef struct Expr {
+    uint8_t op;      /* ExprOp */
+    uint8_t dt;      /* DType of the value */
+    uint16_t n;      /* operands */
+    uint32_t hash;
+    uint32_t id;     /* order of creation; operands have smaller ids */
+    uint32_t size;   /* nodes of the tree it stands for, saturating: a cost to bound fusion with */
+    Scalar k;        /* const: the value; var, ctr, load: the number in k.i */
+    const struct Expr *arg[];
+} Expr;
+
+/* The table that hash-conses; one per compilation. */
+typedef struct Exprs {
+    Arena *arena;
+    const Expr **slots;
+    uint32_t n, cap;
+} Exprs;
+
+void exprs_init(Exprs *x, Arena *arena);
+
+const char *ex_name(ExprOp op);
+int ex_arity(ExprOp op);
+const char *ex_infix(ExprOp op); /* "" if none */
+
+/* Leaves. ex_num makes `value` in any type (rounded, wrapped); ex_i is an i32 index constant. */
+const Expr *ex_const(Exprs *x, DType dt, Scalar value);
+const Expr *ex_num(Exprs *x, DType dt, double value);
+const Expr *ex_int(Exprs *x, DType dt, int64_t value);
+const Expr *ex_i(Exprs *x, int64_t value);
+const Expr *ex_var(Exprs *x, int number);
+/* A var of another type than i32 (kernel lets). */
+const Expr *ex_var_of(Exprs *x, int number, DType dt);
+const Expr *ex_ctr(Exprs *x, int depth);
+const Expr *ex_acc(Exprs *x, DType dt);
+const Expr *ex_load(Exprs *x, DType dt, int source, int n, const Expr *const *index);
+
+/* Operators. The result type of un is the operand's (bool for not, isnan, isinf), of bin the first
+ * operand's (bool for comparisons, and, or). Operand types must agree. */
+const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a);
+const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b);
+const Expr *ex_select(Exprs *x, const Expr *cond, const Expr *a, const Expr *b);
+const Expr *ex_cast(Exprs *x, DType dt, const Expr *a);
+const Expr *ex_bits(Exprs *x, DType dt, const Expr *a);
+
+static inline const Expr *ex_add(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_add, a, b);
+}
+static inline const Expr *ex_sub(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_sub, a, b);
+}
+static inline const Expr *ex_mul(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_mul, a, b);
+}
+static inline const Expr *ex_div(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_div, a, b);
+}
+static inline const Expr *ex_and(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_and, a, b);
+}
+static inline const Expr *ex_lt(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_lt, a, b);
+}
+static inline const Expr *ex_le(Exprs *x, const Expr *a, const Expr *b) {
+    return ex_bin(x, EX_le, a, b);
+}
+
+/* An expression from text, for tables of elementwise operators: infix and call syntax of the IR text;
+ * names are looked up in `names`/`values` (n of them); a number literal takes the other operand's type.
+ * Example: "select(x > 0, x, alpha * (exp(x) - 1))". NULL and *error set on a mistake. */
+const Expr *ex_formula(Exprs *x, const char *text, int n, const char *const *names,
+                       const Expr *const *values, const char **error);
+
+/* Rebuilds `e` with `leaf(user, e)` applied to every var, ctr, acc and load (a load's operands are
+ * rewritten before; `args` holds them). `leaf` returns the replacement. Shared parts are visited once. */
+typedef const Expr *ExprLeafFn(void *user, const Expr *leaf, const Expr *const *args);
+const Expr *ex_rewrite(Exprs *x, const Expr *e, ExprLeafFn *leaf, void *user);
+/* The node `e` with other operands, through the constructors. `e` has operands. */
+const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg);
+/* Replaces var i by to[i] for i < n. */
+const Expr *ex_subst_vars(Exprs *x, const Expr *e, int n, const Expr *const *to);
+/* Adds `by` to the number of every load. */
+const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by);
+
+/* Simplifies with the knowledge that 0 <= var i < extent[i] for i < n (extent < 0: unknown): folds
+ * division and remainder of index arithmetic, comparisons that always or never hold, min/max. */
+const Expr *ex_simplify(Exprs *x, const Expr *e, int n, const int64_t *extent);
+/* Bounds of an integer expression under the same knowledge; false if unknown. */
+bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t *hi);
+/* e == base + sum coef[i] * var i with constant coefficients for all i < n, and `base` without vars
+ * below n. False if not of that form. */
+bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base);
+
+/* Evaluates an expression without loads on constants: vars[i] for var i. */
+Scalar ex_eval(const Expr *e, const int64_t *vars);
+/* Applies one operator (not a leaf, not load) to constant operands of type `from`, giving type `dt`. */
+Scalar ex_apply(ExprOp op, DType dt, DType from, const Scalar *args);
+
+/* Visits every distinct node once, operands first. */
+typedef void ExprVisitFn(void *user, const Expr *e);
+void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *visit, void *user);
+
+static inline bool ex_is_const(const Expr *e) {
+    return e->op == EX_const;
+}
+static inline bool ex_is_int(const Expr *e, int64_t value) {
+    return e->op == EX_const && dt_kind((DType)e->dt) != DK_float && e->k.i == value;
+}
+
+#endif

@@ -1,0 +1,349 @@
+/* Index arithmetic: bounds, affine forms, and simplification with known coordinate ranges.
+ *
+ * Movement operators turn into index expressions, and chains of reshapes into divisions and remainders.
+ * ex_simplify brings every i32 sum into a linear form (terms with coefficients, in the order of their
+ * ids) and uses three facts about it, for a positive constant c:
+ *   (A*c + R) / c = A + R/c      and (A*c + R) % c = R % c     when A*c + R >= 0 and R >= 0
+ *   (z % c) + (z / c)*c = z                                    (taking an index apart and together)
+ *   (z / a) / b = z / (a*b),  (z % (a*b)) / b = (z / b) % a    when z >= 0 (one form for each value)
+ */
+#include "ir/expr_memo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- bounds ---------------------------------------------------------------------------------------*/
+
+#define BIG ((int64_t)1 << 40) /* beyond any index; keeps the products below from overflowing */
+
+static bool in_range(int64_t v) {
+    return v > -BIG && v < BIG;
+}
+
+bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t *hi) {
+    if (!dt_is_int((DType)e->dt) && e->dt != DT_bool) return false;
+    int64_t al, ah, bl, bh;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+        *lo = *hi = e->k.i;
+        return in_range(*lo);
+    case EX_var:
+        if (e->k.i >= n || extent[e->k.i] < 0) return false;
+        *lo = 0;
+        *hi = extent[e->k.i] > 0 ? extent[e->k.i] - 1 : 0;
+        return true;
+    case EX_cast:
+        if (!ex_bounds(e->arg[0], n, extent, lo, hi)) return false;
+        return (e->dt == DT_i32 || e->dt == DT_i64) && *lo >= INT32_MIN && *hi <= INT32_MAX;
+    case EX_select:
+        if (!ex_bounds(e->arg[1], n, extent, &al, &ah) ||
+            !ex_bounds(e->arg[2], n, extent, &bl, &bh))
+            return false;
+        *lo = al < bl ? al : bl;
+        *hi = ah > bh ? ah : bh;
+        return true;
+    case EX_min:
+    case EX_max: {
+        bool ka = ex_bounds(e->arg[0], n, extent, &al, &ah);
+        bool kb = ex_bounds(e->arg[1], n, extent, &bl, &bh);
+        if (!ka || !kb) return false;
+        bool is_min = e->op == EX_min;
+        *lo = (al < bl) == is_min ? al : bl;
+        *hi = (ah < bh) == is_min ? ah : bh;
+        return true;
+    }
+    case EX_add:
+    case EX_sub:
+    case EX_mul:
+    case EX_div:
+    case EX_rem: break;
+    default: return false;
+    }
+    if (!ex_bounds(e->arg[0], n, extent, &al, &ah)) {
+        /* a remainder is bounded by its divisor alone */
+        if (e->op != EX_rem || !ex_is_const(e->arg[1]) || e->arg[1]->k.i <= 0) return false;
+        *hi = e->arg[1]->k.i - 1;
+        *lo = -*hi;
+        return in_range(*hi);
+    }
+    if (!ex_bounds(e->arg[1], n, extent, &bl, &bh)) return false;
+    if (e->op == EX_add) {
+        *lo = al + bl;
+        *hi = ah + bh;
+    } else if (e->op == EX_sub) {
+        *lo = al - bh;
+        *hi = ah - bl;
+    } else if (e->op == EX_mul) {
+        int64_t p[4];
+        int64_t lim = (int64_t)1 << 31;
+        if (al < -lim || ah > lim || bl < -lim || bh > lim) return false;
+        p[0] = al * bl, p[1] = al * bh, p[2] = ah * bl, p[3] = ah * bh;
+        *lo = *hi = p[0];
+        for (int i = 1; i < 4; i++) {
+            if (p[i] < *lo) *lo = p[i];
+            if (p[i] > *hi) *hi = p[i];
+        }
+    } else if (bl != bh || bl <= 0) {
+        return false;
+    } else if (e->op == EX_div) {
+        *lo = al / bl;
+        *hi = ah / bl;
+    } else {
+        *hi = ah < 0 ? 0 : ah < bl ? ah : bl - 1;
+        *lo = al >= 0 ? 0 : al > -bl ? al : -(bl - 1);
+    }
+    return in_range(*lo) && in_range(*hi);
+}
+
+/* --- affine form ----------------------------------------------------------------------------------*/
+
+/* Adds factor * e to coef and *base. */
+static bool add_affine(Exprs *x, const Expr *e, int64_t factor, int n, int64_t *coef,
+                       const Expr **base) {
+    if (e->dt != DT_i32) return false;
+    switch ((ExprOp)e->op) {
+    case EX_var:
+        if (e->k.i >= n) break;
+        coef[e->k.i] += factor;
+        return true;
+    case EX_add:
+        return add_affine(x, e->arg[0], factor, n, coef, base) &&
+               add_affine(x, e->arg[1], factor, n, coef, base);
+    case EX_sub:
+        return add_affine(x, e->arg[0], factor, n, coef, base) &&
+               add_affine(x, e->arg[1], -factor, n, coef, base);
+    case EX_neg: return add_affine(x, e->arg[0], -factor, n, coef, base);
+    case EX_mul:
+        if (!ex_is_const(e->arg[1])) break;
+        return add_affine(x, e->arg[0], factor * e->arg[1]->k.i, n, coef, base);
+    default: break;
+    }
+    /* anything else must not depend on the vars below n */
+    for (int i = 0; i < e->n; i++) {
+        int64_t *none = ARENA_ARRAY(x->arena, n, int64_t);
+        const Expr *ignored = ex_i(x, 0);
+        if (e->arg[i]->dt != DT_i32 || !add_affine(x, e->arg[i], 1, n, none, &ignored)) return false;
+        for (int k = 0; k < n; k++)
+            if (none[k]) return false;
+    }
+    *base = ex_add(x, *base, ex_mul(x, e, ex_i(x, factor)));
+    return true;
+}
+
+bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base) {
+    for (int i = 0; i < n; i++) coef[i] = 0;
+    *base = ex_i(x, 0);
+    return add_affine(x, e, 1, n, coef, base);
+}
+
+/* --- linear forms ---------------------------------------------------------------------------------*/
+
+typedef struct Term {
+    const Expr *e;
+    int64_t coef;
+} Term;
+
+#define MAX_TERMS 48
+
+typedef struct Linear {
+    Term term[MAX_TERMS];
+    int n;
+    int64_t k;
+} Linear;
+
+typedef struct Simplifier {
+    Exprs *x;
+    int n;
+    const int64_t *extent;
+    Memo memo;
+} Simplifier;
+
+static bool linear_add_term(Linear *l, const Expr *e, int64_t coef) {
+    for (int i = 0; i < l->n; i++)
+        if (l->term[i].e == e) {
+            l->term[i].coef += coef;
+            if (l->term[i].coef == 0) l->term[i] = l->term[--l->n];
+            return true;
+        }
+    if (coef == 0) return true;
+    if (l->n == MAX_TERMS) return false;
+    l->term[l->n++] = (Term){e, coef};
+    return true;
+}
+
+static bool linear_add(Linear *l, const Expr *e, int64_t factor) {
+    if (factor > INT32_MAX || factor < -INT32_MAX) return false;
+    switch ((ExprOp)e->op) {
+    case EX_const: l->k += e->k.i * factor; return true;
+    case EX_add: return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], factor);
+    case EX_sub: return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], -factor);
+    case EX_neg: return linear_add(l, e->arg[0], -factor);
+    case EX_mul:
+        if (ex_is_const(e->arg[1])) return linear_add(l, e->arg[0], factor * e->arg[1]->k.i);
+        return linear_add_term(l, e, factor);
+    default: return linear_add_term(l, e, factor);
+    }
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t ia = ((const Term *)a)->e->id, ib = ((const Term *)b)->e->id;
+    return ia < ib ? -1 : ia > ib;
+}
+
+static const Expr *linear_expr(Exprs *x, Linear *l) {
+    qsort(l->term, (size_t)l->n, sizeof *l->term, by_id);
+    const Expr *sum = NULL;
+    /* positive terms first, so that the sum needs no negation */
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < l->n; i++) {
+            int64_t c = l->term[i].coef;
+            if ((c > 0) != (pass == 0)) continue;
+            const Expr *t = ex_mul(x, l->term[i].e, ex_i(x, sum && c < 0 ? -c : c));
+            sum = !sum ? t : ex_bin(x, c < 0 ? EX_sub : EX_add, sum, t);
+        }
+    if (!sum) return ex_i(x, l->k);
+    return ex_add(x, sum, ex_i(x, l->k));
+}
+
+static bool linear_bounds(const Simplifier *s, const Linear *l, int64_t *lo, int64_t *hi) {
+    *lo = *hi = l->k;
+    for (int i = 0; i < l->n; i++) {
+        int64_t a, b, c = l->term[i].coef;
+        if (!ex_bounds(l->term[i].e, s->n, s->extent, &a, &b)) return false;
+        if (a < INT32_MIN || b > INT32_MAX) return false;
+        *lo += c > 0 ? a * c : b * c;
+        *hi += c > 0 ? b * c : a * c;
+    }
+    return in_range(*lo) && in_range(*hi);
+}
+
+static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool remainder);
+
+/* (z % c)*k + (z / c)*(k*c) = z*k, until none is left. */
+static bool recombine(Simplifier *s, Linear *l) {
+    for (int i = 0; i < l->n; i++) {
+        const Expr *rem = l->term[i].e;
+        if (rem->op != EX_rem || !ex_is_const(rem->arg[1]) || rem->arg[1]->k.i <= 0) continue;
+        int64_t c = rem->arg[1]->k.i, k = l->term[i].coef;
+        const Expr *quotient = simplify_div(s, rem->arg[0], c, false);
+        Linear q = {.n = 0};
+        if (!linear_add(&q, quotient, k * c)) continue;
+        /* every term of the quotient must be there */
+        bool all = q.n > 0;
+        for (int j = 0; j < q.n && all; j++) {
+            bool found = false;
+            for (int m = 0; m < l->n; m++)
+                found |= l->term[m].e == q.term[j].e && l->term[m].coef == q.term[j].coef;
+            all = found;
+        }
+        if (!all) continue;
+        for (int j = 0; j < q.n; j++) linear_add_term(l, q.term[j].e, -q.term[j].coef);
+        l->k -= q.k;
+        linear_add_term(l, rem, -k);
+        linear_add(l, rem->arg[0], k);
+        return true;
+    }
+    return false;
+}
+
+static const Expr *simplify_sum(Simplifier *s, const Expr *e) {
+    Linear l = {.n = 0};
+    if (!linear_add(&l, e, 1)) return e;
+    while (recombine(s, &l)) {
+    }
+    return linear_expr(s->x, &l);
+}
+
+/* a / c or a % c with a simplified and c > 0. */
+static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool remainder) {
+    Exprs *x = s->x;
+    const Expr *ce = ex_i(x, c);
+    const Expr *plain = ex_bin(x, remainder ? EX_rem : EX_div, a, ce);
+    if (plain->op != EX_div && plain->op != EX_rem) return plain;
+    int64_t lo, hi;
+    if (!ex_bounds(a, s->n, s->extent, &lo, &hi) || lo < 0) return plain;
+    if (hi < c) return remainder ? a : ex_i(x, 0);
+    Linear l = {.n = 0};
+    if (linear_add(&l, a, 1)) {
+        /* whole: the part divisible by c; rest: what remains, with its constant in [0, c) */
+        Linear whole = {.n = 0}, rest = {.n = 0};
+        for (int i = 0; i < l.n; i++)
+            linear_add_term(l.term[i].coef % c == 0 ? &whole : &rest, l.term[i].e, l.term[i].coef);
+        rest.k = ((l.k % c) + c) % c;
+        whole.k = l.k - rest.k;
+        int64_t rlo, rhi;
+        if ((whole.n || whole.k) && linear_bounds(s, &rest, &rlo, &rhi) && rlo >= 0) {
+            const Expr *r = linear_expr(x, &rest);
+            if (remainder) return simplify_div(s, r, c, true);
+            for (int i = 0; i < whole.n; i++) whole.term[i].coef /= c;
+            whole.k /= c;
+            const Expr *sum = ex_add(x, linear_expr(x, &whole), simplify_div(s, r, c, false));
+            return simplify_sum(s, sum);
+        }
+    }
+    const Expr *inner = a->op == EX_div || a->op == EX_rem ? a->arg[1] : NULL;
+    int64_t zl, zh;
+    if (inner && ex_is_const(inner) && inner->k.i > 0 &&
+        ex_bounds(a->arg[0], s->n, s->extent, &zl, &zh) && zl >= 0) {
+        int64_t d = inner->k.i;
+        if (a->op == EX_div && !remainder && d <= INT32_MAX / c)
+            return simplify_div(s, a->arg[0], c * d, false);
+        if (a->op == EX_rem && d % c == 0)
+            return remainder ? simplify_div(s, a->arg[0], c, true)
+                             : simplify_div(s, simplify_div(s, a->arg[0], c, false), d / c, true);
+    }
+    return plain;
+}
+
+static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
+    Linear l = {.n = 0};
+    int64_t lo, hi;
+    if (e->arg[0]->dt != DT_i32) return e;
+    if (!linear_add(&l, e->arg[1], 1) || !linear_add(&l, e->arg[0], -1)) return e;
+    if (!linear_bounds(s, &l, &lo, &hi)) return e;
+    int yes = -1; /* b - a in [lo, hi] */
+    switch ((ExprOp)e->op) {
+    case EX_lt: yes = lo > 0 ? 1 : hi <= 0 ? 0 : -1; break;
+    case EX_le: yes = lo >= 0 ? 1 : hi < 0 ? 0 : -1; break;
+    case EX_eq: yes = lo > 0 || hi < 0 ? 0 : lo == 0 && hi == 0 ? 1 : -1; break;
+    case EX_ne: yes = lo > 0 || hi < 0 ? 1 : lo == 0 && hi == 0 ? 0 : -1; break;
+    default: break;
+    }
+    return yes < 0 ? e : ex_int(s->x, DT_bool, yes);
+}
+
+static const Expr *simplify(Simplifier *s, const Expr *e) {
+    if (e->n == 0) {
+        if (e->op == EX_var && e->dt == DT_i32 && e->k.i < s->n && s->extent[e->k.i] == 1)
+            return ex_i(s->x, 0);
+        return e;
+    }
+    MemoSlot *slot = memo_slot(&s->memo, e);
+    if (slot->key) return slot->value;
+    Exprs *x = s->x;
+    const Expr *small[4], **arg = small;
+    if (e->n > 4) arg = ARENA_ARRAY(x->arena, e->n, const Expr *);
+    for (int i = 0; i < e->n; i++) arg[i] = simplify(s, e->arg[i]);
+    const Expr *r = ex_rebuild(x, e, arg);
+    int64_t al, ah, bl, bh;
+    if (r->dt == DT_i32 && (r->op == EX_add || r->op == EX_sub || r->op == EX_mul))
+        r = simplify_sum(s, r);
+    else if (r->dt == DT_i32 && (r->op == EX_div || r->op == EX_rem) && ex_is_const(r->arg[1]) &&
+             r->arg[1]->k.i > 0)
+        r = simplify_div(s, r->arg[0], r->arg[1]->k.i, r->op == EX_rem);
+    else if (r->op == EX_lt || r->op == EX_le || r->op == EX_eq || r->op == EX_ne)
+        r = simplify_compare(s, r);
+    else if ((r->op == EX_min || r->op == EX_max) && r->dt == DT_i32 &&
+             ex_bounds(r->arg[0], s->n, s->extent, &al, &ah) &&
+             ex_bounds(r->arg[1], s->n, s->extent, &bl, &bh)) {
+        if (ah <= bl) r = r->op == EX_min ? r->arg[0] : r->arg[1];
+        else if (bh <= al) r = r->op == EX_min ? r->arg[1] : r->arg[0];
+    }
+    memo_set(&s->memo, e, r);
+    return r;
+}
+
+const Expr *ex_simplify(Exprs *x, const Expr *e, int n, const int64_t *extent) {
+    Simplifier s = {x, n, extent, {.arena = x->arena}};
+    return simplify(&s, e);
+}

@@ -1,0 +1,177 @@
+/* Graphs: values, operators, queries and editing; see graph.h. Builders are in graph_build.c. */
+#include "ir/graph.h"
+
+#include <string.h>
+
+static const char *const kind_names[OP_count] = {"input",   "const",   "map",     "reduce",
+                                                 "scan",    "scatter", "reshape", "loop"};
+
+const char *op_kind_name(OpKind kind) {
+    return kind_names[kind];
+}
+
+const char *combine_name(Combine combine) {
+    static const char *const names[] = {"none", "sum", "prod", "max", "min"};
+    return names[combine];
+}
+
+ExprOp combine_expr(Combine combine) {
+    static const ExprOp ops[] = {EX_const, EX_add, EX_mul, EX_max, EX_min};
+    return ops[combine];
+}
+
+Scalar combine_identity(Combine combine, DType dt) {
+    if (dt_is_float(dt)) {
+        double inf = (double)1e300 * 1e300;
+        return (Scalar){.f = combine == COMBINE_prod  ? 1
+                             : combine == COMBINE_max ? -inf
+                             : combine == COMBINE_min ? inf
+                                                      : 0};
+    }
+    int bits = dt_bits(dt);
+    bool is_signed = dt_kind(dt) == DK_sint;
+    int64_t top = is_signed    ? (int64_t)(((uint64_t)1 << (bits - 1)) - 1)
+                  : bits == 64 ? -1
+                               : (int64_t)(((uint64_t)1 << bits) - 1);
+    int64_t bottom = is_signed ? -top - 1 : 0;
+    return (Scalar){.i = combine == COMBINE_prod  ? 1
+                         : combine == COMBINE_max ? bottom
+                         : combine == COMBINE_min ? top
+                                                  : 0};
+}
+
+/* --- shapes ---------------------------------------------------------------------------------------*/
+
+int64_t shape_numel(int rank, const int64_t *shape) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= shape[i];
+    return n;
+}
+
+bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
+    return rank_a == rank_b && (rank_a == 0 || !memcmp(a, b, (size_t)rank_a * sizeof *a));
+}
+
+bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
+                     int64_t *shape) {
+    int r = rank_a > rank_b ? rank_a : rank_b;
+    if (r > MAX_RANK) return false;
+    for (int i = 0; i < r; i++) {
+        int64_t da = i < r - rank_a ? 1 : a[i - (r - rank_a)];
+        int64_t db = i < r - rank_b ? 1 : b[i - (r - rank_b)];
+        if (da != db && da != 1 && db != 1) return false;
+        shape[i] = da == 1 ? db : da;
+    }
+    *rank = r;
+    return true;
+}
+
+const char *shape_text(Arena *arena, int rank, const int64_t *shape) {
+    Text t = text_new(arena);
+    text_add(&t, "[");
+    for (int i = 0; i < rank; i++) text_addf(&t, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    text_add(&t, "]");
+    return text_get(&t);
+}
+
+bool value_is_const(const Value *v) {
+    return v->def->kind == OP_const;
+}
+
+const int64_t *value_ints(Graph *g, const Value *v, int *n) {
+    if (!value_is_const(v) || (!dt_is_int(v->dt) && v->dt != DT_bool)) return NULL;
+    int64_t count = value_numel(v);
+    int64_t *result = ARENA_ARRAY(g->arena, count + 1, int64_t);
+    for (int64_t i = 0; i < count; i++) result[i] = dt_load(v->dt, v->data, (size_t)i).i;
+    *n = (int)count;
+    return result;
+}
+
+/* --- graphs ---------------------------------------------------------------------------------------*/
+
+Graph *graph_new(Arena *arena, Exprs *x, Diag *diag, const char *name) {
+    Graph *g = ARENA_NEW(arena, Graph);
+    g->arena = arena;
+    g->x = x;
+    g->diag = diag;
+    g->name = name;
+    return g;
+}
+
+Graph *graph_new_sub(Graph *parent) {
+    Graph *g = graph_new(parent->arena, parent->x, parent->diag, parent->name);
+    g->parent = parent;
+    g->depth = parent->depth + 1;
+    g->src = parent->src;
+    g->no_fold = parent->no_fold;
+    return g;
+}
+
+Op *graph_new_op(Graph *g, OpKind kind, int n_in, Value *const *in, int n_out) {
+    Op *op = ARENA_NEW(g->arena, Op);
+    op->kind = kind;
+    op->n_in = n_in;
+    op->in = ARENA_ARRAY(g->arena, n_in, Value *);
+    if (n_in) memcpy(op->in, in, (size_t)n_in * sizeof *in);
+    op->n_out = n_out;
+    op->out = ARENA_ARRAY(g->arena, n_out, Value *);
+    op->src = g->src;
+    return op;
+}
+
+Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, const int64_t *shape) {
+    Value *v = ARENA_NEW(g->arena, Value);
+    v->id = g->n_values++;
+    v->dt = dt;
+    v->rank = rank;
+    v->shape = arena_copy(g->arena, shape, (size_t)rank * sizeof *shape);
+    v->def = def;
+    v->def_index = def_index;
+    def->out[def_index] = v;
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] > 0 && n > INT32_MAX / shape[i]) {
+            diag_error(g->diag, E3005, "a tensor of shape %s has more than 2^31-1 elements",
+                       shape_text(g->arena, rank, shape));
+            break;
+        }
+        n *= shape[i];
+    }
+    return v;
+}
+
+void graph_insert_before(Graph *g, Op *at, Op *op) {
+    op->next = at;
+    op->prev = at ? at->prev : g->last;
+    if (op->prev)
+        op->prev->next = op;
+    else
+        g->first = op;
+    if (at)
+        at->prev = op;
+    else
+        g->last = op;
+}
+
+void graph_append(Graph *g, Op *op) {
+    graph_insert_before(g, NULL, op);
+}
+
+void graph_unlink(Graph *g, Op *op) {
+    *(op->prev ? &op->prev->next : &g->first) = op->next;
+    *(op->next ? &op->next->prev : &g->last) = op->prev;
+    op->prev = op->next = NULL;
+}
+
+int op_extents(const Op *op, int64_t *extent) {
+    int n = 0;
+    if (op->kind == OP_scatter) {
+        for (; n < op->n_upd; n++) extent[n] = op->upd[n];
+        return n;
+    }
+    const Value *out = op->out[0];
+    for (; n < out->rank; n++) extent[n] = out->shape[n];
+    if (op->kind == OP_scan) extent[n++] = out->shape[op->axis];
+    for (int i = 0; i < op->n_red; i++) extent[n++] = op->red[i];
+    return n;
+}

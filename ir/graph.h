@@ -1,0 +1,209 @@
+/* The graph: tensors and the few core operators that every ONNX operator is made of.
+ *
+ * Four operators compute; each is written once per level (interpreter, lowering), never per ONNX op:
+ *   map      out[i] = body(i)
+ *   reduce   out[i] = post(i, combine over r of body(i, r))
+ *   scan     out[i] = post(i, combine over r <= i[axis] of body) along one axis (cumulative)
+ *   scatter  out = copy of input 0; then for every update u: out[target(u)] combine= body(u)
+ * and `loop` repeats a sub-graph a fixed number of times with carried state; `reshape` renames the
+ * dimensions of the same memory; `input` and `const` are where values come from.
+ *
+ * A body is a scalar expression (expr.h) that may load any input at any index computed from the output
+ * coordinates, so transposition, slicing, padding, concatenation, gathering and broadcasting are all
+ * maps; matrix products, convolutions and pools are reduces whose loads are affine in the coordinates
+ * (graph.h offers the builders, op_contract() in analysis recognises the form). Fusion is substitution.
+ * Loads must be inside their tensor for every coordinate that evaluates them: guard with select or and.
+ *
+ * Values are in SSA form. Shapes are fixed; scalars have rank 0. A tensor has < 2^31 elements.
+ */
+#ifndef IR_GRAPH_H
+#define IR_GRAPH_H
+
+#include "ir/diag.h"
+#include "ir/expr.h"
+
+#define MAX_RANK 16 /* output coordinates + reduction coordinates of one operator */
+
+typedef enum OpKind {
+    OP_input,
+    OP_const,
+    OP_map,
+    OP_reduce,
+    OP_scan,
+    OP_scatter,
+    OP_reshape,
+    OP_loop,
+    OP_count
+} OpKind;
+
+typedef enum Combine { COMBINE_none, COMBINE_sum, COMBINE_prod, COMBINE_max, COMBINE_min } Combine;
+
+typedef struct Op Op;
+typedef struct Graph Graph;
+
+typedef struct Value {
+    int id;            /* unique in its graph; printed as %id */
+    DType dt;
+    int rank;
+    const int64_t *shape;
+    Op *def;           /* the operator that makes it */
+    int def_index;     /* which of its outputs */
+    const char *name;  /* ONNX name, or NULL */
+    const void *data;  /* OP_const: the elements as dt_store lays them out; else NULL */
+    struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
+    int index;         /* scratch of the pass at work */
+} Value;
+
+struct Op {
+    OpKind kind;
+    int n_in, n_out;
+    Value **in, **out;
+    const Expr *body;
+    const Expr *post;       /* reduce, scan: of acc (and loads at output coordinates); never NULL there */
+    Combine combine;        /* reduce, scan, scatter */
+    int n_red;              /* reduce: number of reduction coordinates */
+    const int64_t *red;     /* reduce: their extents */
+    int axis;               /* scan: the axis; var rank stands for the scanned position r */
+    bool exclusive, reverse;/* scan: r < i instead of r <= i; from the end */
+    int n_upd;              /* scatter: coordinates of the update space ... */
+    const int64_t *upd;     /* ... and their extents; var 0.. are these in target and body */
+    const Expr **target;    /* scatter: output coordinates, one per dimension of the output */
+    const Expr *guard;      /* scatter: the update happens only where this holds (bool); NULL: always */
+    int64_t trips;          /* loop: iterations */
+    int n_state;            /* loop: carried values */
+    Graph *sub;             /* loop: one iteration */
+    const char *src;        /* the ONNX nodes it came from, for comments and reports */
+    Op *prev, *next;        /* order of execution */
+    int index;              /* scratch of the pass at work */
+};
+
+/* loop: sub->inputs correspond to op->in: first n_state carried values, then invariants. sub->outputs
+ * are the next n_state carried values, then the stacked outputs of one iteration. op->out are the final
+ * carried values, then each stacked output with `trips` as new first dimension, iteration t at index t.
+ * In the sub-graph's expressions ctr `depth` (number of loops around) is the iteration. */
+
+struct Graph {
+    Arena *arena;
+    Exprs *x;
+    Diag *diag;
+    const char *name;
+    Graph *parent;      /* sub-graph of a loop: the graph around it */
+    int depth;          /* loops around: 0 at top */
+    int n_values;
+    Op *first, *last;
+    VEC(Value *) inputs;
+    VEC(Value *) outputs;
+    VEC(const char *) output_names;
+    const char *src;    /* given to operators built from now on */
+    bool no_fold;       /* builders fold operators of constants unless set */
+};
+
+Graph *graph_new(Arena *arena, Exprs *x, Diag *diag, const char *name);
+Graph *graph_new_sub(Graph *parent);
+
+/* --- building ------------------------------------------------------------------------------------
+ * Builders append to the graph, check what they are given, and fold operators whose inputs are all
+ * constant by interpreting them at once (so an importer can read computed shapes as constants).
+ * Shapes are copied. */
+
+Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t *shape);
+/* `data` is kept, not copied; it must live as long as the arena and hold numel * dt_store bytes. */
+Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data);
+void graph_output(Graph *g, Value *value, const char *name);
+
+/* A body under construction: coordinates of the output are ex_var 0..rank-1. */
+typedef struct Builder {
+    Graph *g;
+    Exprs *x;
+    int rank;
+    int64_t shape[MAX_RANK];
+    int n_red;
+    int64_t red[MAX_RANK];
+    VEC(Value *) in;
+} Builder;
+
+/* A map (or with build_red a reduction) that gives a tensor of this shape. */
+Builder build(Graph *g, int rank, const int64_t *shape);
+/* Adds a reduction coordinate of this extent; returns its var. */
+const Expr *build_red(Builder *b, int64_t extent);
+/* The element of `v`, broadcast to the output as ONNX (numpy) does. `v` must broadcast to b's shape. */
+const Expr *build_in(Builder *b, Value *v);
+/* The element of `v` at explicit coordinates (v->rank of them). */
+const Expr *build_load(Builder *b, Value *v, const Expr *const *index);
+Value *build_map(Builder *b, DType dt, const Expr *body);
+/* post == NULL: the reduced value itself. `dt` is post's type. */
+Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, const Expr *post);
+/* Cumulative along `axis`; in body var b->rank stands for the scanned position, the other coordinates
+ * (and var axis, not to be used) are the output's. */
+Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusive, bool reverse,
+                  const Expr *body);
+/* b's shape is the update space; `data` is copied, then updated at target[0..data->rank-1]. */
+Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const *target,
+                     const Expr *guard, const Expr *body);
+
+/* A loop. sub->inputs must have been made with graph_input in the order states, invariants; the
+ * outputs with graph_output in the order next states, stacked. in: n_in values of the outer graph.
+ * out: receives n_state + stacked values. */
+void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in, Value **out);
+
+/* --- common operators, made of the above ---------------------------------------------------------*/
+Value *g_reshape(Graph *g, Value *v, int rank, const int64_t *shape);
+Value *g_transpose(Graph *g, Value *v, const int *perm); /* out dim i = in dim perm[i] */
+Value *g_expand(Graph *g, Value *v, int rank, const int64_t *shape);
+/* start, step (may be negative), count per dimension */
+Value *g_slice(Graph *g, Value *v, const int64_t *start, const int64_t *step, const int64_t *count);
+/* before/after may be negative (crop); fill is a constant of v's type */
+Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Scalar fill);
+Value *g_concat(Graph *g, int n, Value *const *v, int axis);
+Value *g_cast(Graph *g, Value *v, DType dt);
+/* elementwise with broadcasting; comparisons give bool */
+Value *g_bin(Graph *g, ExprOp op, Value *a, Value *b);
+Value *g_un(Graph *g, ExprOp op, Value *a);
+Value *g_where(Graph *g, Value *cond, Value *a, Value *b);
+/* elementwise from a formula over names a, b, c ... (see ex_formula); result type is the formula's */
+Value *g_formula(Graph *g, const char *formula, int n, const char *const *names, Value *const *v);
+/* reduction over axes (bit mask); keep: reduced dims stay as 1. body type is the accumulator's */
+Value *g_reduce(Graph *g, Combine combine, Value *v, uint32_t axes, bool keep);
+Value *g_scalar(Graph *g, DType dt, double value);
+Value *g_ints(Graph *g, int n, const int64_t *values); /* i64[n] */
+/* Matrix product with numpy's rules (batch broadcasting, rank 1), accumulated in `acc` and cast to dt */
+Value *g_matmul(Graph *g, Value *a, Value *b, DType acc, DType dt);
+/* softmax along the given axes (bit mask), numerically stable, in v's type (computed in f32 at least) */
+Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
+
+/* --- queries -------------------------------------------------------------------------------------*/
+int64_t shape_numel(int rank, const int64_t *shape);
+static inline int64_t value_numel(const Value *v) {
+    return shape_numel(v->rank, v->shape);
+}
+static inline size_t value_bytes(const Value *v) {
+    return (size_t)value_numel(v) * dt_store(v->dt);
+}
+bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b);
+/* Numpy broadcasting of two shapes; false if they do not fit. */
+bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
+                     int64_t *shape);
+const char *shape_text(Arena *arena, int rank, const int64_t *shape);
+/* The constant integers of a value (any integer type), or NULL if it is not constant. *n: how many. */
+const int64_t *value_ints(Graph *g, const Value *v, int *n);
+bool value_is_const(const Value *v);
+static inline DType value_dtype(const Value *v) {
+    return v->dt;
+}
+const char *op_kind_name(OpKind kind);
+const char *combine_name(Combine combine);
+/* The neutral element of a combine in a type. */
+Scalar combine_identity(Combine combine, DType dt);
+ExprOp combine_expr(Combine combine);
+
+/* --- editing (passes) ----------------------------------------------------------------------------*/
+Op *graph_new_op(Graph *g, OpKind kind, int n_in, Value *const *in, int n_out); /* not yet linked */
+void graph_append(Graph *g, Op *op);
+void graph_insert_before(Graph *g, Op *at, Op *op);
+void graph_unlink(Graph *g, Op *op);
+Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, const int64_t *shape);
+/* Extents of all coordinates of an op's body: output (or update) coordinates, then reduction. Returns
+ * how many; extent must hold MAX_RANK. */
+int op_extents(const Op *op, int64_t *extent);
+
+#endif

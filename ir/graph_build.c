@@ -1,0 +1,190 @@
+/* Builders of the core operators; see graph.h. */
+#include "ir/graph.h"
+#include "ir/interp.h"
+
+#include <string.h>
+
+Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t *shape) {
+    Op *op = graph_new_op(g, OP_input, 0, NULL, 1);
+    Value *v = graph_new_value(g, op, 0, dt, rank, shape);
+    v->name = name;
+    graph_append(g, op);
+    vec_push(g->arena, &g->inputs, v);
+    return v;
+}
+
+Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data) {
+    Op *op = graph_new_op(g, OP_const, 0, NULL, 1);
+    Value *v = graph_new_value(g, op, 0, dt, rank, shape);
+    v->data = data;
+    graph_append(g, op);
+    return v;
+}
+
+void graph_output(Graph *g, Value *value, const char *name) {
+    vec_push(g->arena, &g->outputs, value);
+    vec_push(g->arena, &g->output_names, name);
+}
+
+/* --- folding --------------------------------------------------------------------------------------*/
+
+#define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
+#define FOLD_MAX_WORK     ((int64_t)1 << 26)
+
+/* Computes an operator of constants at once, unless that would bloat the program: a large result must
+ * not be much larger than what it is made of. Returns the constant, or NULL. */
+static Value *try_fold(Graph *g, Op *op) {
+    if (g->no_fold || g->diag->n_errors) return NULL;
+    size_t in_bytes = 0, out_bytes = 0;
+    for (int i = 0; i < op->n_in; i++) {
+        if (!value_is_const(op->in[i]) || dt_kind(op->in[i]->dt) == DK_string) return NULL;
+        in_bytes += value_bytes(op->in[i]);
+    }
+    out_bytes = value_bytes(op->out[0]);
+    if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > 2 * in_bytes) return NULL;
+    int64_t extent[MAX_RANK], work = 1;
+    int n = op_extents(op, extent);
+    for (int i = 0; i < n; i++) {
+        work *= extent[i];
+        if (work > FOLD_MAX_WORK) return NULL;
+    }
+    struct Graph *outer = g;
+    for (; outer; outer = outer->parent)
+        if (outer->depth) break; /* a body inside a loop may read its counter */
+    if (outer) return NULL;
+    const void **in = ARENA_ARRAY(g->arena, op->n_in, const void *);
+    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i]->data;
+    void *data = arena_alloc(g->arena, out_bytes + 1);
+    interp_op(g->arena, op, in, &data, NULL);
+    return graph_const(g, op->out[0]->dt, op->out[0]->rank, op->out[0]->shape, data);
+}
+
+static Value *finish(Graph *g, Op *op, DType dt, int rank, const int64_t *shape) {
+    graph_new_value(g, op, 0, dt, rank, shape);
+    Value *folded = try_fold(g, op);
+    if (folded) return folded;
+    graph_append(g, op);
+    return op->out[0];
+}
+
+/* --- bodies ---------------------------------------------------------------------------------------*/
+
+Builder build(Graph *g, int rank, const int64_t *shape) {
+    Builder b = {.g = g, .x = g->x, .rank = rank};
+    if (rank) memcpy(b.shape, shape, (size_t)rank * sizeof *shape);
+    return b;
+}
+
+const Expr *build_red(Builder *b, int64_t extent) {
+    b->red[b->n_red++] = extent;
+    return ex_var(b->x, b->rank + b->n_red - 1);
+}
+
+static int add_input(Builder *b, Value *v) {
+    for (int i = 0; i < b->in.n; i++)
+        if (b->in.items[i] == v) return i;
+    vec_push(b->g->arena, &b->in, v);
+    return b->in.n - 1;
+}
+
+const Expr *build_load(Builder *b, Value *v, const Expr *const *index) {
+    /* a small uniform constant is the number itself */
+    if (value_is_const(v) && value_numel(v) == 1 && dt_kind(v->dt) <= DK_float)
+        return ex_const(b->x, v->dt, dt_load(v->dt, v->data, 0));
+    return ex_load(b->x, v->dt, add_input(b, v), v->rank, index);
+}
+
+const Expr *build_in(Builder *b, Value *v) {
+    const Expr *index[MAX_RANK];
+    int skip = b->rank - v->rank;
+    for (int i = 0; i < v->rank; i++)
+        index[i] = v->shape[i] == 1 ? ex_i(b->x, 0) : ex_var(b->x, skip + i);
+    return build_load(b, v, index);
+}
+
+static const Expr *simplify_in(Builder *b, const Expr *e) {
+    int64_t extent[MAX_RANK];
+    for (int i = 0; i < b->rank; i++) extent[i] = b->shape[i];
+    for (int i = 0; i < b->n_red; i++) extent[b->rank + i] = b->red[i];
+    return ex_simplify(b->x, e, b->rank + b->n_red, extent);
+}
+
+Value *build_map(Builder *b, DType dt, const Expr *body) {
+    body = simplify_in(b, ex_cast(b->x, dt, body));
+    /* an identity map is the value itself */
+    if (body->op == EX_load) {
+        Value *v = b->in.items[body->k.i];
+        bool same = shape_equal(v->rank, v->shape, b->rank, b->shape);
+        for (int i = 0; i < v->rank && same; i++)
+            same = body->arg[i] == ex_var(b->x, i) ||
+                   (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
+        if (same) return v;
+    }
+    Op *op = graph_new_op(b->g, OP_map, b->in.n, b->in.items, 1);
+    op->body = body;
+    return finish(b->g, op, dt, b->rank, b->shape);
+}
+
+Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, const Expr *post) {
+    Exprs *x = b->x;
+    Op *op = graph_new_op(b->g, OP_reduce, b->in.n, b->in.items, 1);
+    op->combine = combine;
+    op->n_red = b->n_red;
+    op->red = arena_copy(b->g->arena, b->red, (size_t)b->n_red * sizeof *b->red);
+    if (dt_is_narrow((DType)body->dt)) body = ex_cast(x, dt_reg((DType)body->dt), body);
+    op->body = simplify_in(b, body);
+    op->post = ex_cast(x, dt, post ? post : ex_acc(x, (DType)body->dt));
+    op->post = simplify_in(b, op->post);
+    return finish(b->g, op, dt, b->rank, b->shape);
+}
+
+Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusive, bool reverse,
+                  const Expr *body) {
+    Op *op = graph_new_op(b->g, OP_scan, b->in.n, b->in.items, 1);
+    op->combine = combine;
+    op->axis = axis;
+    op->exclusive = exclusive;
+    op->reverse = reverse;
+    if (dt_is_narrow((DType)body->dt)) body = ex_cast(b->x, dt_reg((DType)body->dt), body);
+    op->body = body;
+    op->post = ex_cast(b->x, dt, ex_acc(b->x, (DType)body->dt));
+    return finish(b->g, op, dt, b->rank, b->shape);
+}
+
+Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const *target,
+                     const Expr *guard, const Expr *body) {
+    Graph *g = b->g;
+    /* data is input 0: loads made so far move up by one, unless it is there already */
+    int n = b->in.n + 1;
+    Value **in = ARENA_ARRAY(g->arena, n, Value *);
+    in[0] = data;
+    for (int i = 1; i < n; i++) in[i] = b->in.items[i - 1];
+    Op *op = graph_new_op(g, OP_scatter, n, in, 1);
+    op->combine = combine;
+    op->n_upd = b->rank;
+    op->upd = arena_copy(g->arena, b->shape, (size_t)b->rank * sizeof *b->shape);
+    op->target = ARENA_ARRAY(g->arena, data->rank, const Expr *);
+    for (int i = 0; i < data->rank; i++)
+        op->target[i] = ex_shift_loads(b->x, simplify_in(b, target[i]), 1);
+    op->guard = guard ? ex_shift_loads(b->x, simplify_in(b, guard), 1) : NULL;
+    op->body = ex_shift_loads(b->x, simplify_in(b, ex_cast(b->x, data->dt, body)), 1);
+    return finish(g, op, data->dt, data->rank, data->shape);
+}
+
+void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
+                Value **out) {
+    int n_out = sub->outputs.n;
+    Op *op = graph_new_op(g, OP_loop, n_in, in, n_out);
+    op->trips = trips;
+    op->n_state = n_state;
+    op->sub = sub;
+    for (int i = 0; i < n_out; i++) {
+        const Value *v = sub->outputs.items[i];
+        int64_t shape[MAX_RANK + 1];
+        int rank = 0;
+        if (i >= n_state) shape[rank++] = trips;
+        for (int k = 0; k < v->rank; k++) shape[rank++] = v->shape[k];
+        out[i] = graph_new_value(g, op, i, v->dt, rank, shape);
+    }
+    graph_append(g, op);
+}

@@ -1,0 +1,119 @@
+/* Kernels: loop nests over buffers, the level that all targets share.
+ *
+ * A program is a list of kernels and the host steps that launch them. Parameter buffers come first in
+ * Kernel.buffers, then those a kernel allots itself (registers, shared memory). Loads and stores have
+ * one index per dimension; printers flatten them row-major.
+ */
+#ifndef IR_KERNEL_H
+#define IR_KERNEL_H
+
+#include "ir/graph.h"
+
+typedef enum Space {
+    SPACE_param,  /* global memory given by the caller */
+    SPACE_reg,    /* private: a scalar or a small array; loops around it are unrolled by the compiler */
+    SPACE_shared  /* shared by the threads of a block */
+} Space;
+
+typedef struct Buffer {
+    const char *name; /* C identifier, unique in the kernel */
+    Space space;
+    DType dt;
+    int rank;
+    const int64_t *shape;
+    bool written; /* a parameter that the kernel stores to */
+} Buffer;
+
+typedef enum Role {
+    ROLE_serial,
+    ROLE_parallel, /* iterations are independent and may run on several CPU threads */
+    ROLE_vector,   /* innermost, independent, contiguous: to be vectorised */
+    ROLE_unroll,
+    ROLE_block_x,  /* GPU grid and block dimensions; extents are constants */
+    ROLE_block_y,
+    ROLE_block_z,
+    ROLE_thread_x,
+    ROLE_thread_y,
+    ROLE_thread_z,
+    ROLE_count
+} Role;
+
+const char *role_name(Role role); /* "serial", ..., "block.x", ... */
+
+typedef enum StmtKind { ST_for, ST_if, ST_store, ST_let, ST_alloc, ST_barrier } StmtKind;
+
+typedef struct Stmt Stmt;
+struct Stmt {
+    StmtKind kind;
+    Stmt *next;            /* the statement after it in its block */
+    int var;               /* for, let */
+    Role role;             /* for */
+    const Expr *extent;    /* for: 0 <= var < extent (i32) */
+    const Expr *value;     /* let, store; if: the condition */
+    int buffer;            /* store, alloc */
+    const Expr **index;    /* store: one per dimension */
+    Stmt *body, *other;    /* for, if; if: else branch */
+};
+
+typedef struct Var {
+    const char *name; /* C identifier, unique in the kernel */
+    DType dt;         /* i32 for loops */
+    int64_t extent;   /* loops: an upper bound of the extent; -1 for lets */
+} Var;
+
+typedef struct Kernel {
+    const char *name;  /* C identifier, unique in the program */
+    const char *src;   /* ONNX nodes it computes, for the comment */
+    int n_params;      /* buffers[0..n_params) are parameters */
+    VEC(Buffer *) buffers;
+    VEC(Var) vars;
+    int n_scalars;     /* loop counters it reads: EX_ctr numbers 0..n_scalars-1 are parameters */
+    Stmt *body;
+    int64_t grid[3], block[3]; /* GPU: extents of the block and thread loops, 1 where there is none */
+    const char *schedule;      /* the steps applied, as text */
+} Kernel;
+
+/* What an argument of a launch is. */
+typedef struct Place {
+    enum { PLACE_none, PLACE_input, PLACE_output, PLACE_arena, PLACE_weights } space;
+    int index;       /* which input or output */
+    int64_t offset;  /* bytes in arena or weights */
+    int64_t bytes;
+} Place;
+
+typedef struct Step {
+    enum { STEP_launch, STEP_loop, STEP_end } kind;
+    Kernel *kernel;  /* launch */
+    Value **args;    /* launch: the value behind each parameter (placed by the memory plan) */
+    Place *places;   /* launch: filled by the memory plan */
+    uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every element
+                          of it is read just before that element of the output is written */
+    int64_t trips;   /* loop; its counter is ctr <number of loops around> */
+} Step;
+
+typedef struct Program {
+    Arena *arena;
+    Exprs *x;
+    Diag *diag;
+    Graph *graph;        /* the graph it was lowered from: inputs, outputs, names */
+    VEC(Kernel *) kernels;
+    VEC(Step) steps;
+    int64_t arena_bytes; /* of the memory plan */
+    int64_t weight_bytes;
+    VEC(Value *) weights; /* constants in the order of the weights block ... */
+    VEC(int64_t) weight_offset; /* ... and where each begins */
+} Program;
+
+/* The value whose memory `v` lies in. */
+Value *value_storage(Value *v);
+
+Program *program_new(Graph *g);
+Kernel *kernel_new(Program *p, const char *name);
+int kernel_buffer(Program *p, Kernel *k, const char *name, Space space, DType dt, int rank,
+                  const int64_t *shape);
+int kernel_var(Program *p, Kernel *k, const char *name, DType dt, int64_t extent);
+Stmt *stmt_new(Program *p, StmtKind kind);
+/* Appends `s` (and what follows it) to the list at *list. */
+void stmt_append(Stmt **list, Stmt *s);
+
+#endif

@@ -1,0 +1,26 @@
+/* A target: facts that passes ask for by name, never the target's identity. The table is target.c. */
+#ifndef IR_TARGET_H
+#define IR_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct Target {
+    const char *name;      /* -t */
+    const char *meaning;   /* one line for --help */
+    bool blocks;           /* kernels are grids of blocks of threads (else plain loops) */
+    int vector_bytes;      /* width of a vector register; 0: none */
+    int vector_registers;
+    int64_t l1_bytes, l2_bytes; /* caches of one core */
+    int64_t shared_bytes;  /* shared memory of a block */
+    int block_threads;     /* threads of a block by default */
+    int max_block_threads;
+    int64_t max_grid;      /* blocks in one grid dimension */
+    int buffer_align;      /* of every tensor in the arena and the weights, bytes */
+} Target;
+
+const Target *target_find(const char *name);
+/* The i-th target, NULL past the end. */
+const Target *target_at(int i);
+
+#endif

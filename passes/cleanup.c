@@ -1,0 +1,133 @@
+/* Passes that take away: dce, cse, tidy; and the use lists that they and fuse share. */
+#include "passes/passes.h"
+
+#include <string.h>
+
+void graph_replace_uses(Graph *g, Value *from, Value *to) {
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_in; i++)
+            if (op->in[i] == from) op->in[i] = to;
+    for (int i = 0; i < g->outputs.n; i++)
+        if (g->outputs.items[i] == from) g->outputs.items[i] = to;
+}
+
+void graph_count_uses(Graph *g) {
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_out; i++) op->out[i]->index = 0;
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_in; i++) op->in[i]->index++;
+    for (int i = 0; i < g->outputs.n; i++) g->outputs.items[i]->index++;
+}
+
+/* --- dce ------------------------------------------------------------------------------------------*/
+
+void pass_dce(Graph *g, const PassOptions *o) {
+    graph_count_uses(g);
+    for (Op *op = g->last, *prev; op; op = prev) {
+        prev = op->prev;
+        int uses = 0;
+        for (int i = 0; i < op->n_out; i++) uses += op->out[i]->index;
+        if (op->sub) pass_dce(op->sub, o);
+        if (uses || op->kind == OP_input) continue;
+        for (int i = 0; i < op->n_in; i++) op->in[i]->index--;
+        graph_unlink(g, op);
+    }
+}
+
+/* --- cse ------------------------------------------------------------------------------------------*/
+
+static uint64_t op_hash(const Op *op) {
+    uint64_t h = fnv1a(&op->kind, sizeof op->kind, FNV_SEED);
+    for (int i = 0; i < op->n_in; i++) h = fnv1a(&op->in[i]->id, sizeof op->in[i]->id, h);
+    if (op->body) h = fnv1a(&op->body->id, sizeof op->body->id, h);
+    const Value *out = op->out[0];
+    h = fnv1a(out->shape, (size_t)out->rank * sizeof *out->shape, h);
+    if (op->kind == OP_const)
+        h = fnv1a(out->data, value_bytes(out) < 4096 ? value_bytes(out) : 4096, h);
+    return h;
+}
+
+static bool same_op(const Op *a, const Op *b) {
+    const Value *va = a->out[0], *vb = b->out[0];
+    if (a->kind != b->kind || a->n_in != b->n_in || va->dt != vb->dt ||
+        !shape_equal(va->rank, va->shape, vb->rank, vb->shape))
+        return false;
+    for (int i = 0; i < a->n_in; i++)
+        if (a->in[i] != b->in[i]) return false;
+    switch (a->kind) {
+    case OP_const: return va->data == vb->data || !memcmp(va->data, vb->data, value_bytes(va));
+    case OP_map:
+    case OP_reshape: return a->body == b->body;
+    case OP_reduce:
+        return a->body == b->body && a->post == b->post && a->combine == b->combine &&
+               shape_equal(a->n_red, a->red, b->n_red, b->red);
+    case OP_scan:
+        return a->body == b->body && a->post == b->post && a->combine == b->combine &&
+               a->axis == b->axis && a->exclusive == b->exclusive && a->reverse == b->reverse;
+    default: return false;
+    }
+}
+
+void pass_cse(Graph *g, const PassOptions *o) {
+    int count = 0;
+    for (Op *op = g->first; op; op = op->next) count++;
+    size_t cap = 64;
+    while (cap < (size_t)count * 2) cap *= 2;
+    Op **table = ARENA_ARRAY(g->arena, cap, Op *);
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_out; i++) op->out[i]->index = -1;
+    /* forward[v->id]: the value that stands for v */
+    Value **forward = ARENA_ARRAY(g->arena, g->n_values, Value *);
+    for (Op *op = g->first, *next; op; op = next) {
+        next = op->next;
+        for (int i = 0; i < op->n_in; i++)
+            if (forward[op->in[i]->id]) op->in[i] = forward[op->in[i]->id];
+        if (op->sub) pass_cse(op->sub, o);
+        if (op->kind == OP_input || op->kind == OP_loop || op->kind == OP_scatter) continue;
+        size_t at = op_hash(op) & (cap - 1);
+        while (table[at] && !same_op(table[at], op)) at = (at + 1) & (cap - 1);
+        if (!table[at]) {
+            table[at] = op;
+            continue;
+        }
+        forward[op->out[0]->id] = table[at]->out[0];
+        graph_unlink(g, op);
+    }
+    for (int i = 0; i < g->outputs.n; i++)
+        if (forward[g->outputs.items[i]->id])
+            g->outputs.items[i] = forward[g->outputs.items[i]->id];
+}
+
+/* --- tidy -----------------------------------------------------------------------------------------*/
+
+/* A new operator that copies v. Built by hand: the builder would give v back. */
+static Value *copy_of(Graph *g, Value *v) {
+    Op *op = graph_new_op(g, OP_map, 1, &v, 1);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
+    op->body = ex_load(g->x, v->dt, 0, v->rank, index);
+    op->src = v->def->src;
+    Value *copy = graph_new_value(g, op, 0, v->dt, v->rank, v->shape);
+    graph_append(g, op);
+    return copy;
+}
+
+/* What memory a value lies in: reshapes share their operand's. */
+static Value *storage(Value *v) {
+    while (v->def->kind == OP_reshape) v = v->def->in[0];
+    return v;
+}
+
+void pass_tidy(Graph *g, const PassOptions *o) {
+    pass_dce(g, o);
+    for (Op *op = g->first; op; op = op->next)
+        if (op->sub) pass_tidy(op->sub, o);
+    /* every output gets memory of its own */
+    for (int i = 0; i < g->outputs.n; i++) {
+        Value *root = storage(g->outputs.items[i]);
+        bool shared = root->def->kind == OP_input || root->def->kind == OP_const ||
+                      root->def->kind == OP_loop;
+        for (int k = 0; k < i; k++) shared |= storage(g->outputs.items[k]) == root;
+        if (shared) g->outputs.items[i] = copy_of(g, g->outputs.items[i]);
+    }
+}

@@ -1,0 +1,357 @@
+/* fuse: elementwise and movement operators go into the bodies of their users, and into the `post` of the
+ * reduction that makes their operand. Fusion is substitution of expressions.
+ *
+ * Walking in order, at every operator c:
+ *   inline    an input that a map m computes is replaced by m's body at the index c loads it from, if that
+ *             does not compute much twice (see worth_inlining);
+ *   epilogue  if c is a map of a reduction's result at its own coordinates, and nobody else wants that
+ *             result, c becomes the reduction's post.
+ * Both look through reshapes: an index is put together with the one shape and taken apart with the other.
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+#define MAX_INPUTS 12   /* a fused operator keeps to what every device can bind */
+#define MAX_SIZE   4000 /* nodes of a fused body, as a tree */
+
+/* --- costs ----------------------------------------------------------------------------------------*/
+
+static void add_cost(void *user, const Expr *e) {
+    double *cost = user;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+    case EX_var:
+    case EX_ctr:
+    case EX_acc:
+    case EX_load:
+    case EX_cast: break;
+    case EX_div:
+    case EX_rem: *cost += e->dt == DT_i32 ? 2 : 4; break;
+    case EX_sqrt: *cost += 6; break;
+    case EX_exp:
+    case EX_log:
+    case EX_pow:
+    case EX_sin:
+    case EX_cos:
+    case EX_tan:
+    case EX_asin:
+    case EX_acos:
+    case EX_atan:
+    case EX_sinh:
+    case EX_cosh:
+    case EX_tanh:
+    case EX_asinh:
+    case EX_acosh:
+    case EX_atanh:
+    case EX_erf: *cost += 20; break;
+    default: *cost += dt_is_float((DType)e->dt) ? 1 : 0.25;
+    }
+}
+
+static double body_cost(Graph *g, const Expr *e) {
+    double cost = 0;
+    ex_visit(g->arena, e, add_cost, &cost);
+    return cost;
+}
+
+typedef struct Sites {
+    Graph *g;
+    int source;
+    const int64_t *extent;
+    int n_extent;
+    double evaluations; /* how often c evaluates these loads, all together */
+} Sites;
+
+/* A load whose index takes every coordinate at most once, unscaled, evaluates each element once for each
+ * combination of the coordinates it leaves out; any other is taken to be evaluated every time. */
+static void count_site(void *user, const Expr *e) {
+    Sites *s = user;
+    if (e->op != EX_load || e->k.i != s->source) return;
+    double all = 1, distinct = 1;
+    uint32_t used = 0;
+    bool plain = true;
+    for (int i = 0; i < s->n_extent; i++) all *= (double)s->extent[i];
+    for (int i = 0; i < e->n; i++) {
+        int64_t coef[MAX_RANK];
+        const Expr *base;
+        if (!ex_affine(s->g->x, e->arg[i], s->n_extent, coef, &base)) {
+            plain = false;
+            continue;
+        }
+        int vars = 0;
+        for (int k = 0; k < s->n_extent; k++) {
+            if (!coef[k]) continue;
+            if ((coef[k] != 1 && coef[k] != -1) || used >> k & 1 || vars++) plain = false;
+            used |= 1u << k;
+        }
+    }
+    for (int k = 0; k < s->n_extent; k++)
+        if (used >> k & 1) distinct *= (double)s->extent[k];
+    s->evaluations += plain && distinct > 0 ? all / distinct : -all;
+}
+
+/* How often each element of input i is evaluated by c, on average. */
+static double evaluations(Graph *g, const Op *c, int i) {
+    int64_t extent[MAX_RANK];
+    int n = op_extents(c, extent);
+    Sites s = {g, i, extent, n, 0};
+    double total = 0, elements = (double)value_numel(c->in[i]);
+    const Expr *parts[MAX_RANK + 3];
+    int n_parts = 0;
+    parts[n_parts++] = c->body;
+    if (c->guard) parts[n_parts++] = c->guard;
+    for (int k = 0; c->target && k < c->out[0]->rank; k++) parts[n_parts++] = c->target[k];
+    for (int k = 0; k < n_parts; k++) {
+        s.evaluations = 0;
+        ex_visit(g->arena, parts[k], count_site, &s);
+        total += s.evaluations < 0 ? -s.evaluations / (elements > 0 ? elements : 1) : s.evaluations;
+    }
+    if (c->post) {
+        s.evaluations = 0;
+        s.n_extent = c->out[0]->rank;
+        ex_visit(g->arena, c->post, count_site, &s);
+        total += s.evaluations < 0 ? -s.evaluations / (elements > 0 ? elements : 1) : s.evaluations;
+    }
+    return total;
+}
+
+static bool is_product(const Op *op) {
+    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
+}
+
+static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users) {
+    double cost = body_cost(g, m->body), times = evaluations(g, c, i) * users;
+    if (m->body->size + c->body->size > MAX_SIZE) return false;
+    bool movement = m->body->op == EX_load;
+    /* what a product reads over and over should be a plain load */
+    if (is_product(c) && !movement) return times <= 1 || m->body->op == EX_const;
+    if (times <= 1.001) return true;
+    if (movement || cost <= 1) return c->kind == OP_map || times <= 64 || cost <= 0.5;
+    return cost <= 4 && times <= 4 && c->kind != OP_scan;
+}
+
+/* --- substitution ---------------------------------------------------------------------------------*/
+
+typedef struct Inline {
+    Exprs *x;
+    int source;           /* c's input to be replaced */
+    const Op *m;
+    const Value *seen;    /* what c loads: m's value or a reshape of it */
+    const int *old_to_new;/* c's inputs in the new list */
+    const Expr *body;     /* m's body with its loads renumbered */
+} Inline;
+
+static const Expr *inline_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Inline *u = user;
+    if (e->op != EX_load) return e;
+    if (e->k.i != u->source)
+        return ex_load(u->x, (DType)e->dt, u->old_to_new[e->k.i], e->n, args);
+    const Value *made = u->m->out[0];
+    if (u->seen == made) return ex_subst_vars(u->x, u->body, made->rank, args);
+    const Expr *flat = ex_i(u->x, 0), *index[MAX_RANK];
+    for (int i = 0; i < u->seen->rank; i++)
+        flat = ex_add(u->x, ex_mul(u->x, flat, ex_i(u->x, u->seen->shape[i])), args[i]);
+    for (int i = made->rank - 1; i >= 0; i--) {
+        int64_t size = made->shape[i] > 0 ? made->shape[i] : 1;
+        index[i] = i ? ex_bin(u->x, EX_rem, flat, ex_i(u->x, size)) : flat;
+        flat = ex_div(u->x, flat, ex_i(u->x, size));
+    }
+    return ex_subst_vars(u->x, u->body, made->rank, index);
+}
+
+typedef struct Renumber {
+    Exprs *x;
+    const int *to;
+} Renumber;
+
+static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Renumber *u = user;
+    return e->op == EX_load ? ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args) : e;
+}
+
+static const Expr *renumber(Exprs *x, const Expr *e, const int *to) {
+    Renumber u = {x, to};
+    return ex_rewrite(x, e, renumber_leaf, &u);
+}
+
+/* "Conv_1, Relu_2": the sources of both. */
+static const char *join_src(Graph *g, const char *a, const char *b) {
+    if (!a || !*a) return b;
+    if (!b || !*b || !strcmp(a, b) || strlen(a) > 200) return a;
+    size_t length = strlen(b);
+    for (const char *at = strstr(a, b); at; at = strstr(at + 1, b))
+        if ((at == a || at[-1] == ' ') && (at[length] == 0 || at[length] == ',')) return a;
+    return arena_printf(g->arena, "%s, %s", a, b);
+}
+
+static void drop_use(Graph *g, Value *v) {
+    if (--v->index > 0 || v->def->kind == OP_input || v->def->n_out > 1) return;
+    Op *op = v->def;
+    graph_unlink(g, op);
+    for (int i = 0; i < op->n_in; i++) drop_use(g, op->in[i]);
+}
+
+/* Adds v to a list of inputs; returns its number. */
+static int list_add(Value **list, int *n, Value *v) {
+    for (int i = 0; i < *n; i++)
+        if (list[i] == v) return i;
+    list[*n] = v;
+    return (*n)++;
+}
+
+static Value *through_reshape(Value *v) {
+    return v->def->kind == OP_reshape ? v->def->in[0] : v;
+}
+
+/* Gives c its new inputs, with the counts of uses kept right. */
+static void set_inputs(Graph *g, Op *c, int n, Value **list) {
+    for (int i = 0; i < n; i++) list[i]->index++;
+    Value **old = c->in;
+    int n_old = c->n_in;
+    c->in = arena_copy(g->arena, list, (size_t)n * sizeof *list);
+    c->n_in = n;
+    for (int i = 0; i < n_old; i++) drop_use(g, old[i]);
+}
+
+static bool try_inline(Graph *g, Op *c, int i) {
+    Value *seen = c->in[i], *made = through_reshape(seen);
+    Op *m = made->def;
+    if (m->kind != OP_map || (c->kind == OP_scatter && i == 0)) return false;
+    int users = made->index > seen->index ? made->index : seen->index;
+    if (!worth_inlining(g, c, i, m, users)) return false;
+    Value **list = ARENA_ARRAY(g->arena, c->n_in + m->n_in, Value *);
+    int *old_to_new = ARENA_ARRAY(g->arena, c->n_in, int);
+    int *m_to_new = ARENA_ARRAY(g->arena, m->n_in + 1, int);
+    int n = 0;
+    for (int k = 0; k < c->n_in; k++)
+        if (k != i) old_to_new[k] = list_add(list, &n, c->in[k]);
+    for (int k = 0; k < m->n_in; k++) m_to_new[k] = list_add(list, &n, m->in[k]);
+    if (n > MAX_INPUTS && n > c->n_in) return false;
+    Inline u = {g->x, i, m, seen, old_to_new, renumber(g->x, m->body, m_to_new)};
+    int64_t extent[MAX_RANK];
+    int n_extent = op_extents(c, extent);
+    c->body = ex_simplify(g->x, ex_rewrite(g->x, c->body, inline_leaf, &u), n_extent, extent);
+    if (c->post)
+        c->post = ex_simplify(g->x, ex_rewrite(g->x, c->post, inline_leaf, &u), n_extent, extent);
+    if (c->guard)
+        c->guard = ex_simplify(g->x, ex_rewrite(g->x, c->guard, inline_leaf, &u), n_extent, extent);
+    if (c->target)
+        for (int k = 0; k < c->out[0]->rank; k++)
+            c->target[k] = ex_simplify(g->x, ex_rewrite(g->x, c->target[k], inline_leaf, &u),
+                                       n_extent, extent);
+    c->src = join_src(g, m->src, c->src);
+    set_inputs(g, c, n, list);
+    return true;
+}
+
+/* --- epilogues ------------------------------------------------------------------------------------*/
+
+typedef struct Own {
+    int source;
+    const Value *v;
+    bool moved;
+} Own;
+
+static void check_own(void *user, const Expr *e) {
+    Own *u = user;
+    if (e->op != EX_load || e->k.i != u->source) return;
+    for (int i = 0; i < e->n; i++)
+        u->moved |= !(e->arg[i]->op == EX_var && e->arg[i]->k.i == i) &&
+                    !(ex_is_int(e->arg[i], 0) && u->v->shape[i] == 1);
+}
+
+typedef struct Epilogue {
+    Exprs *x;
+    int source;
+    const Expr *post;
+    const int *to;
+} Epilogue;
+
+static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Epilogue *u = user;
+    if (e->op != EX_load) return e;
+    if (e->k.i == u->source) return u->post;
+    return ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args);
+}
+
+/* c, a map over a reshape of r's shape, becomes a map over r's own shape, reshaped afterwards. */
+static void map_before_reshape(Graph *g, Op *c, Value *made) {
+    Value *out = c->out[0];
+    const Expr *flat = ex_i(g->x, 0), *to[MAX_RANK];
+    for (int i = 0; i < made->rank; i++)
+        flat = ex_add(g->x, ex_mul(g->x, flat, ex_i(g->x, made->shape[i])), ex_var(g->x, i));
+    for (int i = out->rank - 1; i >= 0; i--) {
+        int64_t size = out->shape[i] > 0 ? out->shape[i] : 1;
+        to[i] = i ? ex_bin(g->x, EX_rem, flat, ex_i(g->x, size)) : flat;
+        flat = ex_div(g->x, flat, ex_i(g->x, size));
+    }
+    c->body = ex_simplify(g->x, ex_subst_vars(g->x, c->body, out->rank, to), made->rank, made->shape);
+    /* the old output becomes a reshape of the new one */
+    Op *reshape = graph_new_op(g, OP_reshape, 1, &out, 1);
+    Value *inner = graph_new_value(g, c, 0, out->dt, made->rank, made->shape);
+    reshape->in[0] = inner;
+    reshape->out[0] = out;
+    out->def = reshape;
+    inner->index = 1;
+    graph_insert_before(g, c->next, reshape);
+}
+
+static bool try_epilogue(Graph *g, Op *c) {
+    Value *out = c->out[0];
+    int best = -1;
+    for (int i = 0; i < c->n_in; i++) {
+        Value *seen = c->in[i], *made = through_reshape(seen);
+        if ((made->def->kind != OP_reduce && made->def->kind != OP_scan) || made->index != 1 ||
+            seen->index != 1 || !shape_equal(seen->rank, seen->shape, out->rank, out->shape))
+            continue;
+        Own own = {i, seen, false};
+        ex_visit(g->arena, c->body, check_own, &own);
+        if (own.moved) continue;
+        /* of several, the one with the longer reduction */
+        const Op *r = made->def;
+        if (best < 0 || shape_numel(r->n_red, r->red) >
+                            shape_numel(through_reshape(c->in[best])->def->n_red,
+                                        through_reshape(c->in[best])->def->red))
+            best = i;
+    }
+    if (best < 0) return false;
+    Value *seen = c->in[best], *made = through_reshape(seen);
+    Op *r = made->def;
+    if (c->body->size + r->post->size > MAX_SIZE) return false;
+    Value **list = ARENA_ARRAY(g->arena, c->n_in + r->n_in, Value *);
+    int *c_to_new = ARENA_ARRAY(g->arena, c->n_in, int), n = 0;
+    int *r_to_new = ARENA_ARRAY(g->arena, r->n_in + 1, int);
+    for (int k = 0; k < r->n_in; k++) r_to_new[k] = list_add(list, &n, r->in[k]);
+    for (int k = 0; k < c->n_in; k++)
+        if (k != best) c_to_new[k] = list_add(list, &n, c->in[k]);
+    if (n > MAX_INPUTS && n > r->n_in) return false;
+    if (seen != made) map_before_reshape(g, c, made);
+    Epilogue u = {g->x, best, renumber(g->x, r->post, r_to_new), c_to_new};
+    const Expr *post = ex_rewrite(g->x, c->body, epilogue_leaf, &u);
+    int64_t extent[MAX_RANK];
+    op_extents(r, extent);
+    c->kind = r->kind;
+    c->post = ex_simplify(g->x, post, made->rank, extent);
+    c->body = renumber(g->x, r->body, r_to_new);
+    c->combine = r->combine;
+    c->n_red = r->n_red;
+    c->red = r->red;
+    c->axis = r->axis;
+    c->exclusive = r->exclusive;
+    c->reverse = r->reverse;
+    c->src = join_src(g, r->src, c->src);
+    set_inputs(g, c, n, list);
+    return true;
+}
+
+void pass_fuse(Graph *g, const PassOptions *o) {
+    graph_count_uses(g);
+    for (Op *c = g->first; c; c = c->next) {
+        if (c->sub) pass_fuse(c->sub, o);
+        if (c->kind != OP_map && c->kind != OP_reduce && c->kind != OP_scan && c->kind != OP_scatter)
+            continue;
+        for (int i = 0; i < c->n_in;) i = try_inline(g, c, i) ? 0 : i + 1;
+        if (c->kind == OP_map) try_epilogue(g, c);
+    }
+}

@@ -1,0 +1,145 @@
+/* lower: from a graph to a program, one scheduled kernel per computing operator.
+ *
+ * Values that share memory are tied together here (Value.storage): reshapes with their operand, the
+ * invariants of a loop with the outer values, a loop's carried outputs with the state it updates.
+ */
+#include "passes/nest.h"
+#include "passes/passes.h"
+
+#include <ctype.h>
+#include <string.h>
+
+typedef struct Lower {
+    Program *p;
+    Graph *g; /* the (sub-)graph at work */
+    const Target *target;
+} Lower;
+
+/* k<number>_<first source node, as an identifier> */
+static const char *kernel_name(Lower *l, const Op *op) {
+    char name[32];
+    int length = 0;
+    for (const char *c = op->src ? op->src : op_kind_name(op->kind); *c && *c != ','; c++) {
+        if (length == (int)sizeof name - 1) break;
+        bool plain = isalnum((unsigned char)*c);
+        if (!plain && (length == 0 || name[length - 1] == '_')) continue;
+        name[length++] = plain ? (char)tolower((unsigned char)*c) : '_';
+    }
+    while (length && name[length - 1] == '_') length--;
+    name[length] = 0;
+    return arena_printf(l->p->arena, "k%d_%s", l->p->kernels.n, length ? name : "op");
+}
+
+/* Every load of input `i` in `e` is at the output's own coordinates. */
+typedef struct OwnPlace {
+    const Op *op;
+    int source;
+    bool seen, moved;
+} OwnPlace;
+
+static void check_place(void *user, const Expr *e) {
+    OwnPlace *u = user;
+    if (e->op != EX_load || e->k.i != u->source) return;
+    u->seen = true;
+    for (int i = 0; i < e->n; i++)
+        u->moved |= !(e->arg[i]->op == EX_var && e->arg[i]->k.i == i) &&
+                    !(ex_is_int(e->arg[i], 0) && u->op->out[0]->shape[i] == 1);
+}
+
+static uint32_t in_place_inputs(Lower *l, const Op *op) {
+    const Value *out = op->out[0];
+    uint32_t mask = 0;
+    if (op->kind != OP_map) return 0;
+    for (int i = 0; i < op->n_in && i < 32; i++) {
+        OwnPlace u = {.op = op, .source = i};
+        if (dt_store(op->in[i]->dt) != dt_store(out->dt) ||
+            !shape_equal(op->in[i]->rank, op->in[i]->shape, out->rank, out->shape))
+            continue;
+        ex_visit(l->p->arena, op->body, check_place, &u);
+        if (u.seen && !u.moved) mask |= 1u << i;
+    }
+    return mask;
+}
+
+static void add_launch(Lower *l, Nest *n) {
+    Step step = {.kind = STEP_launch};
+    step.in_place = in_place_inputs(l, n->op);
+    step.kernel = nest_build(n, kernel_name(l, n->op), &step.args);
+    vec_push(l->p->arena, &l->p->steps, step);
+}
+
+static void lower_compute(Lower *l, const Op *op) {
+    int64_t extent[MAX_RANK];
+    int n_extents = op_extents(op, extent);
+    /* an empty tensor needs no kernel; an empty reduction still stores its identity */
+    if (value_numel(op->out[0]) == 0) return;
+    if (op->kind == OP_scatter && shape_numel(n_extents, extent) == 0) return;
+    Nest n;
+    nest_begin(&n, l->p, op, l->target);
+    schedule_choose(&n);
+    add_launch(l, &n);
+}
+
+/* A map that copies `from` into memory of `to`; at >= 0: into its row number `ctr at`. */
+static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src) {
+    Exprs *x = l->p->x;
+    if (value_numel(from) == 0) return;
+    const Expr *index[MAX_RANK];
+    int skip = at >= 0;
+    for (int i = 0; i < from->rank; i++) index[i] = ex_var(x, i + skip);
+    Op *op = ARENA_NEW(l->p->arena, Op);
+    Value **ends = ARENA_ARRAY(l->p->arena, 2, Value *);
+    ends[0] = from, ends[1] = to;
+    *op = (Op){.kind = OP_map, .n_in = 1, .n_out = 1, .in = &ends[0], .out = &ends[1], .src = src};
+    op->body = ex_load(x, from->dt, 0, from->rank, index);
+    Nest n;
+    nest_begin(&n, l->p, op, l->target);
+    if (skip) nest_fix(&n, 0, ex_ctr(x, at));
+    if (!skip || l->target->blocks) schedule_choose(&n);
+    add_launch(l, &n);
+}
+
+static void lower_graph(Lower *l, Graph *g);
+
+static void lower_loop(Lower *l, Op *op) {
+    Graph *sub = op->sub;
+    for (int i = 0; i < op->n_in; i++) {
+        Value *inner = sub->inputs.items[i];
+        if (i >= op->n_state) {
+            inner->storage = op->in[i];
+            continue;
+        }
+        lower_copy(l, op->in[i], inner, -1, op->src);
+        op->out[i]->storage = inner;
+    }
+    Step begin = {.kind = STEP_loop, .trips = op->trips}, end = {.kind = STEP_end};
+    vec_push(l->p->arena, &l->p->steps, begin);
+    lower_graph(l, sub);
+    for (int i = op->n_state; i < op->n_out; i++)
+        lower_copy(l, sub->outputs.items[i], op->out[i], sub->depth - 1, op->src);
+    for (int i = 0; i < op->n_state; i++)
+        lower_copy(l, sub->outputs.items[i], sub->inputs.items[i], -1, op->src);
+    vec_push(l->p->arena, &l->p->steps, end);
+}
+
+static void lower_graph(Lower *l, Graph *g) {
+    for (Op *op = g->first; op; op = op->next) {
+        switch (op->kind) {
+        case OP_input:
+        case OP_const: break;
+        case OP_reshape: op->out[0]->storage = op->in[0]; break;
+        case OP_loop: lower_loop(l, op); break;
+        case OP_scatter:
+            lower_copy(l, op->in[0], op->out[0], -1, op->src);
+            lower_compute(l, op);
+            break;
+        default: lower_compute(l, op);
+        }
+    }
+}
+
+Program *pass_lower(Graph *g, const PassOptions *o) {
+    Lower l = {program_new(g), g, o->target};
+    lower_graph(&l, g);
+    return l.p;
+}

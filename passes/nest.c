@@ -1,0 +1,219 @@
+/* Schedule steps on a loop nest; see nest.h. The kernel is built in nest_build.c. */
+#include "passes/nest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int nest_find(const Nest *n, const char *name) {
+    for (int i = 0; i < n->n_loops; i++)
+        if (!n->loop[i].retired && !strcmp(n->loop[i].name, name)) return i;
+    return -1;
+}
+
+static int new_loop(Nest *n, const char *name, int64_t extent, bool reduce) {
+    n->loop[n->n_loops] = (NestLoop){.name = name, .extent = extent, .reduce = reduce};
+    return n->n_loops++;
+}
+
+/* Loop `a` becomes the expression `to` everywhere. */
+static void substitute(Nest *n, int a, const Expr *to) {
+    const Expr *map[NEST_MAX_LOOPS] = {0};
+    map[a] = to;
+    for (int i = 0; i < n->n_coords; i++)
+        n->coord[i] = ex_subst_vars(n->x, n->coord[i], NEST_MAX_LOOPS, map);
+    for (int i = 0; i < 2; i++)
+        if (n->guard[i]) n->guard[i] = ex_subst_vars(n->x, n->guard[i], NEST_MAX_LOOPS, map);
+    n->loop[a].retired = true;
+}
+
+/* In the order, `a` gives way to the given loops. */
+static void replace_in_order(Nest *n, int a, int count, const int *loops) {
+    int order[NEST_MAX_LOOPS], m = 0;
+    for (int i = 0; i < n->n_order; i++) {
+        if (n->order[i] != a) {
+            order[m++] = n->order[i];
+            continue;
+        }
+        for (int k = 0; k < count; k++) order[m++] = loops[k];
+    }
+    memcpy(n->order, order, (size_t)m * sizeof *order);
+    n->n_order = m;
+}
+
+void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
+    *n = (Nest){.p = p, .x = p->x, .op = op, .target = t, .steps = text_new(p->arena)};
+    int64_t extent[MAX_RANK];
+    n->n_coords = op_extents(op, extent);
+    int n_spatial = n->n_coords - (op->kind == OP_reduce ? op->n_red : 0);
+    for (int i = 0; i < n->n_coords; i++) {
+        bool reduce = i >= n_spatial;
+        n->loop[i].name =
+            arena_printf(p->arena, reduce ? "r%d" : "i%d", reduce ? i - n_spatial : i);
+        n->loop[i].extent = extent[i];
+        n->loop[i].reduce = reduce;
+        n->coord[i] = ex_var(n->x, i);
+        n->order[n->n_order++] = i;
+    }
+    n->n_loops = n->n_coords;
+    n->stage_loop[0] = n->stage_loop[1] = -1;
+    if (op->kind != OP_scan) return;
+    /* the scanned position is the last coordinate, innermost; the axis follows it */
+    int last = n->n_coords - 1;
+    n->loop[last].reduce = true;
+    n->loop[op->axis].retired = true;
+    replace_in_order(n, op->axis, 0, NULL);
+    if (op->reverse)
+        n->coord[last] = ex_sub(n->x, ex_i(n->x, extent[last] - 1), ex_var(n->x, last));
+    n->coord[op->axis] = n->coord[last];
+}
+
+void nest_fix(Nest *n, int a, const Expr *value) {
+    substitute(n, a, value);
+    replace_in_order(n, a, 0, NULL);
+}
+
+int nest_fuse(Nest *n, int a, int b) {
+    Exprs *x = n->x;
+    int64_t eb = n->loop[b].extent;
+    const char *name = arena_printf(n->p->arena, "%s%s", n->loop[a].name, n->loop[b].name);
+    text_addf(&n->steps, "fuse %s %s; ", n->loop[a].name, n->loop[b].name);
+    int c = new_loop(n, name, n->loop[a].extent * eb, n->loop[a].reduce);
+    substitute(n, a, ex_div(x, ex_var(x, c), ex_i(x, eb > 0 ? eb : 1)));
+    substitute(n, b, ex_bin(x, EX_rem, ex_var(x, c), ex_i(x, eb > 0 ? eb : 1)));
+    replace_in_order(n, a, 1, &c);
+    replace_in_order(n, b, 0, NULL);
+    return c;
+}
+
+static void split_names(Nest *n, int a, int64_t outer_extent, int64_t factor, int *outer,
+                        int *inner) {
+    *outer = new_loop(n, arena_printf(n->p->arena, "%so", n->loop[a].name), outer_extent,
+                      n->loop[a].reduce);
+    *inner =
+        new_loop(n, arena_printf(n->p->arena, "%si", n->loop[a].name), factor, n->loop[a].reduce);
+}
+
+void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner) {
+    Exprs *x = n->x;
+    int64_t extent = n->loop[a].extent;
+    text_addf(&n->steps, "split %s %lld; ", n->loop[a].name, (long long)factor);
+    split_names(n, a, (extent + factor - 1) / factor, factor, outer, inner);
+    const Expr *at =
+        ex_add(x, ex_mul(x, ex_var(x, *outer), ex_i(x, factor)), ex_var(x, *inner));
+    substitute(n, a, at);
+    if (extent % factor) {
+        const Expr **guard = &n->guard[n->loop[a].reduce];
+        const Expr *inside = ex_lt(x, at, ex_i(x, extent));
+        *guard = *guard ? ex_and(x, *guard, inside) : inside;
+    }
+    int both[2] = {*outer, *inner};
+    replace_in_order(n, a, 2, both);
+}
+
+void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner) {
+    Exprs *x = n->x;
+    int64_t extent = n->loop[a].extent;
+    text_addf(&n->steps, "slide %s %lld; ", n->loop[a].name, (long long)factor);
+    split_names(n, a, (extent + factor - 1) / factor, factor, outer, inner);
+    const Expr *begin = ex_mul(x, ex_var(x, *outer), ex_i(x, factor));
+    if (extent % factor) begin = ex_bin(x, EX_min, begin, ex_i(x, extent - factor));
+    substitute(n, a, ex_add(x, begin, ex_var(x, *inner)));
+    int both[2] = {*outer, *inner};
+    replace_in_order(n, a, 2, both);
+}
+
+void nest_order(Nest *n, int count, const int *loops) {
+    int order[NEST_MAX_LOOPS], m = 0;
+    for (int i = 0; i < n->n_order; i++) {
+        bool named = false;
+        for (int k = 0; k < count; k++) named |= loops[k] == n->order[i];
+        if (!named) order[m++] = n->order[i];
+    }
+    text_add(&n->steps, "order");
+    for (int k = 0; k < count; k++) {
+        order[m++] = loops[k];
+        text_addf(&n->steps, " %s", n->loop[loops[k]].name);
+    }
+    text_add(&n->steps, "; ");
+    memcpy(n->order, order, (size_t)m * sizeof *order);
+}
+
+void nest_bind(Nest *n, int a, Role role) {
+    n->loop[a].role = role;
+    text_addf(&n->steps, "bind %s %s; ", n->loop[a].name, role_name(role));
+}
+
+void nest_stage(Nest *n, int factor, int at) {
+    n->stage_loop[factor] = at;
+    text_addf(&n->steps, "stage %d %s; ", factor, n->loop[at].name);
+}
+
+void nest_pack(Nest *n) {
+    n->pack = true;
+    text_add(&n->steps, "pack; ");
+}
+
+/* --- reading steps back ---------------------------------------------------------------------------*/
+
+#define MAX_WORDS 40
+
+/* One step, its words in w. */
+static bool replay_step(Nest *n, int count, char **w) {
+    int outer, inner, loops[MAX_WORDS];
+    bool staging = !strcmp(w[0], "stage");
+    for (int i = 1; i < count; i++) loops[i] = nest_find(n, w[i]);
+    if (!strcmp(w[0], "pack") && count == 1) {
+        nest_pack(n);
+        return true;
+    }
+    if (!strcmp(w[0], "order") && count > 1) {
+        for (int i = 1; i < count; i++)
+            if (loops[i] < 0) return false;
+        nest_order(n, count - 1, loops + 1);
+        return true;
+    }
+    if (count != 3 || loops[staging ? 2 : 1] < 0) return false;
+    if (staging) {
+        int factor = atoi(w[1]);
+        if (factor != 0 && factor != 1) return false;
+        nest_stage(n, factor, loops[2]);
+        return true;
+    }
+    if (!strcmp(w[0], "fuse")) {
+        if (loops[2] < 0 || loops[1] == loops[2]) return false;
+        nest_fuse(n, loops[1], loops[2]);
+        return true;
+    }
+    if (!strcmp(w[0], "bind")) {
+        for (int r = 0; r < ROLE_count; r++)
+            if (!strcmp(w[2], role_name((Role)r))) {
+                nest_bind(n, loops[1], (Role)r);
+                return true;
+            }
+        return false;
+    }
+    int64_t factor = strtoll(w[2], NULL, 10);
+    if (factor <= 0 || factor > n->loop[loops[1]].extent) return false;
+    if (!strcmp(w[0], "split"))
+        nest_split(n, loops[1], factor, &outer, &inner);
+    else if (!strcmp(w[0], "slide") && !n->loop[loops[1]].reduce)
+        nest_slide(n, loops[1], factor, &outer, &inner);
+    else
+        return false;
+    return n->n_loops < NEST_MAX_LOOPS - 2;
+}
+
+bool nest_replay(Nest *n, const char *steps) {
+    char *copy = arena_strdup(n->p->arena, steps), *rest = copy;
+    for (char *step; (step = strtok_r(rest, ";", &rest));) {
+        char *words[MAX_WORDS], *more = step;
+        int count = 0;
+        for (char *w; (w = strtok_r(more, " \t\n", &more)) && count < MAX_WORDS;)
+            words[count++] = w;
+        if (count && !replay_step(n, count, words)) {
+            diag_error(n->p->diag, E5002, "schedule step '%s ...' does not fit the loops", words[0]);
+            return false;
+        }
+    }
+    return true;
+}

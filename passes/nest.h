@@ -1,0 +1,82 @@
+/* A loop nest under construction: one operator's coordinates, the schedule steps applied to them, and
+ * the kernel that comes of it.
+ *
+ * A nest begins with one loop per coordinate of the operator. Steps transform the loops; coordinates
+ * stay expressions of the loops that remain, so bodies never need to be rewritten by hand:
+ *   fuse A B      two loops become one; A = it / extent(B), B = it % extent(B)
+ *   split A n     A = Ao * n + Ai; where n does not divide the extent the work is guarded
+ *   slide A n     the same, but the last tile is moved back to end at the edge: it computes some
+ *                 elements twice and needs no guard (spatial loops of reductions only)
+ *   order A B ..  the loops from the outermost to the innermost
+ *   bind A role   parallel, vector, unroll, block.x ..., thread.x ...
+ *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
+ *                 threads of the block together at the top of loop A
+ *   pack          constant operands are stored in the order in which the nest reads them
+ * Every step is written down as text, which nest_replay reads back.
+ *
+ * Spatial loops inside the first reduction loop form the accumulator tile, kept in registers. A
+ * reduction loop bound to thread.x is combined over the threads through shared memory.
+ */
+#ifndef PASSES_NEST_H
+#define PASSES_NEST_H
+
+#include "ir/kernel.h"
+#include "ir/target.h"
+
+#define NEST_MAX_LOOPS 64
+
+typedef struct NestLoop {
+    const char *name;
+    int64_t extent;
+    bool reduce;
+    bool retired; /* replaced by fuse or split */
+    Role role;
+    int var;      /* of the kernel, once built */
+} NestLoop;
+
+typedef struct Nest {
+    Program *p;
+    Exprs *x;
+    const Op *op;
+    const Target *target;
+    int n_coords;
+    const Expr *coord[MAX_RANK]; /* each coordinate of the operator, over loop numbers */
+    NestLoop loop[NEST_MAX_LOOPS];
+    int n_loops;
+    int order[NEST_MAX_LOOPS];   /* loop numbers */
+    int n_order;
+    const Expr *guard[2];        /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
+    int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
+    bool pack;
+    Text steps;
+} Nest;
+
+/* A nest of the op's coordinates in order, all serial. Spatial are those of the output (map, reduce) or
+ * of the updates (scatter). */
+void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
+/* Loop by name; -1 if there is none. */
+int nest_find(const Nest *n, const char *name);
+int nest_fuse(Nest *n, int a, int b);                       /* returns the new loop */
+void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner);
+void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner);
+void nest_order(Nest *n, int count, const int *loops);      /* the innermost loops; others stay outside */
+void nest_bind(Nest *n, int a, Role role);
+void nest_stage(Nest *n, int factor, int at);
+void nest_pack(Nest *n);
+/* Applies steps from text; false after a diagnostic (E5002). */
+bool nest_replay(Nest *n, const char *steps);
+
+/* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
+void nest_fix(Nest *n, int a, const Expr *value);
+
+/* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values behind its parameters (those of the
+ * op, in order, then the output; packed constants replace theirs). */
+Kernel *nest_build(Nest *n, const char *name, Value ***args);
+
+/* `e` with the loads of op's inputs flattened to one index each, row-major. */
+const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op);
+
+/* Chooses the steps from the target's facts. */
+void schedule_choose(Nest *n);
+
+#endif

@@ -1,0 +1,500 @@
+/* From a scheduled loop nest to a kernel; see nest.h.
+ *
+ * Every parameter is a buffer of one dimension: loads are flattened row-major before they are
+ * simplified, so that divisions that take an index apart meet the products that put it together.
+ */
+#include "passes/nest.h"
+
+#include <string.h>
+
+#define MAX_VARS (NEST_MAX_LOOPS * 2) /* loops and the few helpers that staging adds */
+
+typedef struct Build {
+    Nest *n;
+    Program *p;
+    Exprs *x;
+    Kernel *k;
+    Value **args;
+    const Expr *loop_var[NEST_MAX_LOOPS]; /* loop number -> kernel variable */
+    const Expr *coord[MAX_RANK];          /* coordinate -> expression of kernel variables */
+    const Expr *guard[2];
+    int64_t extent[MAX_VARS];             /* of kernel variables, for ex_simplify */
+    const Expr *acc;                      /* what `acc` in post stands for */
+    int tile[NEST_MAX_LOOPS], n_tile;     /* accumulator tile: loop numbers */
+    int acc_buffer;
+    const Expr *factor[2];                /* staged factors of the product, as shared loads; or NULL */
+} Build;
+
+static const Expr *simplify(Build *b, const Expr *e) {
+    return ex_simplify(b->x, e, b->k->vars.n, b->extent);
+}
+
+static const Expr *flat_index(Exprs *x, const Value *v, const Expr *const *index) {
+    const Expr *flat = ex_i(x, 0);
+    for (int i = 0; i < v->rank; i++)
+        flat = ex_add(x, ex_mul(x, flat, ex_i(x, v->shape[i])), index[i]);
+    return flat;
+}
+
+typedef struct Flatten {
+    Exprs *x;
+    const Op *op;
+} Flatten;
+
+static const Expr *flatten_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Flatten *f = user;
+    if (e->op != EX_load) return e;
+    const Expr *flat = flat_index(f->x, f->op->in[e->k.i], args);
+    return ex_load(f->x, (DType)e->dt, (int)e->k.i, 1, &flat);
+}
+
+const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op) {
+    Flatten f = {x, op};
+    return ex_rewrite(x, e, flatten_leaf, &f);
+}
+
+/* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
+static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Build *b = user;
+    switch ((ExprOp)e->op) {
+    case EX_var: return b->coord[e->k.i];
+    case EX_acc: return b->acc;
+    case EX_load: {
+        const Expr *flat = flat_index(b->x, b->n->op->in[e->k.i], args);
+        return ex_load(b->x, (DType)e->dt, (int)e->k.i, 1, &flat);
+    }
+    default:
+        if (e->op == EX_ctr && b->k->n_scalars <= e->k.i) b->k->n_scalars = (int)e->k.i + 1;
+        return e;
+    }
+}
+
+static const Expr *rewrite(Build *b, const Expr *e) {
+    return simplify(b, ex_rewrite(b->x, e, rewrite_leaf, b));
+}
+
+static int add_var(Build *b, const char *name, int64_t extent) {
+    int var = kernel_var(b->p, b->k, name, DT_i32, extent);
+    b->extent[var] = extent;
+    return var;
+}
+
+/* --- statements -----------------------------------------------------------------------------------*/
+
+static Stmt *new_for(Build *b, int var, int64_t extent, Role role) {
+    Stmt *s = stmt_new(b->p, ST_for);
+    s->var = var;
+    s->role = role;
+    s->extent = ex_i(b->x, extent);
+    return s;
+}
+
+static Stmt *new_store(Build *b, int buffer, const Expr *index, const Expr *value) {
+    Stmt *s = stmt_new(b->p, ST_store);
+    s->buffer = buffer;
+    s->index = ARENA_ARRAY(b->p->arena, 1, const Expr *);
+    s->index[0] = simplify(b, index);
+    s->value = simplify(b, value);
+    return s;
+}
+
+static Stmt *new_if(Build *b, const Expr *cond, Stmt *body) {
+    if (!cond || ex_is_int(cond, 1)) return body;
+    Stmt *s = stmt_new(b->p, ST_if);
+    s->value = cond;
+    s->body = body;
+    return s;
+}
+
+static Stmt *new_alloc(Build *b, int buffer) {
+    Stmt *s = stmt_new(b->p, ST_alloc);
+    s->buffer = buffer;
+    return s;
+}
+
+/* Wraps `body` in the loops, the last of the list innermost. */
+static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
+    for (int i = count - 1; i >= 0; i--) {
+        const NestLoop *l = &b->n->loop[loops[i]];
+        Stmt *s = new_for(b, l->var, l->extent, l->role);
+        s->body = body;
+        body = s;
+    }
+    return body;
+}
+
+static bool is_thread(Role role) {
+    return role >= ROLE_thread_x && role <= ROLE_thread_z;
+}
+
+/* --- packing --------------------------------------------------------------------------------------*/
+
+typedef struct LoadIndex {
+    int source;        /* input of the op */
+    const Expr *index; /* its flat index; NULL: not loaded */
+    bool many;         /* loaded at several indices */
+} LoadIndex;
+
+static void find_load(void *user, const Expr *e) {
+    LoadIndex *u = user;
+    if (e->op != EX_load || e->k.i != u->source) return;
+    u->many |= u->index && u->index != e->arg[0];
+    u->index = e->arg[0];
+}
+
+typedef struct Redirect {
+    Exprs *x;
+    int source;
+    const Expr *index;
+} Redirect;
+
+static const Expr *redirect_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Redirect *r = user;
+    if (e->op != EX_load) return e;
+    return e->k.i == r->source ? ex_load(r->x, (DType)e->dt, r->source, 1, &r->index)
+                               : ex_rebuild(r->x, e, args);
+}
+
+/* Lays constant input `source` out in the order in which the loops read it, if its index is affine in
+ * them. Returns the body that reads the new layout. */
+static const Expr *pack_input(Build *b, int source, const Expr *body) {
+    Nest *n = b->n;
+    const Value *v = n->op->in[source];
+    LoadIndex u = {.source = source};
+    ex_visit(b->p->arena, body, find_load, &u);
+    int64_t coef[MAX_VARS];
+    const Expr *base;
+    if (!u.index || u.many || !ex_affine(b->x, u.index, b->k->vars.n, coef, &base) ||
+        !ex_is_const(base))
+        return body;
+    /* the loops it depends on, outermost first */
+    int loops[NEST_MAX_LOOPS], count = 0;
+    int64_t total = 1, numel = value_numel(v), dense = 1;
+    for (int i = 0; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (coef[l->var] == 0 || l->extent == 1) continue;
+        loops[count++] = n->order[i];
+        total *= l->extent;
+        if (total > 2 * numel + 1024) return body;
+    }
+    bool in_order = true;
+    for (int i = count - 1; i >= 0; i--) {
+        in_order &= coef[n->loop[loops[i]].var] == dense;
+        dense *= n->loop[loops[i]].extent;
+    }
+    if (in_order) return body;
+    size_t size = dt_store(v->dt);
+    unsigned char *data = arena_alloc(b->p->arena, (size_t)total * size + 1);
+    int64_t at[NEST_MAX_LOOPS] = {0}, from = base->k.i;
+    for (int64_t e = 0; e < total; e++) {
+        if (from >= 0 && from < numel)
+            memcpy(data + (size_t)e * size, (const char *)v->data + (size_t)from * size, size);
+        for (int i = count - 1; i >= 0; i--) {
+            const NestLoop *l = &n->loop[loops[i]];
+            from += coef[l->var];
+            if (++at[i] < l->extent) break;
+            from -= coef[l->var] * l->extent;
+            at[i] = 0;
+        }
+    }
+    b->args[source] = graph_const(b->p->graph, v->dt, 1, &total, data);
+    Redirect r = {b->x, source, ex_i(b->x, 0)};
+    for (int i = 0; i < count; i++)
+        r.index = ex_add(b->x, ex_mul(b->x, r.index, ex_i(b->x, n->loop[loops[i]].extent)),
+                         b->loop_var[loops[i]]);
+    r.index = simplify(b, r.index);
+    return ex_rewrite(b->x, body, redirect_leaf, &r);
+}
+
+static const Expr *pack_constants(Build *b, const Expr *body) {
+    for (int i = 0; i < b->n->op->n_in; i++) {
+        LoadIndex post = {.source = i}; /* what post reads too must keep its layout */
+        if (b->n->op->post) ex_visit(b->p->arena, b->n->op->post, find_load, &post);
+        if (value_is_const(b->n->op->in[i]) && !post.index) body = pack_input(b, i, body);
+    }
+    return body;
+}
+
+/* --- staging --------------------------------------------------------------------------------------*/
+
+typedef struct UsedVars {
+    bool var[MAX_VARS];
+} UsedVars;
+
+static void find_vars(void *user, const Expr *e) {
+    UsedVars *u = user;
+    if (e->op == EX_var) u->var[e->k.i] = true;
+}
+
+/* The linear number of the thread in its block, and how many there are. */
+static const Expr *thread_number(Build *b, int64_t *threads) {
+    const Expr *tid = ex_i(b->x, 0);
+    *threads = 1;
+    for (Role role = ROLE_thread_z; role >= ROLE_thread_x; role--)
+        for (int i = 0; i < b->n->n_order; i++) {
+            const NestLoop *l = &b->n->loop[b->n->order[i]];
+            if (l->role != role) continue;
+            tid = ex_add(b->x, ex_mul(b->x, tid, ex_i(b->x, l->extent)), ex_var(b->x, l->var));
+            *threads *= l->extent;
+        }
+    return tid;
+}
+
+/* The loop read with stride 1 goes last, so that neighbouring threads load neighbouring elements. */
+static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
+    int64_t coef[MAX_VARS];
+    const Expr *base;
+    if (factor->op != EX_load ||
+        !ex_affine(b->x, factor->arg[0], b->k->vars.n, coef, &base))
+        return;
+    for (int i = 0; i + 1 < count; i++) {
+        if (coef[b->n->loop[loops[i]].var] != 1) continue;
+        int t = loops[i];
+        memmove(&loops[i], &loops[i + 1], (size_t)(count - 1 - i) * sizeof *loops);
+        loops[count - 1] = t;
+        return;
+    }
+}
+
+/* Statements that load factor `f` of the product into shared memory at position `at` of the order; sets
+ * b->factor[f] to the load that takes its place. */
+static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    UsedVars used = {{false}};
+    ex_visit(b->p->arena, factor, find_vars, &used);
+    int loops[NEST_MAX_LOOPS], count = 0;
+    int64_t total = 1, threads;
+    const Expr *tid = thread_number(b, &threads);
+    for (int i = 0; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!used.var[l->var] || (i <= at && !is_thread(l->role))) continue;
+        loops[count++] = n->order[i];
+        total *= l->extent;
+    }
+    fastest_last(b, factor, count, loops);
+    DType dt = (DType)factor->dt;
+    int buffer = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &total);
+    int64_t rounds = (total + threads - 1) / threads;
+    int round = add_var(b, f ? "load_b" : "load_a", rounds);
+    const Expr *e = ex_add(x, ex_mul(x, ex_var(x, round), ex_i(x, threads)), tid);
+    /* element e of the tile, taken apart into the loops it stands for */
+    const Expr *to[MAX_VARS] = {0}, *rest = e, *index = ex_i(x, 0);
+    for (int i = count - 1; i >= 0; i--) {
+        const NestLoop *l = &n->loop[loops[i]];
+        to[l->var] = i ? ex_bin(x, EX_rem, rest, ex_i(x, l->extent)) : rest;
+        rest = ex_div(x, rest, ex_i(x, l->extent));
+    }
+    for (int i = 0; i < count; i++)
+        index = ex_add(x, ex_mul(x, index, ex_i(x, n->loop[loops[i]].extent)),
+                       ex_var(x, n->loop[loops[i]].var));
+    Stmt *store = new_store(b, buffer, e, ex_subst_vars(x, factor, MAX_VARS, to));
+    Stmt *loop = new_for(b, round, rounds, ROLE_unroll);
+    loop->body = new_if(b, simplify(b, ex_lt(x, e, ex_i(x, total))), store);
+    index = simplify(b, index);
+    b->factor[f] = ex_load(x, dt, buffer, 1, &index);
+    return loop;
+}
+
+/* --- reductions -----------------------------------------------------------------------------------*/
+
+static const Expr *tile_index(Build *b) {
+    const Expr *index = ex_i(b->x, 0);
+    for (int i = 0; i < b->n_tile; i++)
+        index = ex_add(b->x, ex_mul(b->x, index, ex_i(b->x, b->n->loop[b->tile[i]].extent)),
+                       b->loop_var[b->tile[i]]);
+    return simplify(b, index);
+}
+
+/* Stores the output element at the op's output coordinates. */
+static Stmt *store_output(Build *b, const Expr *value) {
+    const Expr *flat = flat_index(b->x, b->n->op->out[0], b->coord);
+    return new_if(b, b->guard[0], new_store(b, b->n->op->n_in, flat, value));
+}
+
+/* Combines the threads' partial results, kept in acc, and stores the outcome from thread 0. */
+static Stmt *combine_threads(Build *b, const NestLoop *l) {
+    Exprs *x = b->x;
+    Stmt *list = NULL;
+    const Expr *tid = ex_var(x, l->var), *zero = ex_i(x, 0);
+    DType dt = (DType)b->acc->dt;
+    int shared = kernel_buffer(b->p, b->k, "partial", SPACE_shared, dt, 1, &l->extent);
+    stmt_append(&list, new_alloc(b, shared));
+    stmt_append(&list, new_store(b, shared, tid, b->acc));
+    for (int64_t half = l->extent / 2; half; half /= 2) {
+        stmt_append(&list, stmt_new(b->p, ST_barrier));
+        const Expr *other = ex_add(x, tid, ex_i(x, half));
+        const Expr *both = ex_bin(x, combine_expr(b->n->op->combine),
+                                  ex_load(x, dt, shared, 1, &tid), ex_load(x, dt, shared, 1, &other));
+        Stmt *store = new_store(b, shared, tid, both);
+        stmt_append(&list, new_if(b, ex_lt(x, tid, ex_i(x, half)), store));
+    }
+    stmt_append(&list, stmt_new(b->p, ST_barrier));
+    b->acc = ex_load(x, dt, shared, 1, &zero);
+    Stmt *store = store_output(b, rewrite(b, b->n->op->post));
+    stmt_append(&list, new_if(b, ex_bin(x, EX_eq, tid, zero), store));
+    return list;
+}
+
+/* The reduction loops from position `first` of the order on, around the accumulation of `body`; with
+ * staged factors, their loads and barriers at the top of the staging loop. */
+static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
+                             const Expr *identity) {
+    Nest *n = b->n;
+    const Expr *inside = b->guard[0] && b->guard[1] ? ex_and(b->x, b->guard[0], b->guard[1])
+                         : b->guard[0]              ? b->guard[0]
+                                                    : b->guard[1];
+    int serial[NEST_MAX_LOOPS], count = 0, stage_at = -1;
+    for (int i = 0; i < n->n_order; i++) {
+        bool here = n->order[i] == n->stage_loop[0] || n->order[i] == n->stage_loop[1];
+        if (here && body->op == EX_mul) stage_at = i;
+        if (i >= first && !is_thread(n->loop[n->order[i]].role)) serial[count++] = n->order[i];
+    }
+    Stmt *staged = NULL;
+    if (stage_at >= 0) {
+        const Expr *part[2];
+        for (int f = 0; f < 2; f++) {
+            part[f] = body->arg[f];
+            const Expr *zero = ex_num(b->x, (DType)part[f]->dt, 0);
+            if (inside) part[f] = simplify(b, ex_select(b->x, inside, part[f], zero));
+            if (n->stage_loop[f] < 0) continue;
+            stmt_append(&staged, stage(b, f, part[f], stage_at));
+            part[f] = b->factor[f];
+        }
+        body = ex_mul(b->x, part[0], part[1]);
+    } else if (inside) {
+        body = ex_select(b->x, inside, body, identity);
+    }
+    Stmt *update =
+        new_store(b, b->acc_buffer, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
+    if (stage_at < 0) return wrap(b, count, serial, update);
+    int outside = stage_at + 1 - first;
+    stmt_append(&staged, stmt_new(b->p, ST_barrier));
+    stmt_append(&staged, wrap(b, count - outside, serial + outside, update));
+    stmt_append(&staged, stmt_new(b->p, ST_barrier));
+    return wrap(b, outside, serial, staged);
+}
+
+static Stmt *build_reduction(Build *b) {
+    Nest *n = b->n;
+    const Op *op = n->op;
+    int first = 0, across = -1; /* across: a reduction loop bound to threads */
+    while (first < n->n_order && !n->loop[n->order[first]].reduce) first++;
+    int64_t tile_size = 1;
+    for (int i = first; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (l->reduce && is_thread(l->role)) across = n->order[i];
+        if (l->reduce) continue;
+        b->tile[b->n_tile++] = n->order[i];
+        tile_size *= l->extent;
+    }
+    DType dt = (DType)op->body->dt;
+    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &tile_size);
+    const Expr *at = tile_index(b);
+    b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &at);
+    const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
+    const Expr *body = rewrite(b, op->body);
+    if (n->pack) body = pack_constants(b, body);
+
+    Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
+    for (int f = 0; f < 2; f++)
+        if (b->factor[f]) stmt_append(&list, new_alloc(b, (int)b->factor[f]->k.i));
+    stmt_append(&list, new_alloc(b, b->acc_buffer));
+    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, at, identity)));
+    stmt_append(&list, loops);
+    if (across >= 0) {
+        stmt_append(&list, combine_threads(b, &n->loop[across]));
+        list = wrap(b, 1, &across, list);
+    } else {
+        Stmt *store = store_output(b, rewrite(b, op->post));
+        stmt_append(&list, wrap(b, b->n_tile, b->tile, store));
+    }
+    return wrap(b, first, n->order, list);
+}
+
+/* --- scans and updates ----------------------------------------------------------------------------*/
+
+/* acc = identity; for every position: acc = combine(acc, body), output = post(acc), in this order or,
+ * if exclusive, the other. */
+static Stmt *build_scan_loops(Build *b) {
+    Nest *n = b->n;
+    const Op *op = n->op;
+    DType dt = (DType)op->body->dt;
+    int64_t one = 1;
+    const Expr *zero = ex_i(b->x, 0);
+    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &one);
+    b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &zero);
+    const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, rewrite(b, op->body));
+    Stmt *update = new_store(b, b->acc_buffer, zero, next);
+    Stmt *store = store_output(b, rewrite(b, op->post));
+    Stmt *body = NULL, *list = NULL;
+    stmt_append(&body, op->exclusive ? store : update);
+    stmt_append(&body, op->exclusive ? update : store);
+    int last = n->n_order - 1; /* the scanned position stays innermost */
+    const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
+    stmt_append(&list, new_alloc(b, b->acc_buffer));
+    stmt_append(&list, new_store(b, b->acc_buffer, zero, identity));
+    stmt_append(&list, wrap(b, 1, &n->order[last], body));
+    return wrap(b, last, n->order, new_if(b, b->guard[0], list));
+}
+
+static Stmt *build_updates(Build *b) {
+    const Op *op = b->n->op;
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < op->out[0]->rank; i++) index[i] = rewrite(b, op->target[i]);
+    const Expr *at = simplify(b, flat_index(b->x, op->out[0], index));
+    const Expr *value = rewrite(b, op->body);
+    if (op->combine != COMBINE_none) {
+        const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
+        value = ex_bin(b->x, combine_expr(op->combine), old, value);
+    }
+    Stmt *store = new_store(b, op->n_in, at, value);
+    const Expr *guard = op->guard ? rewrite(b, op->guard) : NULL;
+    store = new_if(b, b->guard[0], new_if(b, guard, store));
+    return wrap(b, b->n->n_order, b->n->order, store);
+}
+
+Kernel *nest_build(Nest *n, const char *name, Value ***args) {
+    Program *p = n->p;
+    const Op *op = n->op;
+    Build b = {.n = n, .p = p, .x = n->x};
+    Kernel *k = b.k = kernel_new(p, name);
+    k->src = op->src;
+    k->schedule = text_get(&n->steps);
+    b.args = ARENA_ARRAY(p->arena, op->n_in + 1, Value *);
+    for (int i = 0; i < op->n_in; i++) b.args[i] = op->in[i];
+    b.args[op->n_in] = op->out[0];
+    for (int i = 0; i < n->n_order; i++) {
+        NestLoop *l = &n->loop[n->order[i]];
+        l->var = add_var(&b, l->name, l->extent);
+        b.loop_var[n->order[i]] = ex_var(b.x, l->var);
+        if (l->role >= ROLE_block_x && l->role <= ROLE_block_z)
+            k->grid[l->role - ROLE_block_x] = l->extent;
+        if (is_thread(l->role)) k->block[l->role - ROLE_thread_x] = l->extent;
+    }
+    for (int i = 0; i < n->n_coords; i++)
+        b.coord[i] = simplify(&b, ex_subst_vars(b.x, n->coord[i], NEST_MAX_LOOPS, b.loop_var));
+    for (int i = 0; i < 2; i++)
+        if (n->guard[i])
+            b.guard[i] = simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));
+    for (int i = 0; i <= op->n_in; i++) {
+        int64_t numel = value_numel(b.args[i]);
+        const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";
+        kernel_buffer(p, k, param, SPACE_param, b.args[i]->dt, 1, &numel);
+    }
+    k->buffers.items[op->n_in]->written = true;
+    if (op->kind == OP_reduce)
+        k->body = build_reduction(&b);
+    else if (op->kind == OP_scan)
+        k->body = build_scan_loops(&b);
+    else if (op->kind == OP_scatter)
+        k->body = build_updates(&b);
+    else
+        k->body = wrap(&b, n->n_order, n->order, store_output(&b, rewrite(&b, op->body)));
+    for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
+        int64_t numel = value_numel(b.args[i]);
+        k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
+    }
+    *args = b.args;
+    return k;
+}

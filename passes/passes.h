@@ -1,0 +1,34 @@
+/* The pass pipeline from a graph to a placed program. The list is passes.def. */
+#ifndef PASSES_PASSES_H
+#define PASSES_PASSES_H
+
+#include "ir/kernel.h"
+#include "ir/target.h"
+
+typedef struct PassOptions {
+    const Target *target;
+    const char *skip;     /* --passes=-fuse,-cse: comma separated names without the minus; NULL: none.
+                             Only optional graph passes can be left out */
+    const char *dump;     /* --dump-ir=NAME[,NAME] or "all"; NULL: none */
+    bool time;            /* --time-passes */
+    void (*on_pass)(void *user, const char *pass, const Graph *g, const Program *p, double seconds);
+    void *user;
+    bool verify;          /* run the verifier after every pass (always, but for benchmarks) */
+} PassOptions;
+
+/* Runs the pipeline. NULL after diagnostics. */
+Program *run_passes(Graph *g, const PassOptions *o);
+
+void pass_dce(Graph *g, const PassOptions *o);
+void pass_cse(Graph *g, const PassOptions *o);
+void pass_fuse(Graph *g, const PassOptions *o);
+void pass_tidy(Graph *g, const PassOptions *o);
+Program *pass_lower(Graph *g, const PassOptions *o);
+void pass_plan(Program *p, const PassOptions *o);
+
+/* Replaces every use of `from` (operands, sub-graph outputs, graph outputs) in g by `to`. */
+void graph_replace_uses(Graph *g, Value *from, Value *to);
+/* Uses of every value of g in v->index: operands and graph outputs. */
+void graph_count_uses(Graph *g);
+
+#endif

@@ -1,0 +1,229 @@
+/* plan: where every tensor lies.
+ *
+ * Inputs and outputs lie where the caller says, constants in the weights block, all else in one arena.
+ * A tensor lives from the first step that touches it to the last; one that is used inside a loop but
+ * made outside, or carried, lives as long as the loop. Elementwise kernels write over an operand that
+ * dies with them. Offsets: largest tensors first, each at the lowest place free for its whole life.
+ */
+#include "passes/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Life {
+    Value *root;
+    int first, last;
+    int64_t bytes, offset;
+    int merged; /* lies in this other life's memory; -1: in its own */
+} Life;
+
+typedef struct PlanLoop {
+    int begin, end; /* steps */
+    int parent;     /* the loop around it; -1: none */
+} PlanLoop;
+
+typedef struct Plan {
+    Program *p;
+    const Target *target;
+    VEC(Life) lives;
+    VEC(PlanLoop) loops;
+    int *loop_of; /* of every step: the innermost loop around it; -1: none */
+} Plan;
+
+static bool is_top_input(const Plan *pl, const Value *v) {
+    if (v->def->kind != OP_input) return false;
+    for (int i = 0; i < pl->p->graph->inputs.n; i++)
+        if (pl->p->graph->inputs.items[i] == v) return true;
+    return false;
+}
+
+static int output_index(const Plan *pl, const Value *root) {
+    for (int i = 0; i < pl->p->graph->outputs.n; i++)
+        if (value_storage(pl->p->graph->outputs.items[i]) == root) return i;
+    return -1;
+}
+
+/* Values outside the arena get no life. */
+static bool in_arena(const Plan *pl, const Value *root) {
+    return root->def->kind != OP_const && !is_top_input(pl, root) && output_index(pl, root) < 0;
+}
+
+static int64_t align_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+/* For every step the innermost loop around it, as an index into pl->loops; -1: none. */
+static void find_loops(Plan *pl) {
+    Program *p = pl->p;
+    pl->loop_of = ARENA_ARRAY(p->arena, p->steps.n + 1, int);
+    int current = -1;
+    for (int i = 0; i < p->steps.n; i++) {
+        if (p->steps.items[i].kind == STEP_loop) {
+            PlanLoop loop = {i, i, current};
+            vec_push(p->arena, &pl->loops, loop);
+            current = pl->loops.n - 1;
+        }
+        pl->loop_of[i] = current;
+        if (p->steps.items[i].kind == STEP_end) {
+            pl->loops.items[current].end = i;
+            current = pl->loops.items[current].parent;
+        }
+    }
+}
+
+/* Lengthens a life to step i. Where the life enters a loop it lasts to the loop's end, for the next
+ * iteration needs it again; where it leaves one it began with the loop, for the others wrote to it. */
+static void extend_life(const Plan *pl, Life *life, int i) {
+    if (i > life->last) life->last = i;
+    for (int at = pl->loop_of[i]; at >= 0; at = pl->loops.items[at].parent)
+        if (pl->loops.items[at].begin > life->first && pl->loops.items[at].end > life->last)
+            life->last = pl->loops.items[at].end;
+    for (int at = pl->loop_of[life->first]; at >= 0; at = pl->loops.items[at].parent)
+        if (pl->loops.items[at].end < i) life->first = pl->loops.items[at].begin;
+}
+
+static void find_lives(Plan *pl) {
+    Program *p = pl->p;
+    for (int i = 0; i < p->steps.n; i++) {
+        const Step *s = &p->steps.items[i];
+        if (s->kind != STEP_launch) continue;
+        for (int a = 0; a < s->kernel->n_params; a++) {
+            Value *root = value_storage(s->args[a]);
+            if (!in_arena(pl, root)) continue;
+            if (root->index < 0) {
+                root->index = pl->lives.n;
+                int64_t bytes = (int64_t)value_bytes(root);
+                Life life = {root, i, i, bytes > 0 ? bytes : 1, 0, -1};
+                vec_push(p->arena, &pl->lives, life);
+            }
+            extend_life(pl, &pl->lives.items[root->index], i);
+        }
+    }
+}
+
+/* The life that `index` finally lies in. */
+static int settled(const Plan *pl, int index) {
+    while (pl->lives.items[index].merged >= 0) index = pl->lives.items[index].merged;
+    return index;
+}
+
+/* Does another argument, one that is not read in place, lie in this life's memory too? */
+static bool read_elsewhere(const Plan *pl, const Step *s, int arg, int home) {
+    for (int a = 0; a < s->kernel->n_params - 1; a++) {
+        const Value *root = value_storage(s->args[a]);
+        if (a != arg && !(s->in_place >> a & 1) && root->index >= 0 && in_arena(pl, root) &&
+            settled(pl, root->index) == home)
+            return true;
+    }
+    return false;
+}
+
+static void merge_in_place(Plan *pl) {
+    Program *p = pl->p;
+    for (int i = 0; i < p->steps.n; i++) {
+        const Step *s = &p->steps.items[i];
+        if (s->kind != STEP_launch || !s->in_place || pl->loop_of[i] >= 0) continue;
+        Value *out = value_storage(s->args[s->kernel->n_params - 1]);
+        if (out->index < 0 || pl->lives.items[out->index].first != i) continue;
+        for (int a = 0; a < s->kernel->n_params - 1; a++) {
+            Value *in = value_storage(s->args[a]);
+            if (!(s->in_place >> a & 1) || in->index < 0) continue;
+            int home = settled(pl, in->index);
+            Life *mine = &pl->lives.items[out->index], *theirs = &pl->lives.items[home];
+            if (home == out->index || theirs->last != i || theirs->bytes < mine->bytes ||
+                read_elsewhere(pl, s, a, home))
+                continue;
+            theirs->last = mine->last;
+            mine->merged = home;
+            break;
+        }
+    }
+}
+
+static int by_size(const void *a, const void *b) {
+    const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->root->index - y->root->index;
+}
+
+static int by_offset(const void *a, const void *b) {
+    const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void place_lives(Plan *pl) {
+    Program *p = pl->p;
+    int n = 0;
+    Life **order = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
+    Life **placed = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
+    for (int i = 0; i < pl->lives.n; i++)
+        if (pl->lives.items[i].merged < 0) order[n++] = &pl->lives.items[i];
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    for (int i = 0; i < n; i++) {
+        Life *life = order[i];
+        int overlapping = 0;
+        for (int k = 0; k < i; k++)
+            if (order[k]->first <= life->last && life->first <= order[k]->last)
+                placed[overlapping++] = order[k];
+        qsort(placed, (size_t)overlapping, sizeof *placed, by_offset);
+        int64_t offset = 0;
+        for (int k = 0; k < overlapping; k++) {
+            if (offset + life->bytes <= placed[k]->offset) break;
+            int64_t end = align_up(placed[k]->offset + placed[k]->bytes, pl->target->buffer_align);
+            if (end > offset) offset = end;
+        }
+        life->offset = offset;
+        if (offset + life->bytes > p->arena_bytes) p->arena_bytes = offset + life->bytes;
+    }
+    p->arena_bytes = align_up(p->arena_bytes, pl->target->buffer_align);
+}
+
+/* Constants are placed in the weights block in the order of their first use. */
+static int64_t weight_offset(Plan *pl, Value *root) {
+    Program *p = pl->p;
+    if (root->index >= 0) return p->weight_offset.items[root->index];
+    int64_t offset = align_up(p->weight_bytes, pl->target->buffer_align);
+    root->index = p->weights.n;
+    vec_push(p->arena, &p->weights, root);
+    vec_push(p->arena, &p->weight_offset, offset);
+    p->weight_bytes = offset + (int64_t)value_bytes(root);
+    return offset;
+}
+
+static Place place_of(Plan *pl, Value *v) {
+    Value *root = value_storage(v);
+    Place place = {.bytes = (int64_t)value_bytes(v)};
+    if (root->def->kind == OP_const) {
+        place.space = PLACE_weights;
+        place.offset = weight_offset(pl, root);
+    } else if (is_top_input(pl, root)) {
+        place.space = PLACE_input;
+        for (int i = 0; i < pl->p->graph->inputs.n; i++)
+            if (pl->p->graph->inputs.items[i] == root) place.index = i;
+    } else if (output_index(pl, root) >= 0) {
+        place.space = PLACE_output;
+        place.index = output_index(pl, root);
+    } else {
+        place.space = PLACE_arena;
+        place.offset = pl->lives.items[settled(pl, root->index)].offset;
+    }
+    return place;
+}
+
+void pass_plan(Program *p, const PassOptions *o) {
+    Plan pl = {.p = p, .target = o->target};
+    for (int i = 0; i < p->steps.n; i++)
+        if (p->steps.items[i].kind == STEP_launch)
+            for (int a = 0; a < p->steps.items[i].kernel->n_params; a++)
+                value_storage(p->steps.items[i].args[a])->index = -1;
+    find_loops(&pl);
+    find_lives(&pl);
+    merge_in_place(&pl);
+    place_lives(&pl);
+    for (int i = 0; i < p->steps.n; i++) {
+        Step *s = &p->steps.items[i];
+        if (s->kind != STEP_launch) continue;
+        s->places = ARENA_ARRAY(p->arena, s->kernel->n_params, Place);
+        for (int a = 0; a < s->kernel->n_params; a++) s->places[a] = place_of(&pl, s->args[a]);
+    }
+}

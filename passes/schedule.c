@@ -1,0 +1,299 @@
+/* The first schedule: steps for a map or a reduce, chosen from the target's facts.
+ *
+ * A reduction that sums products is looked at as a matrix product: coordinates that only one factor
+ * reads are its rows or columns, those that both read are batches, reduction coordinates are depth.
+ * Products, convolutions (as implicit products), einsums and their quantised forms all fit.
+ *
+ *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers and the
+ *           reduction runs outside of it. Constant operands are packed in the order of reading.
+ *   blocks: rows and columns are fused, tiled over blocks and threads, both factors staged in shared
+ *           memory. Long reductions with few results are split over the threads of a block. All else is
+ *           one element per thread.
+ */
+#include "passes/nest.h"
+
+#include <string.h>
+
+typedef struct Product {
+    int row[MAX_RANK], n_row;       /* loops (= coordinates) only factor 0 reads */
+    int column[MAX_RANK], n_column; /* only factor 1 */
+    int batch[MAX_RANK], n_batch;   /* both, or none */
+    int depth[MAX_RANK], n_depth;
+    int64_t rows, columns, batches, depths;
+} Product;
+
+static void mark_vars(void *user, const Expr *e) {
+    uint32_t *mask = user;
+    if (e->op == EX_var) *mask |= 1u << e->k.i;
+}
+
+/* Reads the body as a product; false if it is none. */
+static bool find_product(const Nest *n, Product *m) {
+    const Op *op = n->op;
+    *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    uint32_t mask[2] = {0, 0};
+    for (int f = 0; f < 2; f++) ex_visit(n->p->arena, op->body->arg[f], mark_vars, &mask[f]);
+    for (int i = 0; i < n->n_coords; i++) {
+        int64_t extent = n->loop[i].extent;
+        bool in0 = mask[0] >> i & 1, in1 = mask[1] >> i & 1;
+        if (n->loop[i].reduce) {
+            m->depth[m->n_depth++] = i;
+            m->depths *= extent;
+        } else if (in0 && !in1) {
+            m->row[m->n_row++] = i;
+            m->rows *= extent;
+        } else if (in1 && !in0) {
+            m->column[m->n_column++] = i;
+            m->columns *= extent;
+        } else {
+            m->batch[m->n_batch++] = i;
+            m->batches *= extent;
+        }
+    }
+    return true;
+}
+
+static int fuse_all(Nest *n, int count, const int *loops) {
+    int at = loops[0];
+    for (int i = 1; i < count; i++) at = nest_fuse(n, at, loops[i]);
+    return at;
+}
+
+/* --- plain loops ----------------------------------------------------------------------------------*/
+
+/* The flat coefficient with which `v` is read along each coordinate; false if not affine. */
+static bool strides(const Nest *n, const Expr *load, const Value *v, int64_t *coef) {
+    Exprs *x = n->x;
+    const Expr *flat = ex_i(x, 0), *base;
+    for (int i = 0; i < v->rank; i++)
+        flat = ex_add(x, ex_mul(x, flat, ex_i(x, v->shape[i])), load->arg[i]);
+    return ex_affine(x, flat, n->n_coords, coef, &base);
+}
+
+typedef struct VectorScore {
+    const Nest *n;
+    int loop;
+    int unit, still, other; /* loads with stride 1, 0, anything else along the loop */
+} VectorScore;
+
+static void score_load(void *user, const Expr *e) {
+    VectorScore *s = user;
+    int64_t coef[MAX_RANK];
+    if (e->op != EX_load) return;
+    const Value *v = s->n->op->in[e->k.i];
+    if (!strides(s->n, e, v, coef))
+        s->other++;
+    else if (coef[s->loop] == 1 || value_is_const(v)) /* constants can be packed */
+        s->unit += coef[s->loop] != 0, s->still += coef[s->loop] == 0;
+    else
+        s->other += coef[s->loop] != 0, s->still += coef[s->loop] == 0;
+}
+
+/* The largest divisor of `extent` in [low, high]; 0 if there is none. */
+static int64_t divisor(int64_t extent, int64_t low, int64_t high) {
+    for (int64_t d = high < extent ? high : extent; d >= low; d--)
+        if (extent % d == 0) return d;
+    return 0;
+}
+
+/* Splits `loop` so that its inner part is about `wanted` long; -1 if the whole loop is short enough to be
+ * the inner part itself. */
+static int tile_loop(Nest *n, int loop, int64_t wanted) {
+    int64_t extent = n->loop[loop].extent;
+    int outer, inner;
+    if (extent <= wanted) return loop;
+    int64_t d = divisor(extent, (wanted + 1) / 2, wanted);
+    if (d)
+        nest_split(n, loop, d, &outer, &inner);
+    else
+        nest_slide(n, loop, wanted, &outer, &inner);
+    return inner;
+}
+
+/* Reduction for loops: the accumulator tile is rows x columns, the columns vectorised. */
+static void loops_reduce(Nest *n) {
+    const Op *op = n->op;
+    int n_spatial = op->out[0]->rank, column = -1, row = -1;
+    /* the vector loop: the last coordinate along which every load has stride 1 or 0 */
+    for (int i = n_spatial - 1; i >= 0 && column < 0; i--) {
+        VectorScore s = {.n = n, .loop = i};
+        ex_visit(n->p->arena, op->body, score_load, &s);
+        if (n->loop[i].extent >= 4 && s.unit && !s.other) column = i;
+    }
+    if (column < 0) return; /* one element after the other */
+    Product m;
+    bool product = find_product(n, &m);
+    /* rows: the longest loop that does not move what the vector loop moves */
+    if (product) {
+        bool is_column = false;
+        for (int i = 0; i < m.n_column; i++) is_column |= m.column[i] == column;
+        const int *others = is_column ? m.row : m.column;
+        int count = is_column ? m.n_row : m.n_column;
+        for (int i = 0; i < count; i++)
+            if (n->loop[others[i]].extent >= 2 &&
+                (row < 0 || n->loop[others[i]].extent > n->loop[row].extent))
+                row = others[i];
+    }
+    int lanes = n->target->vector_bytes / (int)dt_store((DType)op->body->dt);
+    if (lanes < 4) lanes = 4;
+    int inner[2], count = 0;
+    if (row >= 0) inner[count++] = tile_loop(n, row, 4);
+    inner[count++] = tile_loop(n, column, 2 * lanes);
+    for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+    int order[NEST_MAX_LOOPS], k = 0;
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce) order[k++] = n->order[i];
+    for (int i = 0; i < count; i++) order[k++] = inner[i];
+    nest_order(n, k, order);
+    nest_pack(n);
+}
+
+static void count_divisions(void *user, const Expr *e) {
+    int *count = user;
+    *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
+}
+
+/* How many divisions flattened loads, and the guards around them, need if coordinates a and a+1 are one
+ * loop; -1 if the body itself reads either coordinate other than through a load. */
+static int divisions_if_fused(Nest *n, int a) {
+    Exprs *x = n->x;
+    const Op *op = n->op;
+    int64_t extent[MAX_RANK + 1], e1 = n->loop[a + 1].extent;
+    const Expr *to[MAX_RANK];
+    for (int i = 0; i < n->n_coords; i++) {
+        extent[i] = n->loop[i].extent;
+        to[i] = ex_var(x, i);
+    }
+    extent[n->n_coords] = n->loop[a].extent * e1;
+    to[a] = ex_div(x, ex_var(x, n->n_coords), ex_i(x, e1));
+    to[a + 1] = ex_bin(x, EX_rem, ex_var(x, n->n_coords), ex_i(x, e1));
+    const Expr *body = ex_subst_vars(x, op->body, n->n_coords, to);
+    body = nest_flatten_loads(x, body, op);
+    body = ex_simplify(x, body, n->n_coords + 1, extent);
+    int count = 0;
+    ex_visit(n->p->arena, body, count_divisions, &count);
+    return count;
+}
+
+/* Joins neighbouring loops that every load walks through in one stride. */
+static void join_loops(Nest *n) {
+    int64_t extent[MAX_RANK];
+    for (int i = 0; i < n->n_coords; i++) extent[i] = n->loop[i].extent;
+    const Expr *flat = nest_flatten_loads(n->x, n->op->body, n->op);
+    int now = 0, last = n->n_coords - 1;
+    ex_visit(n->p->arena, ex_simplify(n->x, flat, n->n_coords, extent), count_divisions, &now);
+    int at = last;
+    for (int i = last - 1; i >= 0; i--) {
+        if (divisions_if_fused(n, i) > now) {
+            at = i;
+            continue;
+        }
+        at = nest_fuse(n, i, at);
+    }
+}
+
+/* --- grids of blocks ------------------------------------------------------------------------------*/
+
+/* Spreads a loop over the grid: block.x up to the device's limit, the rest over block.y. */
+static void bind_blocks(Nest *n, int loop) {
+    int64_t limit = n->target->max_grid;
+    if (n->loop[loop].extent <= limit) {
+        nest_bind(n, loop, ROLE_block_x);
+        return;
+    }
+    int outer, inner;
+    nest_split(n, loop, limit, &outer, &inner);
+    nest_bind(n, outer, ROLE_block_y);
+    nest_bind(n, inner, ROLE_block_x);
+}
+
+/* One thread per element. */
+static void blocks_elements(Nest *n) {
+    int spatial[MAX_RANK], count = 0, outer, inner;
+    for (int i = 0; i < n->n_order; i++)
+        if (!n->loop[n->order[i]].reduce) spatial[count++] = n->order[i];
+    if (!count) return; /* a scalar: one thread does it all */
+    int loop = fuse_all(n, count, spatial);
+    int64_t extent = n->loop[loop].extent;
+    int64_t threads = n->target->block_threads;
+    if (extent <= threads) {
+        nest_bind(n, loop, ROLE_thread_x);
+        return;
+    }
+    nest_split(n, loop, threads, &outer, &inner);
+    nest_bind(n, inner, ROLE_thread_x);
+    bind_blocks(n, outer);
+}
+
+/* One block per element, the reduction over its threads. */
+static void blocks_reduce(Nest *n, int64_t depth) {
+    int spatial[MAX_RANK], reduce[MAX_RANK], n_spatial = 0, n_reduce = 0, outer, inner;
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce)
+            reduce[n_reduce++] = n->order[i];
+        else
+            spatial[n_spatial++] = n->order[i];
+    if (!n_reduce) return;
+    int loop = fuse_all(n, n_reduce, reduce);
+    int64_t threads = 32;
+    while (threads * 2 <= n->target->block_threads && threads * 2 <= depth) threads *= 2;
+    nest_split(n, loop, threads, &outer, &inner);
+    nest_bind(n, inner, ROLE_thread_x);
+    if (n_spatial) bind_blocks(n, fuse_all(n, n_spatial, spatial));
+}
+
+/* A product, tiled over blocks and threads with both factors in shared memory. */
+static void blocks_product(Nest *n, const Product *m) {
+    int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
+    int depth = fuse_all(n, m->n_depth, m->depth);
+    int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
+    /* tiles: 16 threads along the columns, as many rows of threads as fit, 4 x 4 elements each */
+    int64_t threads_y = n->target->block_threads / 16, per_row = 4, per_column = 4;
+    while (per_row > 1 && threads_y * per_row > m->rows) per_row /= 2;
+    while (per_column > 1 && 16 * per_column > m->columns) per_column /= 2;
+    int row_o, row_i, row_t, row_e, col_o, col_i, col_t, col_e, depth_o, depth_i;
+    int64_t tile_depth = m->depths < 16 ? m->depths : 16;
+    nest_split(n, row, threads_y * per_row, &row_o, &row_i);
+    nest_split(n, row_i, per_row, &row_t, &row_e);
+    nest_split(n, column, 16 * per_column, &col_o, &col_i);
+    nest_split(n, col_i, 16, &col_e, &col_t); /* neighbouring threads, neighbouring columns */
+    nest_split(n, depth, tile_depth, &depth_o, &depth_i);
+    nest_bind(n, row_o, ROLE_block_y);
+    nest_bind(n, col_o, ROLE_block_x);
+    if (batch >= 0) nest_bind(n, batch, ROLE_block_z);
+    nest_bind(n, row_t, ROLE_thread_y);
+    nest_bind(n, col_t, ROLE_thread_x);
+    nest_bind(n, row_e, ROLE_unroll);
+    nest_bind(n, col_e, ROLE_unroll);
+    int order[9], k = 0;
+    if (batch >= 0) order[k++] = batch;
+    order[k++] = row_o, order[k++] = col_o, order[k++] = row_t, order[k++] = col_t;
+    order[k++] = depth_o, order[k++] = depth_i, order[k++] = row_e, order[k++] = col_e;
+    nest_order(n, k, order);
+    nest_stage(n, 0, depth_o);
+    nest_stage(n, 1, depth_o);
+}
+
+void schedule_choose(Nest *n) {
+    const Target *t = n->target;
+    const Op *op = n->op;
+    if (!t->blocks) {
+        if (op->kind == OP_reduce)
+            loops_reduce(n);
+        else if (op->kind == OP_map)
+            join_loops(n);
+        return;
+    }
+    /* updates that meet in one element are done one after the other */
+    if (op->kind == OP_scatter && op->combine != COMBINE_none) return;
+    Product m;
+    int64_t depth = shape_numel(op->n_red, op->red), results = value_numel(op->out[0]);
+    if (find_product(n, &m) && m.rows >= 8 && m.columns >= 8 && m.depths >= 4 &&
+        m.batches <= t->max_grid && m.rows <= t->max_grid && dt_is_float((DType)op->body->dt))
+        blocks_product(n, &m);
+    else if (op->kind == OP_reduce && depth >= 128 && results <= 4096)
+        blocks_reduce(n, depth);
+    else
+        blocks_elements(n);
+}

@@ -1,0 +1,266 @@
+/* What every generated `.cu` text begins with: the words of the dialect, and device functions that
+ * have no name in CUDA C.
+ *
+ * The text serves three readers, so it includes nothing: NVRTC (an in-memory header or a prologue;
+ * there is no <stdint.h> and no INFINITY there), nvcc, and a host C compiler behind `-include
+ * cuda_emu.h`. Every piece of PTX is a named function with its twin for the host right beside it.
+ *
+ *     MLCC_GLOBAL(256) k3_conv(const float *__restrict__ a0, float *__restrict__ a1, int t0) {
+ *         MLCC_SHARED float s0[1024];
+ *         ...
+ *     }
+ */
+#ifndef MLCC_RUNTIME_CUDA_INTRIN_H
+#define MLCC_RUNTIME_CUDA_INTRIN_H
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define MLCC_ON_DEVICE       1
+#define MLCC_GLOBAL(THREADS) extern "C" __global__ void __launch_bounds__(THREADS)
+#define MLCC_DEVICE          static __device__ __forceinline__
+#define MLCC_SHARED          __shared__
+#define MLCC_UNROLL          _Pragma("unroll")
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+#else
+#define MLCC_GLOBAL(THREADS) static void
+#define MLCC_DEVICE          static inline __attribute__((unused))
+#define MLCC_SHARED          __shared__
+#if defined(__clang__)
+#define MLCC_UNROLL _Pragma("unroll")
+#else
+#define MLCC_UNROLL _Pragma("GCC unroll 16")
+#endif
+#endif
+
+/* ---- 16-bit floats as bit patterns ---- */
+
+MLCC_DEVICE float mlcc_bf16_to_float(unsigned short v) {
+    return __uint_as_float((unsigned int)v << 16);
+}
+
+/* Rounds to the nearest even; a not-a-number stays one. */
+MLCC_DEVICE unsigned short mlcc_float_to_bf16(float v) {
+    const unsigned int bits = __float_as_uint(v);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)(bits >> 16 | 0x40u);
+    return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+#ifdef MLCC_ON_DEVICE
+
+MLCC_DEVICE float mlcc_f16_to_float(unsigned short v) {
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
+    return r;
+}
+
+MLCC_DEVICE unsigned short mlcc_float_to_f16(float v) {
+    unsigned short r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+
+#else
+
+MLCC_DEVICE float mlcc_f16_to_float(unsigned short v) {
+    const unsigned int sign = (v & 0x8000u) << 16, exponent = v >> 10 & 31u, rest = v & 0x3ffu;
+    float r;
+    if (exponent == 31u) return __uint_as_float(sign | 0x7f800000u | rest << 13);
+    if (exponent != 0u) return __uint_as_float(sign | (exponent + 112u) << 23 | rest << 13);
+    r = (float)rest * (1.0f / 16777216.0f);
+    return sign ? -r : r;
+}
+
+MLCC_DEVICE unsigned short mlcc_float_to_f16(float v) {
+    const unsigned int bits = __float_as_uint(v), sign = bits >> 16 & 0x8000u;
+    unsigned int rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u) return 0x7fffu;
+    if (rest >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);
+    if (rest < 0x38800000u) {
+        /* Subnormal: the unit of 0.5's last place is that of the result, so adding 0.5 rounds. */
+        rest = __float_as_uint(__uint_as_float(rest) + 0.5f) - 0x3f000000u;
+        return (unsigned short)(sign | rest);
+    }
+    rest += 0xfffu + (rest >> 13 & 1u);
+    return (unsigned short)(sign | (rest - 0x38000000u) >> 13);
+}
+
+#endif
+
+/* ---- asynchronous copies from global to shared memory, sm_80 and later ----
+ *
+ * mlcc_cp_async16 starts a copy of 16 bytes (both addresses aligned to 16); mlcc_cp_async16_zfill
+ * reads only the first `bytes` and fills up with 0. mlcc_cp_async_commit closes a group of copies,
+ * and mlcc_cp_async_wait(n) waits until all but the last n groups of this thread (n a constant)
+ * have arrived. Other threads see them after the next __syncthreads.
+ */
+#ifdef MLCC_ON_DEVICE
+
+MLCC_DEVICE unsigned int mlcc_shared_address(const void *at) {
+    return (unsigned int)__cvta_generic_to_shared(at);
+}
+
+MLCC_DEVICE void mlcc_cp_async16(void *shared, const void *global) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(mlcc_shared_address(shared)),
+                 "l"(global)
+                 : "memory");
+}
+
+MLCC_DEVICE void mlcc_cp_async16_zfill(void *shared, const void *global, unsigned int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(mlcc_shared_address(shared)),
+                 "l"(global), "r"(bytes)
+                 : "memory");
+}
+
+MLCC_DEVICE void mlcc_cp_async_commit(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+#define mlcc_cp_async_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+#else
+
+#define mlcc_cp_async16(shared, global)              mlcc_emu_copy16((shared), (global), 16u)
+#define mlcc_cp_async16_zfill(shared, global, bytes) mlcc_emu_copy16((shared), (global), (bytes))
+#define mlcc_cp_async_commit()                       mlcc_emu_copy_commit()
+#define mlcc_cp_async_wait(n)                        mlcc_emu_copy_wait(n)
+
+#endif
+
+/* ---- matrix units, sm_80 and later; all 32 lanes of a warp call together ----
+ *
+ * d[16][8] = a[16][16] * b[16][8] + c[16][8], spread over the lanes. With g = lane / 4, t = lane %
+ * 4, a[r] holds row g + 8 * (r % 2), columns 2t + 8 * (r / 2) and the next (low half first), b[r]
+ * holds rows 2t + 8r and the next, column g, c[i] and d[i] hold row g + 8 * (i / 2), column 2t + i
+ * % 2. `d` and `c` may be the same array.
+ *
+ * mlcc_ldmatrix_x4 loads four 8x8 matrices of 16-bit numbers from shared memory: lane i gives the
+ * address of row i % 8 of matrix i / 8 (16 bytes, aligned to 16) and gets in r[m] columns 2t and 2t
+ * + 1 of row g of matrix m; with _trans, rows 2t and 2t + 1 of column g.
+ */
+#ifdef MLCC_ON_DEVICE
+
+#define MLCC_MMA_M16N8K16(type)                                                                    \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                    \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"             \
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]),    \
+                   "f"(c[1]), "f"(c[2]), "f"(c[3]))
+
+MLCC_DEVICE void mlcc_mma_m16n8k16_f16(float *d, const unsigned int *a, const unsigned int *b,
+                                       const float *c) {
+    MLCC_MMA_M16N8K16("f16");
+}
+
+MLCC_DEVICE void mlcc_mma_m16n8k16_bf16(float *d, const unsigned int *a, const unsigned int *b,
+                                        const float *c) {
+    MLCC_MMA_M16N8K16("bf16");
+}
+
+#define MLCC_LDMATRIX_X4(trans)                                                                    \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];"       \
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                  \
+                 : "r"(mlcc_shared_address(row))                                                   \
+                 : "memory")
+
+MLCC_DEVICE void mlcc_ldmatrix_x4(unsigned int *r, const void *row) {
+    MLCC_LDMATRIX_X4("");
+}
+
+MLCC_DEVICE void mlcc_ldmatrix_x4_trans(unsigned int *r, const void *row) {
+    MLCC_LDMATRIX_X4(".trans");
+}
+
+#else
+
+typedef struct mlcc_emu_mma {
+    float *d;
+    const unsigned int *a, *b;
+    const float *c;
+} mlcc_emu_mma;
+
+/* Products are exact; each sum is made in double and rounded once. */
+static inline __attribute__((unused)) void mlcc_emu_mma_op(void *const *args, unsigned int lanes,
+                                                           float (*number)(unsigned short)) {
+    double a[16][16], b[16][8], c[16][8];
+    if (lanes != 0xffffffffu) __builtin_trap();
+    for (int lane = 0; lane < 32; lane++) {
+        const mlcc_emu_mma *m = (const mlcc_emu_mma *)args[lane];
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 8; i++)
+            a[g + 8 * (i / 2 % 2)][2 * t + 8 * (i / 4) + i % 2] =
+                (double)number((unsigned short)(m->a[i / 2] >> 16 * (i % 2)));
+        for (int i = 0; i < 4; i++) {
+            b[2 * t + 8 * (i / 2) + i % 2][g] =
+                (double)number((unsigned short)(m->b[i / 2] >> 16 * (i % 2)));
+            c[g + 8 * (i / 2)][2 * t + i % 2] = (double)m->c[i];
+        }
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        const mlcc_emu_mma *m = (const mlcc_emu_mma *)args[lane];
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+            double sum = c[row][column];
+            for (int k = 0; k < 16; k++) sum += a[row][k] * b[k][column];
+            m->d[i] = (float)sum;
+        }
+    }
+}
+
+MLCC_DEVICE void mlcc_emu_mma_f16(void *const *args, unsigned int lanes) {
+    mlcc_emu_mma_op(args, lanes, mlcc_f16_to_float);
+}
+
+MLCC_DEVICE void mlcc_emu_mma_bf16(void *const *args, unsigned int lanes) {
+    mlcc_emu_mma_op(args, lanes, mlcc_bf16_to_float);
+}
+
+MLCC_DEVICE void mlcc_mma_m16n8k16_f16(float *d, const unsigned int *a, const unsigned int *b,
+                                       const float *c) {
+    mlcc_emu_mma all = {d, a, b, c};
+    mlcc_emu_warp(0xffffffffu, mlcc_emu_mma_f16, &all);
+}
+
+MLCC_DEVICE void mlcc_mma_m16n8k16_bf16(float *d, const unsigned int *a, const unsigned int *b,
+                                        const float *c) {
+    mlcc_emu_mma all = {d, a, b, c};
+    mlcc_emu_warp(0xffffffffu, mlcc_emu_mma_bf16, &all);
+}
+
+typedef struct mlcc_emu_ldmatrix {
+    unsigned int *r;
+    const unsigned short *row;
+    int trans;
+} mlcc_emu_ldmatrix;
+
+MLCC_DEVICE void mlcc_emu_ldmatrix_op(void *const *args, unsigned int lanes) {
+    if (lanes != 0xffffffffu) __builtin_trap();
+    for (int lane = 0; lane < 32; lane++) {
+        const mlcc_emu_ldmatrix *l = (const mlcc_emu_ldmatrix *)args[lane];
+        const int g = lane / 4, t = lane % 4;
+        for (int m = 0; m < 4; m++) {
+            unsigned int half[2];
+            for (int i = 0; i < 2; i++) {
+                const int row = l->trans ? 2 * t + i : g, column = l->trans ? g : 2 * t + i;
+                half[i] = ((const mlcc_emu_ldmatrix *)args[8 * m + row])->row[column];
+            }
+            l->r[m] = half[0] | half[1] << 16;
+        }
+    }
+}
+
+MLCC_DEVICE void mlcc_ldmatrix_x4(unsigned int *r, const void *row) {
+    mlcc_emu_ldmatrix all = {r, (const unsigned short *)row, 0};
+    mlcc_emu_warp(0xffffffffu, mlcc_emu_ldmatrix_op, &all);
+}
+
+MLCC_DEVICE void mlcc_ldmatrix_x4_trans(unsigned int *r, const void *row) {
+    mlcc_emu_ldmatrix all = {r, (const unsigned short *)row, 1};
+    mlcc_emu_warp(0xffffffffu, mlcc_emu_ldmatrix_op, &all);
+}
+
+#endif
+#endif
