@@ -65,7 +65,7 @@ else
 plugins:
 	@echo "note: libshaderc-dev is not installed: built without the GLSL compiler (-t vulkan -o x.so)"
 endif
-$(B)/libmlcc_glsl.so: codegen/plugin_glsl.c
+$(B)/libmlcc_glsl.so: codegen/plugin_glsl.c codegen/glsl_plugin.h
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(OPT) $(WARN) -I. -shared -fPIC -fvisibility=hidden -o $@ $< $(SHADERC_LIBS) \
 	    -lstdc++ -lm -Wl,--exclude-libs,ALL -Wl,-z,defs
@@ -84,8 +84,12 @@ check: all $(UNIT)
 
 TARGET ?= c
 conformance: all $(B)/tests/conformance
-	$(B)/tests/conformance --target $(TARGET) $(if $(SUITE),--suite $(SUITE)) \
-	    $(if $(FILTER),--filter '$(FILTER)')
+	$(B)/tests/conformance --target $(TARGET) --suite $(or $(SUITE),$$(scripts/onnx-tests)) \
+	    --report $(B)/conformance-$(TARGET).txt $(if $(FILTER),--filter '$(FILTER)')
+
+$(B)/tests/conformance: tests/onnx/conformance.c $(B)/libmlcc.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MF $@.d -o $@ $< $(B)/libmlcc.a $(LDLIBS)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

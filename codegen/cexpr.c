@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SMALL_ARM  24 /* nodes of a guarded part that is printed inline */
-#define LONG_TEXT  84 /* columns after which a value gets a name */
+#define LONG_LINE  78 /* columns after which a value gets a name */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
 
 /* --- nodes
@@ -188,6 +188,12 @@ void end_statement(Printer *p, int mark) {
     p->named.n = kept;
 }
 
+/* Columns that a value may take in the current line. */
+static size_t room(const Printer *p) {
+    int columns = LONG_LINE - p->indent * 4;
+    return (size_t)(columns > SHORT_TEXT ? columns : SHORT_TEXT);
+}
+
 /* --- guarded parts
  * --------------------------------------------------------------------------------*/
 
@@ -265,7 +271,7 @@ Piece compose_select(Printer *p, const Expr *e) {
     Piece yes = print_guarded(p, e->arg[1]), no = print_guarded(p, e->arg[2]);
     const char *text = arena_printf(p->scratch, "%s ? %s : %s", operand(p, condition, P_or),
                                     operand(p, yes, P_or), operand(p, no, P_or));
-    if (strlen(text) > LONG_TEXT && !p->inline_only) return select_statement(p, e);
+    if (strlen(text) > room(p) && !p->inline_only) return select_statement(p, e);
     return (Piece){text, P_cond};
 }
 
@@ -275,7 +281,7 @@ Piece compose_logic(Printer *p, const Expr *e) {
     Piece a = print(p, e->arg[0]), b = print_guarded(p, e->arg[1]);
     const char *text = arena_printf(p->scratch, "%s %s %s", logic_operand(p, a, prec),
                                     ex_infix((ExprOp)e->op), logic_operand(p, b, prec));
-    if (strlen(text) > LONG_TEXT && !p->inline_only && strlen(b.text) > SHORT_TEXT / 2)
+    if (strlen(text) > room(p) && !p->inline_only && strlen(b.text) > SHORT_TEXT / 2)
         return logic_statement(p, e);
     return (Piece){text, prec};
 }
@@ -288,9 +294,7 @@ Piece print(Printer *p, const Expr *e) {
     if (node->name) return (Piece){node->name, P_atom};
     Piece piece = compose(p, e);
     if (node->name) return (Piece){node->name, P_atom};
-    size_t room =
-        (size_t)(LONG_TEXT - p->indent * 4 > SHORT_TEXT ? LONG_TEXT - p->indent * 4 : SHORT_TEXT);
-    if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room * 2 / 3) {
+    if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room(p) * 2 / 3) {
         const char *name = fresh(p);
         print_line(p, "const %s %s = %s;", type_of(p, (DType)e->dt), name, piece.text);
         give_name(p, node, name);

@@ -350,6 +350,10 @@ static Piece reg_cast(Printer *p, DType from, DType to, Piece a) {
     return convert(p, p->d->reg[to], a);
 }
 
+static Piece masked(Printer *p, Piece a, const char *mask) {
+    return (Piece){TEXT("%s & %s", operand(p, a, P_unary), mask), P_bitand};
+}
+
 /* The low bits of an i32 or u32 (`from`) as a narrow integer in its register type. */
 static Piece wrap_narrow(Printer *p, DType from, DType to, Piece a) {
     int bits = dt_bits(to);
@@ -359,7 +363,7 @@ static Piece wrap_narrow(Printer *p, DType from, DType to, Piece a) {
         return is_signed ? a : convert(p, p->d->reg[DT_u32], a);
     }
     const char *mask = TEXT("%luu", ((unsigned long)1 << bits) - 1);
-    Piece low = infix(p, reg_cast(p, from, DT_u32, a), "&", atom(mask), P_bitand);
+    Piece low = masked(p, reg_cast(p, from, DT_u32, a), mask);
     if (!is_signed) return low;
     unsigned long sign = (unsigned long)1 << (bits - 1);
     Piece flipped = {TEXT("(%s) ^ %luu", low.text, sign), P_bitxor};
@@ -419,7 +423,7 @@ static Piece compose_bits(Printer *p, const Expr *e) {
     if (!coded_float(to)) return wrap_narrow(p, DT_u32, to, a);
     if (!coded_float(from) && dt_kind(from) != DK_uint) {
         const char *mask = TEXT("%luu", ((unsigned long)1 << dt_bits(to)) - 1);
-        a = infix(p, a, "&", atom(mask), P_bitand);
+        a = masked(p, a, mask);
     }
     return call(p, helper(p, "mlcc_%s_decode", to), a);
 }
@@ -618,6 +622,8 @@ static Piece compose_shift(Printer *p, const Expr *e) {
 static int decided(Printer *p, const Expr *e) {
     if (dt_is_float((DType)e->arg[0]->dt)) return -1;
     const Node *a = range_of(p, e->arg[0]), *b = range_of(p, e->arg[1]);
+    if (e->arg[0]->dt == DT_u64 && e->op == EX_lt && ex_is_int(e->arg[1], 0)) return 0;
+    if (e->arg[0]->dt == DT_u64 && e->op == EX_le && ex_is_int(e->arg[0], 0)) return 1;
     if (!a->bounded || !b->bounded) return -1;
     bool apart = a->hi < b->lo || b->hi < a->lo;
     switch ((ExprOp)e->op) {

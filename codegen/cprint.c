@@ -1,6 +1,7 @@
 /* Statements and kernels as text; see cprint.h. */
 #include "codegen/cexpr.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* --- names and setup
@@ -16,7 +17,6 @@ void unit_init(Unit *unit, Arena *arena, const Dialect *dialect) {
 static void note_uses(void *user, const Expr *e) {
     Printer *p = user;
     if (e->op == EX_var) p->var_used[e->k.i] = true;
-    if (e->op == EX_ctr) p->scalar_used[e->k.i] = true;
     if (e->op == EX_load) p->buffer_used[e->k.i] = true;
 }
 
@@ -50,7 +50,6 @@ void printer_init(Printer *p, Unit *unit, Exprs *x, Arena *scratch, const Kernel
     p->var_value = ARENA_ARRAY(scratch, vars + 1, Node *);
     p->var_used = ARENA_ARRAY(scratch, vars + 1, bool);
     p->buffer_used = ARENA_ARRAY(scratch, buffers + 1, bool);
-    p->scalar_used = ARENA_ARRAY(scratch, k->n_scalars + 1, bool);
     p->declared = ARENA_ARRAY(scratch, buffers + 1, bool);
     for (int i = 0; i < buffers; i++)
         p->buffer[i] = names_take(&p->names, k->buffers.items[i]->name, "b");
@@ -300,6 +299,24 @@ void text_list(Text *out, int n, const char *const *piece, int column, int inden
         column += length;
         if (i + 1 < n) text_add(out, column + (int)strlen(piece[i + 1]) + 2 > 97 ? "," : ", ");
     }
+}
+
+/* True if `word` stands in `text` as a whole identifier. */
+static bool mentions(const char *text, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += length) {
+        bool begins = at == text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_');
+        if (begins && !isalnum((unsigned char)at[length]) && at[length] != '_') return true;
+    }
+    return false;
+}
+
+void print_unused(const Printer *p, Text *out) {
+    const char *body = text_get(&p->out);
+    for (int i = 0; i < p->k->n_params; i++)
+        if (!mentions(body, p->buffer[i])) text_addf(out, "    (void)%s;\n", p->buffer[i]);
+    for (int i = 0; i < p->k->n_scalars; i++)
+        if (!mentions(body, p->scalar[i])) text_addf(out, "    (void)%s;\n", p->scalar[i]);
 }
 
 void kernel_parameters(Printer *p, const char *const *restrict_word, const char *scalar_type,

@@ -66,7 +66,7 @@ typedef struct Printer {
     const char **buffer, **var, **scalar; /* names */
     int64_t *extent;                      /* upper bounds of the variables, -1: unknown */
     Node **var_value;                     /* let variables: what they hold */
-    bool *var_used, *buffer_used, *scalar_used;
+    bool *var_used, *buffer_used;
     bool *declared; /* buffer i: its alloc waits for the store that sets it */
     Text out;
     int indent;
@@ -86,6 +86,8 @@ void printer_init(Printer *p, Unit *unit, Exprs *x, Arena *scratch, const Kernel
 /* Prints the statements of the kernel, indented by one step, into p->out. */
 void print_body(Printer *p);
 
+/* Statements that quiet the compiler about parameters that the printed body does not mention. */
+void print_unused(const Printer *p, Text *out);
 /* The parameter list of the kernel in C-like form, one parameter an entry. `restrict_word[i]`: what
  * stands between '*' and the name of parameter i. */
 void kernel_parameters(Printer *p, const char *const *restrict_word, const char *scalar_type,

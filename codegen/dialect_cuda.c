@@ -290,10 +290,7 @@ static void print_kernel(const Program *p, Unit *unit, const Kernel *k, const ch
     text_add(out, head);
     kernel_parameters(&printer, words, "int", out, (int)strlen(head));
     text_add(out, ") {\n");
-    for (int i = 0; i < k->n_params; i++)
-        if (!printer.buffer_used[i]) text_addf(out, "    (void)%s;\n", printer.buffer[i]);
-    for (int i = 0; i < k->n_scalars; i++)
-        if (!printer.scalar_used[i]) text_addf(out, "    (void)%s;\n", printer.scalar[i]);
+    print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
     text_add(out, "}\n\n");
     print_trampoline(&printer, name, out);

@@ -263,10 +263,7 @@ static void print_kernel(Host *h, int index, Text *out) {
     text_addf(out, "static void %s(", h->kernel[index]);
     kernel_parameters(&printer, words, "int32_t", out, (int)strlen(h->kernel[index]) + 13);
     text_add(out, k->n_params + k->n_scalars ? ") {\n" : "void) {\n");
-    for (int i = 0; i < k->n_params; i++)
-        if (!printer.buffer_used[i]) text_addf(out, "    (void)%s;\n", printer.buffer[i]);
-    for (int i = 0; i < k->n_scalars; i++)
-        if (!printer.scalar_used[i]) text_addf(out, "    (void)%s;\n", printer.scalar[i]);
+    print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
     text_add(out, "}\n\n");
     arena_free(&scratch);

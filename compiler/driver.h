@@ -27,6 +27,8 @@ typedef struct Options {
     const char *model; /* first word that is no option */
 #define OPTION(field, kind, name, value, commands, help) OPTION_TYPE_##kind field;
 #include "compiler/options.def"
+    const char *runtime_cache; /* no option: a folder where a caller that compiles many models keeps the
+                                  runtime's object files; NULL: they are compiled anew */
 } Options;
 
 /* One compilation: its memory, its messages, and the way out when memory runs out. */

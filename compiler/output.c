@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef enum Form { FORM_source, FORM_spirv, FORM_object, FORM_archive, FORM_library } Form;
 
@@ -93,6 +94,7 @@ static bool write_embedded(Session *s, const char *folder) {
 
 typedef struct Unit {
     const char *file, *flags; /* a source file in the folder, and how to compile it */
+    bool runtime;             /* it is the same for every model */
 } Unit;
 
 typedef struct Units {
@@ -102,7 +104,11 @@ typedef struct Units {
 } Units;
 
 static void add_unit(Units *u, const char *file, const char *flags) {
-    u->items[u->n++] = (Unit){file, flags};
+    u->items[u->n++] = (Unit){file, flags, false};
+}
+
+static void add_runtime(Units *u, const char *file) {
+    u->items[u->n++] = (Unit){file, "-std=gnu11", true};
 }
 
 static bool write_text(Session *s, const char *folder, const char *name, const Text *text) {
@@ -134,7 +140,7 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
     if (emulated) {
         if (!write_text(s, folder, "kernels.c", &kernels)) return false;
         add_unit(units, "kernels.c", "-std=gnu11 -include cuda_emu.h");
-        add_unit(units, "cuda_emu.c", "-std=gnu11");
+        add_runtime(units, "cuda_emu.c");
     } else {
         NvrtcHeader header = {.name = "cuda_intrin.h"};
         for (const EmbeddedFile *f = embedded_files; f->name; f++)
@@ -143,7 +149,7 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
                                 .headers = &header};
         if (nvrtc_compile(&s->arena, &s->diag, &options, "kernels.cu", text_get(&kernels), &code))
             return false;
-        add_unit(units, "cuda.c", "-std=gnu11");
+        add_runtime(units, "cuda.c");
     }
     emit_gpu_host(p, s->target, e, code.n_images, code.images, emulated, &host);
     add_unit(units, "host.c", "-std=gnu11");
@@ -176,23 +182,36 @@ static bool vulkan_units(Session *s, Program *p, EmitOptions *e, const char *fol
     Text host = text_new(&s->arena);
     emit_gpu_host(p, s->target, e, p->kernels.n, blobs, false, &host);
     add_unit(units, "host.c", "-std=gnu11");
-    add_unit(units, "vulkan.c", "-std=gnu11");
+    add_runtime(units, "vulkan.c");
     units->libraries = "-ldl -lpthread";
     return write_text(s, folder, "host.c", &host);
 }
 
 typedef bool UnitsFn(Session *, Program *, EmitOptions *, const char *, Units *);
 
+/* Compiles one unit to an object file; returns its path, NULL after a diagnostic. */
+static const char *compile_unit(Session *s, const char *folder, const Unit *u) {
+    const char *object = arena_printf(&s->arena, "%s.o", u->file), *cached = NULL;
+    if (u->runtime && s->o->runtime_cache) {
+        cached = arena_printf(&s->arena, "%s/%s", s->o->runtime_cache, object);
+        if (access(cached, R_OK) == 0) return cached;
+    }
+    Words argv = {0};
+    compiler_words(s, &argv, u->flags);
+    add_words(s, &argv, arena_printf(&s->arena, "-c -o %s %s", object, u->file));
+    if (!run_words(s, folder, &argv)) return NULL;
+    if (cached && !install_file(s, arena_printf(&s->arena, "%s/%s", folder, object), cached))
+        return NULL;
+    return object;
+}
+
 /* Compiles the units in the folder and makes the library, object or archive of them. */
 static bool build_units(Session *s, const char *folder, const Units *units, Form form,
                         const char *path) {
     Words objects = {0};
     for (int i = 0; i < units->n; i++) {
-        Words argv = {0};
-        const char *object = arena_printf(&s->arena, "%d.o", i);
-        compiler_words(s, &argv, units->items[i].flags);
-        add_words(s, &argv, arena_printf(&s->arena, "-c -o %s %s", object, units->items[i].file));
-        if (!run_words(s, folder, &argv)) return false;
+        const char *object = compile_unit(s, folder, &units->items[i]);
+        if (!object) return false;
         vec_push(&s->arena, &objects, object);
     }
     Words argv = {0};

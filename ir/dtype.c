@@ -62,8 +62,7 @@ DType dt_reg(DType dt) {
     return rows[dt].reg;
 }
 
-/* --- narrow floats
- * --------------------------------------------------------------------------------*/
+/* --- narrow floats ---------------------------------------------------------------------------- */
 
 typedef enum FloatStyle {
     STYLE_none,
@@ -209,8 +208,7 @@ double dt_decode_float(DType dt, uint32_t bits) {
     return (double)single;
 }
 
-/* --- elements of buffers
- * --------------------------------------------------------------------------*/
+/* --- elements of buffers ---------------------------------------------------------------------- */
 
 /* The low `bits` bits of `value`, extended by sign or by zero. */
 static int64_t wrap_int(int64_t value, int bits, bool is_signed) {
@@ -321,8 +319,7 @@ void dt_save(DType dt, void *data, size_t index, Scalar value) {
     }
 }
 
-/* --- conversion
- * -----------------------------------------------------------------------------------*/
+/* --- conversion ------------------------------------------------------------------------------- */
 
 /* Truncation to 64 bits; NaN and what no 64-bit integer holds give INT64_MIN, whose low bits are 0.
  */

@@ -25,8 +25,7 @@ static void check_fault(const OpPlan *p) {
     if (p->post.fault.set) interp_fault(p->op, &p->post.fault);
 }
 
-/* --- combining
- * ------------------------------------------------------------------------------------*/
+/* --- combining -------------------------------------------------------------------------------- */
 
 /* Accumulators of floats are doubles; those of integers wrap in 64 bits, which is brought to the
  * type at the end. */
@@ -78,8 +77,7 @@ static Scalar settle(DType dt, Scalar acc) {
     return dt_cast(dt_is_float(dt) ? DT_f64 : DT_i64, dt, acc);
 }
 
-/* --- planning
- * -------------------------------------------------------------------------------------*/
+/* --- planning --------------------------------------------------------------------------------- */
 
 static void set_tape(OpPlan *p, Tape *t, int n_vars, const int64_t *extent, int lo, int hi,
                      int width) {
@@ -184,8 +182,7 @@ OpPlan *op_plan(Arena *arena, const Op *op) {
     return p;
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------*/
+/* --- running ---------------------------------------------------------------------------------- */
 
 static int chunk_at(const OpPlan *p, int64_t first, int64_t total) {
     int64_t left = total - first;

@@ -21,10 +21,10 @@ bool interp_graph(const Graph *g, const void *const *inputs, void *const *output
 /* Runs one kernel serially: all blocks, all threads (in lock step between barriers). buffers[i]:
  * memory of parameter buffer i. */
 void interp_kernel(const Kernel *k, void *const *buffers, const int64_t *scalars);
-/* The same, and watches: false, with *message (in `arena`) set, if a load or store is outside its buffer,
- * if a barrier is not reached by all threads of a block, or if two threads touch an element of shared
- * or global memory between barriers and one of them stores another value (also iterations of parallel
- * and vector loops). The buffers then hold what was computed up to there. */
+/* The same, and watches: false, with *message (in `arena`) set, if a load or store is outside its
+ * buffer, if a barrier is not reached by all threads of a block, or if two threads touch an element of
+ * shared or global memory between barriers and one of them stores another value (threads are also the
+ * iterations of parallel and vector loops). The buffers then hold what was computed up to there. */
 bool interp_kernel_checked(Arena *arena, const Kernel *k, void *const *buffers,
                            const int64_t *scalars, const char **message);
 

@@ -1,21 +1,67 @@
-/* Sums of products, which matrix products and convolutions without padding are: direct strided
- * loops over the tensors' memory with double accumulators, several times as fast as a tape.
+/* Sums of products, which matrix products and convolutions are: direct strided loops over the
+ * tensors' memory with double accumulators, many times as fast as a tape.
  *
- * The innermost loop runs along the last output coordinate (a row of accumulators) where there are
- * enough outputs in a row, else along the last reduction coordinate. */
+ * The innermost loop runs along the last output coordinate (a row of accumulators) or along the
+ * last reduction coordinate (a line), whichever has the kinder strides. Padding shows as guards,
+ * affine inequalities in the coordinates; they bound the innermost loop's range, so that it needs
+ * no test. A term that a guard leaves out counts as 0, also if its other factor is not finite.
+ */
 #include "ir/interp_plan.h"
 
 #include <string.h>
 
-/* --- recognition
- * ----------------------------------------------------------------------------------*/
+/* --- recognition -------------------------------------------------------------------------------
+ */
 
-/* A load of floats, perhaps widened, with affine indices that stay inside. */
+/* Adds what `cond` asks for to the guards; false if it is not a conjunction of affine inequalities.
+ */
+static bool read_guard(DotPlan *dot, const Expr *cond, int n) {
+    if (cond->op == EX_and)
+        return read_guard(dot, cond->arg[0], n) && read_guard(dot, cond->arg[1], n);
+    if ((cond->op != EX_le && cond->op != EX_lt) || dot->n_guard == MAX_GUARDS) return false;
+    int64_t lower[MAX_RANK], upper[MAX_RANK], from, to;
+    if (!tape_affine(cond->arg[0], n, lower, &from) || !tape_affine(cond->arg[1], n, upper, &to))
+        return false;
+    dot->slack[dot->n_guard] = to - from - (cond->op == EX_lt);
+    for (int k = 0; k < n; k++) dot->slope[dot->n_guard][k] = upper[k] - lower[k];
+    dot->n_guard++;
+    return true;
+}
+
+/* Takes select(guard, x, 0) off x; NULL if the guard is not of a form that can be used. */
+static const Expr *strip_guard(DotPlan *dot, const Expr *e, int n) {
+    if (e->op != EX_select) return e;
+    if (!ex_is_const(e->arg[2]) || e->arg[2]->k.f != 0) return NULL;
+    return read_guard(dot, e->arg[0], n) ? strip_guard(dot, e->arg[1], n) : NULL;
+}
+
+static const Expr *strip_widening(const Expr *e) {
+    if (e->op != EX_cast) return e;
+    DType from = (DType)e->arg[0]->dt, to = (DType)e->dt;
+    bool widens = dt_is_float(from) && dt_is_float(to) && dt_bits(to) >= dt_bits(from);
+    return widens ? e->arg[0] : e;
+}
+
+/* True if sign * (constant + sum coef * coordinate) + shift >= 0 wherever the guards hold. */
+static bool never_negative(const DotPlan *dot, int n, int64_t sign, const int64_t *coef,
+                           int64_t constant, int64_t shift) {
+    int64_t least = sign * constant + shift;
+    for (int k = 0; k < n; k++)
+        if (sign * coef[k] < 0) least += sign * coef[k] * (dot->extent[k] - 1);
+    if (least >= 0) return true;
+    for (int g = 0; g < dot->n_guard; g++) {
+        bool implies = sign * constant + shift >= dot->slack[g];
+        for (int k = 0; k < n && implies; k++) implies = sign * coef[k] == dot->slope[g][k];
+        if (implies) return true;
+    }
+    return false;
+}
+
+/* A load of floats, perhaps guarded and widened, with affine indices. */
 static bool read_operand(const Op *op, const Expr *e, int n, DotPlan *dot, int which) {
-    if (e->op == EX_cast && dt_is_float((DType)e->arg[0]->dt) && dt_is_float((DType)e->dt) &&
-        dt_bits((DType)e->dt) >= dt_bits((DType)e->arg[0]->dt))
-        e = e->arg[0];
-    if (e->op != EX_load || !dt_is_float((DType)e->dt)) return false;
+    e = strip_guard(dot, e, n);
+    if (e) e = strip_guard(dot, strip_widening(e), n);
+    if (!e || e->op != EX_load || !dt_is_float((DType)e->dt)) return false;
     const Value *v = op->in[e->k.i];
     dot->source[which] = (int)e->k.i;
     dot->dt[which] = v->dt;
@@ -24,14 +70,10 @@ static bool read_operand(const Op *op, const Expr *e, int n, DotPlan *dot, int w
     for (int dim = v->rank - 1; dim >= 0; dim--) {
         int64_t coef[MAX_RANK], constant;
         if (!tape_affine(e->arg[dim], n, coef, &constant)) return false;
-        int64_t lo = constant, hi = constant;
-        for (int k = 0; k < n; k++) {
-            int64_t span = coef[k] * (dot->extent[k] - 1);
-            hi += span > 0 ? span : 0;
-            lo += span > 0 ? 0 : span;
-            dot->stride[which][k] += coef[k] * stride;
-        }
-        if (lo < 0 || hi >= v->shape[dim]) return false;
+        if (!never_negative(dot, n, 1, coef, constant, 0) ||
+            !never_negative(dot, n, -1, coef, constant, v->shape[dim] - 1))
+            return false;
+        for (int k = 0; k < n; k++) dot->stride[which][k] += coef[k] * stride;
         dot->offset[which] += constant * stride;
         stride *= v->shape[dim];
     }
@@ -44,6 +86,7 @@ static void drop_dim(DotPlan *dot, int dim) {
     for (int k = dim; k + 1 < n; k++) {
         dot->extent[k] = dot->extent[k + 1];
         for (int w = 0; w < 2; w++) dot->stride[w][k] = dot->stride[w][k + 1];
+        for (int g = 0; g < dot->n_guard; g++) dot->slope[g][k] = dot->slope[g][k + 1];
     }
     if (dim < dot->rank)
         dot->rank--;
@@ -51,7 +94,7 @@ static void drop_dim(DotPlan *dot, int dim) {
         dot->n_red--;
 }
 
-/* Makes one dimension of neighbours that both operands step through as if they were one. */
+/* Makes one dimension of neighbours that operands and guards step through as if they were one. */
 static void merge_dims(DotPlan *dot) {
     for (int k = dot->rank + dot->n_red - 1; k >= 0; k--)
         if (dot->extent[k] == 1 && (k < dot->rank || dot->n_red > 1)) drop_dim(dot, k);
@@ -59,6 +102,8 @@ static void merge_dims(DotPlan *dot) {
         bool fits = k != dot->rank - 1;
         for (int w = 0; w < 2; w++)
             fits &= dot->stride[w][k] == dot->extent[k + 1] * dot->stride[w][k + 1];
+        for (int g = 0; g < dot->n_guard; g++)
+            fits &= dot->slope[g][k] == dot->extent[k + 1] * dot->slope[g][k + 1];
         if (!fits) continue;
         dot->extent[k + 1] *= dot->extent[k];
         drop_dim(dot, k);
@@ -75,6 +120,8 @@ DotPlan *dot_plan(Arena *arena, const Op *op) {
         if (dot->extent[k] == 0) return NULL;
     dot->rank = op->out[0]->rank;
     dot->n_red = n - dot->rank;
+    body = strip_guard(dot, body, n);
+    if (!body) return NULL;
     bool is_product = body->op == EX_mul;
     if (!read_operand(op, is_product ? body->arg[0] : body, n, dot, 0)) return NULL;
     if (!is_product || body->arg[1]->op == EX_const) {
@@ -88,8 +135,8 @@ DotPlan *dot_plan(Arena *arena, const Op *op) {
     return dot;
 }
 
-/* --- inner loops
- * ----------------------------------------------------------------------------------*/
+/* --- inner loops -------------------------------------------------------------------------------
+ */
 
 /* acc[i] += a[i*sa] * b[i*sb]. The common strides get loops in which they are constant. */
 #define ROW(ta, tb)                                                                                \
@@ -124,72 +171,99 @@ ROW(float, double)
 ROW(double, float)
 ROW(double, double)
 
-/* The two operands at some position. */
+/* Offsets of the operands and slacks of the guards at some coordinates. */
 typedef struct Position {
-    const unsigned char *at[2];
+    int64_t at[2];
+    int64_t slack[MAX_GUARDS];
 } Position;
 
-static size_t size_of(const DotPlan *dot, int which) {
-    return dot->dt[which] == DT_f64 ? sizeof(double) : sizeof(float);
+static void advance(const DotPlan *dot, Position *p, int dim, int64_t by) {
+    for (int w = 0; w < 2; w++) p->at[w] += dot->stride[w][dim] * by;
+    for (int g = 0; g < dot->n_guard; g++) p->slack[g] += dot->slope[g][dim] * by;
 }
 
-static void advance(const DotPlan *dot, Position *p, int dim, int64_t by) {
-    for (int w = 0; w < 2; w++)
-        p->at[w] += (ptrdiff_t)size_of(dot, w) * (ptrdiff_t)(dot->stride[w][dim] * by);
+/* Shrinks [*lo, *hi) to the steps along `dim` that the guards let through. */
+static void clip(const DotPlan *dot, const Position *p, int dim, int64_t *lo, int64_t *hi) {
+    for (int g = 0; g < dot->n_guard; g++) {
+        int64_t slack = p->slack[g], slope = dot->slope[g][dim];
+        if (slope == 0) {
+            if (slack < 0) *hi = *lo;
+        } else if (slope > 0) {
+            if (slack + slope * *lo < 0) *lo = (slope - 1 - slack) / slope;
+        } else {
+            int64_t end = slack < 0 ? 0 : slack / -slope + 1;
+            if (end < *hi) *hi = end;
+        }
+    }
+}
+
+static const void *element(const DotPlan *dot, int which, const Position *p, int dim,
+                           int64_t step) {
+    int64_t at = p->at[which] + dot->stride[which][dim] * step;
+    return dot->dt[which] == DT_f64 ? (const void *)((const double *)dot->data[which] + at)
+                                    : (const void *)((const float *)dot->data[which] + at);
 }
 
 #define CALL(call)                                                                                 \
-    if (a_is_f32 && b_is_f32)                                                                      \
+    if (dot->dt[0] != DT_f64 && dot->dt[1] != DT_f64)                                              \
         call(float, float);                                                                        \
-    else if (a_is_f32)                                                                             \
+    else if (dot->dt[0] != DT_f64)                                                                 \
         call(float, double);                                                                       \
-    else if (b_is_f32)                                                                             \
+    else if (dot->dt[1] != DT_f64)                                                                 \
         call(double, float);                                                                       \
     else                                                                                           \
         call(double, double)
 
-static void add_row(const DotPlan *dot, const Position *p, int dim, int n, Scalar *acc) {
-    bool a_is_f32 = dot->dt[0] != DT_f64;
-    bool b_is_f32 = dot->dt[1] != DT_f64;
+static void add_row(const DotPlan *dot, const Position *p, int n, Scalar *acc) {
+    int dim = dot->rank - 1;
+    int64_t lo = 0, hi = n;
+    clip(dot, p, dim, &lo, &hi);
+    if (lo >= hi) return;
+    const void *a = element(dot, 0, p, dim, lo), *b = element(dot, 1, p, dim, lo);
     int64_t sa = dot->stride[0][dim], sb = dot->stride[1][dim];
-    const void *a = p->at[0], *b = p->at[1];
+    acc += lo;
+    n = (int)(hi - lo);
 #define CALL_ROW(ta, tb) row_##ta##_##tb(acc, a, sa, b, sb, n)
     CALL(CALL_ROW);
 }
 
-static double sum_line(const DotPlan *dot, const Position *p, int dim) {
-    bool a_is_f32 = dot->dt[0] != DT_f64;
-    bool b_is_f32 = dot->dt[1] != DT_f64;
-    int64_t sa = dot->stride[0][dim], sb = dot->stride[1][dim], n = dot->extent[dim];
-    const void *a = p->at[0], *b = p->at[1];
+static double sum_line(const DotPlan *dot, const Position *p) {
+    int dim = dot->rank + dot->n_red - 1;
+    int64_t lo = 0, hi = dot->extent[dim];
+    clip(dot, p, dim, &lo, &hi);
+    if (lo >= hi) return 0;
+    const void *a = element(dot, 0, p, dim, lo), *b = element(dot, 1, p, dim, lo);
+    int64_t sa = dot->stride[0][dim], sb = dot->stride[1][dim];
     double sum = 0;
-#define CALL_LINE(ta, tb) sum = line_##ta##_##tb(a, sa, b, sb, n)
+#define CALL_LINE(ta, tb) sum = line_##ta##_##tb(a, sa, b, sb, hi - lo)
     CALL(CALL_LINE);
     return sum;
 }
 
-/* --- outer loops
- * ----------------------------------------------------------------------------------*/
+/* --- outer loops -------------------------------------------------------------------------------
+ */
 
 /* Sums over reduction dimensions dim.. into n accumulators along the last output coordinate. */
-static void reduce_row(const DotPlan *dot, Position p, int dim, int n, Scalar *acc) {
+static void reduce_row(const DotPlan *dot, Position *p, int dim, int n, Scalar *acc) {
     if (dim == dot->rank + dot->n_red) {
-        add_row(dot, &p, dot->rank - 1, n, acc);
+        add_row(dot, p, n, acc);
         return;
     }
     for (int64_t i = 0; i < dot->extent[dim]; i++) {
         reduce_row(dot, p, dim + 1, n, acc);
-        advance(dot, &p, dim, 1);
+        advance(dot, p, dim, 1);
     }
+    advance(dot, p, dim, -dot->extent[dim]);
 }
 
-static double reduce_point(const DotPlan *dot, Position p, int dim) {
-    if (dim == dot->rank + dot->n_red - 1) return sum_line(dot, &p, dim);
+static double reduce_point(const DotPlan *dot, Position *p, int dim) {
+    if (dim == dot->rank + dot->n_red - 1) return sum_line(dot, p);
     double sum = 0;
     for (int64_t i = 0; i < dot->extent[dim]; i++) {
         sum += reduce_point(dot, p, dim + 1);
-        advance(dot, &p, dim, 1);
+        advance(dot, p, dim, 1);
     }
+    advance(dot, p, dim, -dot->extent[dim]);
     return sum;
 }
 
@@ -228,10 +302,8 @@ void dot_start(Arena *scratch, DotPlan *dot, const void *const *in) {
 }
 
 void dot_run(const DotPlan *dot, int64_t first, int n, Scalar *acc) {
-    Position origin;
-    for (int w = 0; w < 2; w++)
-        origin.at[w] = (const unsigned char *)dot->data[w] +
-                       (ptrdiff_t)size_of(dot, w) * (ptrdiff_t)dot->offset[w];
+    Position origin = {{dot->offset[0], dot->offset[1]}, {0}};
+    memcpy(origin.slack, dot->slack, sizeof origin.slack);
     for (int i = 0; i < n; i++) acc[i].f = 0;
     int last = dot->rank - 1;
     bool rows = prefers_rows(dot);
@@ -245,10 +317,10 @@ void dot_run(const DotPlan *dot, int64_t first, int n, Scalar *acc) {
         int64_t left = last >= 0 ? dot->extent[last] - column : 1;
         int run = left < n - at ? (int)left : n - at;
         if (rows) {
-            reduce_row(dot, p, dot->rank, run, acc + at);
+            reduce_row(dot, &p, dot->rank, run, acc + at);
         } else {
             for (int i = 0; i < run; i++) {
-                acc[at + i].f = reduce_point(dot, p, dot->rank);
+                acc[at + i].f = reduce_point(dot, &p, dot->rank);
                 if (last >= 0) advance(dot, &p, last, 1);
             }
         }

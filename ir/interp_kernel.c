@@ -57,8 +57,7 @@ static bool is_gpu_role(Role role) {
     return role >= ROLE_block_x;
 }
 
-/* --- building nodes
- * -------------------------------------------------------------------------------*/
+/* --- building nodes --------------------------------------------------------------------------- */
 
 static bool has_gpu_role(const Stmt *s) {
     for (; s; s = s->next)
@@ -173,8 +172,7 @@ static Node *build_nodes(Machine *m, const Stmt *s, int width) {
     return first;
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------*/
+/* --- running ---------------------------------------------------------------------------------- */
 
 static void fail(Machine *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void fail(Machine *m, const char *format, ...) {
@@ -401,8 +399,7 @@ static void run_nodes(Machine *m, const Node *node) {
     }
 }
 
-/* --- kernels
- * --------------------------------------------------------------------------------------*/
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static void set_up(Machine *m, void *const *buffers) {
     const Kernel *k = m->k;

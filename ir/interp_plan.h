@@ -5,15 +5,20 @@
 #include "ir/interp.h"
 #include "ir/tape.h"
 
-/* reduce: a sum of products of two loads with affine indices inside their tensors (interp_dot.c).
- * Dimensions are the output's coordinates, then the reduction's; a stride is in elements. */
+#define MAX_GUARDS 12
+
+/* reduce: a sum of products of two loads with affine indices inside their tensors (interp_dot.c),
+ * some of them left out by guards. Dimensions are the output's coordinates, then the reduction's.
+ */
 typedef struct DotPlan {
     int rank, n_red;
     int64_t extent[MAX_RANK];
     int source[2]; /* input; -1: the constant `factor` stands for the second operand */
     DType dt[2];
-    int64_t count[2]; /* elements of the whole tensor */
-    int64_t offset[2], stride[2][MAX_RANK];
+    int64_t count[2];                       /* elements of the whole tensor */
+    int64_t offset[2], stride[2][MAX_RANK]; /* in elements */
+    int n_guard; /* a term counts where slack[g] + sum slope[g][k] * coordinate k >= 0 for all g */
+    int64_t slack[MAX_GUARDS], slope[MAX_GUARDS][MAX_RANK];
     double factor;
     const void *data[2]; /* f32 or f64, set by dot_start */
 } DotPlan;

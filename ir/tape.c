@@ -77,8 +77,7 @@ static int code_size(const Tape *t) {
     return n;
 }
 
-/* --- risk: loads whose indices may be outside
- * -----------------------------------------------------*/
+/* --- risk: loads whose indices may be outside ------------------------------------------------- */
 
 static bool index_proven(const Tape *t, const Expr *index, int64_t extent) {
     int64_t lo, hi;
@@ -101,8 +100,7 @@ static bool is_risky(Tape *t, const Expr *e) {
     return risky;
 }
 
-/* --- masks
- * ----------------------------------------------------------------------------------------*/
+/* --- masks ------------------------------------------------------------------------------------ */
 
 static bool covers(const TapeMask *wide, const TapeMask *narrow) {
     if (!wide) return true;
@@ -156,8 +154,7 @@ static TapeMask *mask_child(Tape *t, TapeMask *parent, const Expr *cond, TapeSlo
     return m;
 }
 
-/* --- emission
- * -------------------------------------------------------------------------------------*/
+/* --- emission --------------------------------------------------------------------------------- */
 
 static int var_number(const Tape *t, const Expr *e) {
     return e->k.i == t->alias ? t->alias_of : (int)e->k.i;
@@ -326,8 +323,7 @@ void tape_keep_exact(Tape *t, const Expr *e) {
     entry_of(t, e)->exact = true;
 }
 
-/* --- movement
- * -------------------------------------------------------------------------------------*/
+/* --- movement --------------------------------------------------------------------------------- */
 
 void tape_start(Tape *t, const int64_t *counters) {
     for (int k = 0; k < t->counters.n; k++) {

@@ -191,8 +191,7 @@ static void run_any(const TapeIns *ins, int n) {
     }
 }
 
-/* --- loads
- * ----------------------------------------------------------------------------------------*/
+/* --- loads ------------------------------------------------------------------------------------ */
 
 /* True if every lane that is wanted has its index inside. */
 static bool check_index(Tape *t, const TapeLoad *l, const TapeIndex *at, int n) {
@@ -289,8 +288,7 @@ void tape_run(Tape *t, int level, int n) {
     }
 }
 
-/* --- stores
- * ---------------------------------------------------------------------------------------*/
+/* --- stores ----------------------------------------------------------------------------------- */
 
 #define STORE(type, field)                                                                         \
     {                                                                                              \

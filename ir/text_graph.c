@@ -315,7 +315,7 @@ static bool read_hex(Lexer *lx, const Value *v, unsigned char *data) {
 /* The elements of a constant, after `=`. */
 static bool read_data(Lexer *lx, Value *v) {
     int64_t n = value_numel(v);
-    size_t given = (size_t)(lx->end - lx->p);
+    size_t given = (size_t)(lx->end - lx->tok.text);
     if (lex_is(lx, '<')) {
         lex_fail(lx, "the elements were left out when this was printed; it cannot be read back");
         return false;
@@ -324,7 +324,7 @@ static bool read_data(Lexer *lx, Value *v) {
         lex_fail(lx, "constants of strings have no text form");
         return false;
     }
-    /* an element takes at least two characters, so the text bounds what is allotted */
+    /* an element takes a character or more, so the text bounds what is allotted */
     if ((uint64_t)n > given) {
         lex_fail(lx, "expected %lld elements, found the end of the text", (long long)n);
         return false;

@@ -16,8 +16,8 @@
  *     }
  *
  * All buffers are declared first, in their order. Variables are declared where they are bound; if
- * their numbers do not follow the order of the text, a line `vars a, b, ...` says them. `upto n`
- * gives a variable's bound where it is not the constant extent.
+ * their numbers do not follow the order of the text, a line `vars a, b:f32, ...` says them. `upto
+ * n` gives a variable's bound where it is not the constant extent.
  */
 #include "ir/text.h"
 
@@ -41,6 +41,12 @@ static const char *var_name(const Kernel *k, int var) {
 
 static const char *buffer_name(const Kernel *k, int buffer) {
     return buffer >= 0 && buffer < k->buffers.n ? k->buffers.items[buffer]->name : "?";
+}
+
+/* How many indices a store has: as many as its buffer has dimensions. */
+static int store_rank(const Kernel *k, const Stmt *s) {
+    bool known = s->kind == ST_store && s->index && s->buffer >= 0 && s->buffer < k->buffers.n;
+    return known ? k->buffers.items[s->buffer]->rank : 0;
 }
 
 static void print_block(KernelPrinter *p, const Stmt *s, int indent);
@@ -74,9 +80,7 @@ static void print_stmt(KernelPrinter *p, const Stmt *s, int indent) {
     Text *out = p->out;
     const Kernel *k = p->kernel;
     const Expr *e[MAX_RANK + 2];
-    int rank = 0, n = 0;
-    if (s->kind == ST_store && s->buffer >= 0 && s->buffer < k->buffers.n)
-        rank = k->buffers.items[s->buffer]->rank;
+    int rank = store_rank(k, s), n = 0;
     for (; n < rank; n++) e[n] = s->index[n];
     if (s->value) e[n++] = s->value;
     if (s->extent) e[n++] = s->extent;
@@ -126,16 +130,44 @@ static void print_block(KernelPrinter *p, const Stmt *s, int indent) {
     for (; s; s = s->next) print_stmt(p, s, indent);
 }
 
-/* True if the variables are bound in the order of their numbers; *next: the first not bound yet. */
-static bool bound_in_order(const Stmt *s, int *next) {
-    for (; s; s = s->next) {
+/* Whether variables are bound in the order of their numbers, and none is used before. */
+typedef struct Order {
+    Arena *arena;
+    int next; /* the first variable not bound yet */
+    bool ok;
+} Order;
+
+static void look_at_var(void *user, const Expr *e) {
+    Order *order = user;
+    if (e->op == EX_var && e->k.i >= order->next) order->ok = false;
+}
+
+static void look_at(Order *order, const Expr *e) {
+    if (e && order->ok) ex_visit(order->arena, e, look_at_var, order);
+}
+
+static void look_at_block(Order *order, const Kernel *k, const Stmt *s) {
+    for (; s && order->ok; s = s->next) {
+        int rank = store_rank(k, s);
+        for (int i = 0; i < rank; i++) look_at(order, s->index[i]);
+        look_at(order, s->extent);
+        look_at(order, s->value);
         if (s->kind == ST_for || s->kind == ST_let) {
-            if (s->var > *next) return false;
-            if (s->var == *next) ++*next;
+            if (s->var > order->next) order->ok = false;
+            if (s->var == order->next) order->next++;
         }
-        if (!bound_in_order(s->body, next) || !bound_in_order(s->other, next)) return false;
+        look_at_block(order, k, s->body);
+        look_at_block(order, k, s->other);
     }
-    return true;
+}
+
+static bool bound_in_order(const Kernel *k) {
+    Arena scratch;
+    arena_init(&scratch, 0, NULL, NULL);
+    Order order = {&scratch, 0, true};
+    look_at_block(&order, k, k->body);
+    arena_free(&scratch);
+    return order.ok && order.next == k->vars.n;
 }
 
 static void print_three(Text *out, const char *word, const int64_t *size, int indent) {
@@ -147,7 +179,7 @@ static void print_three(Text *out, const char *word, const int64_t *size, int in
 
 void text_kernel_at(Text *out, const Kernel *k, int indent) {
     KernelPrinter p = {out, k, {.kernel = k}};
-    int inner = indent + 2, next = 0;
+    int inner = indent + 2;
     text_indent(out, indent);
     text_add(out, "kernel ");
     text_symbol(out, k->name);
@@ -163,11 +195,14 @@ void text_kernel_at(Text *out, const Kernel *k, int indent) {
         text_type(out, b->dt, b->rank, b->shape);
         text_add(out, b->written ? " written\n" : "\n");
     }
-    if (!bound_in_order(k->body, &next) || next != k->vars.n) {
+    if (!bound_in_order(k)) {
         text_indent(out, inner);
         text_add(out, "vars ");
-        for (int i = 0; i < k->vars.n; i++)
-            text_addf(out, "%s%s", i ? ", " : "", k->vars.items[i].name);
+        for (int i = 0; i < k->vars.n; i++) {
+            const Var *v = &k->vars.items[i];
+            text_addf(out, "%s%s", i ? ", " : "", v->name);
+            if (v->dt != DT_i32) text_addf(out, ":%s", dt_name(v->dt));
+        }
         text_add(out, "\n");
     }
     if (k->n_scalars) {
@@ -392,7 +427,10 @@ static bool read_buffer(KernelReader *r, Space space) {
 
 static bool read_vars(KernelReader *r) {
     do {
-        if (read_bound_var(r) < 0) return false;
+        int var = read_bound_var(r);
+        if (var < 0) return false;
+        DType *dt = &r->k->vars.items[var].dt;
+        if (lex_accept(r->lx, ':') && !lex_want_dtype(r->lx, dt)) return false;
     } while (lex_accept(r->lx, ','));
     return true;
 }

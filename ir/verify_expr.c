@@ -3,6 +3,7 @@
 
 #include "ir/expr_memo.h"
 
+#include <math.h>
 #include <stdarg.h>
 
 enum {
@@ -200,13 +201,26 @@ static void check_load(const Walk *w, const Expr *e) {
                                    dt_name((DType)e->arg[i]->dt)));
 }
 
+/* The value must be one that its type has. */
+static void check_literal(const Walk *w, const Expr *e) {
+    DType dt = (DType)e->dt;
+    unsigned char raw[16] = {0};
+    if (dt <= DT_none || dt >= DT_count || dt_kind(dt) >= DK_complex) {
+        fail_node(w, e, "there are no literals of this type");
+        return;
+    }
+    if (dt_is_float(dt) && !isfinite(e->k.f)) return;
+    dt_save(dt, raw, 0, e->k);
+    Scalar back = dt_load(dt, raw, 0);
+    if (back.i != e->k.i) fail_node(w, e, "the literal is no value of its type");
+}
+
 static void check_node(void *user, const Expr *e) {
     const Walk *w = user;
     Verifier *v = w->v;
     switch ((ExprOp)e->op) {
     case EX_const:
-        if (e->dt == DT_none || dt_kind((DType)e->dt) >= DK_complex)
-            fail_node(w, e, "a literal of this type cannot be");
+        check_literal(w, e);
         return;
     case EX_var:
         check_var(w, e);

@@ -76,6 +76,14 @@ static Entity *lookup(Import *im, Scope *s, const char *name) {
     return e;
 }
 
+const Value *scope_value(const Scope *s, const char *name) {
+    for (; s; s = s->outer) {
+        const Binding *b = strmap_get(&s->names, name);
+        if (b) return b->entity && b->entity->kind == ENTITY_tensor ? b->entity->tensor : NULL;
+    }
+    return NULL;
+}
+
 static void declare(Scope *s, size_t n, Onnx__ValueInfoProto *const *info) {
     for (size_t i = 0; i < n; i++)
         *strmap_put(&s->declared, pb_text(info[i]->name)) = info[i];
@@ -114,6 +122,7 @@ typedef struct Order {
     VEC(int) deps;   /* nodes that node i needs: deps[first[i]] up to deps[first[i + 1]] */
     int *first;
     int *sorted;
+    bool *replaced;  /* a Constant that a later one of the same name replaces */
 } Order;
 
 /* Names that a sub-graph defines itself, and those of the sub-graphs around it. */
@@ -207,7 +216,13 @@ static bool sort_by_need(Order *o) {
     return true;
 }
 
-/* Fills o->sorted with an order in which every name is made before it is used. */
+static bool is_constant(const Onnx__NodeProto *node) {
+    return !strcmp(pb_text(node->op_type), "Constant") && !*plain_domain(node->domain);
+}
+
+/* Fills o->sorted with an order in which every name is made before it is used. A name has one definition,
+ * except that of several Constant nodes the last one counts: editors of models append what is to replace
+ * a constant, and ONNX Runtime reads it so. */
 static bool order_nodes(Order *o, const Scope *scope) {
     Import *im = o->im;
     strmap_init(&o->producer, im->arena);
@@ -215,12 +230,16 @@ static bool order_nodes(Order *o, const Scope *scope) {
         diag_error(im->diag, E0007, "the model has more than %d nodes", MAX_NODES);
         return false;
     }
+    o->replaced = ARENA_ARRAY(im->arena, o->n, bool);
     for (size_t i = 0; i < o->n; i++)
         for (size_t k = 0; k < o->node[i]->n_output; k++) {
             const char *name = o->node[i]->output[k];
             if (!*name) continue;
             void **slot = strmap_put(&o->producer, name);
-            if (*slot || strmap_get(&scope->names, name))
+            size_t before = (size_t)(uintptr_t)*slot;
+            if (before && is_constant(o->node[before - 1]) && is_constant(o->node[i]))
+                o->replaced[before - 1] = true;
+            else if (before || strmap_get(&scope->names, name))
                 diag_error(im->diag, E2002, "%s: output '%s' is defined twice",
                            check_label(im->arena, o->node[i], i), name);
             *slot = (void *)(uintptr_t)(i + 1);
@@ -413,9 +432,12 @@ static bool run_nodes(Import *im, Scope *scope, size_t n, Onnx__NodeProto *const
                    MAX_CALL_DEPTH);
         return false;
     }
+    scope->n_nodes = n;
+    scope->nodes = nodes;
     Order order = {.im = im, .n = n, .node = nodes};
     if (!order_nodes(&order, scope)) return false;
     for (size_t i = 0; i < n; i++) {
+        if (order.replaced[order.sorted[i]]) continue;
         if (++im->n_nodes > MAX_NODES) {
             diag_error(im->diag, E0007, "functions and sub-graphs unfold to more than %d nodes",
                        MAX_NODES);

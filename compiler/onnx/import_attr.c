@@ -169,25 +169,6 @@ bool node_wants(const Node *n, int i) {
     return i < n->n_out && *n->proto->output[i];
 }
 
-static const Onnx__ValueInfoProto *declared(const Node *n, int i) {
-    return node_wants(n, i) ? strmap_get(&n->scope->declared, n->proto->output[i]) : NULL;
-}
-
-bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape) {
-    const Onnx__ValueInfoProto *info = declared(n, i);
-    if (!info || !check_type_shape(n->im, info->type, rank, shape)) return false;
-    for (int k = 0; k < *rank; k++)
-        if (shape[k] < 0 || shape[k] > INT32_MAX) return false;
-    return true;
-}
-
-DType node_declared_dtype(const Node *n, int i) {
-    const Onnx__ValueInfoProto *info = declared(n, i);
-    if (!info || !info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
-        return DT_none;
-    return dt_from_onnx(info->type->tensor_type->elem_type);
-}
-
 int node_axis(Node *n, int64_t axis, int rank) {
     if (axis >= -rank && axis < rank) return (int)(axis < 0 ? axis + rank : axis);
     invalid(n, E2004, "axis %lld is not in [%d, %d)", (long long)axis, -rank, rank);

@@ -52,12 +52,21 @@ typedef struct Frame {
     BoundAttr *attrs;
 } Frame;
 
+/* A node that takes a name as an input. */
+typedef struct User {
+    struct User *next;
+    const Onnx__NodeProto *node;
+} User;
+
 struct Scope {
     Scope *outer;       /* NULL: nothing further out is visible */
     Graph *g;
     Frame *frame;       /* NULL outside functions */
     StrMap names;       /* -> Binding */
     StrMap declared;    /* -> Onnx__ValueInfoProto */
+    size_t n_nodes;     /* of this graph or function */
+    Onnx__NodeProto *const *nodes;
+    StrMap users;       /* name -> User; filled when first asked for */
     ValueVec *captured; /* the body of a loop: outer values that it uses; else NULL */
     int depth;
 };
@@ -114,6 +123,11 @@ const OpRow *check_op_row(const StrMap *ops, const char *domain, const char *nam
 int check_opset(const Import *im, const Function *function, const char *domain);
 /* "node 'name' (Op)" */
 const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number);
+
+/* --- import.c -------------------------------------------------------------------------------------*/
+
+/* The tensor under a name that is known by now; NULL if there is none (yet). */
+const Value *scope_value(const Scope *s, const char *name);
 
 /* --- import_attr.c --------------------------------------------------------------------------------*/
 

@@ -18,13 +18,16 @@ Value *node_formula(Node *n, const char *formula, int count, Value *const *v) {
     Exprs *x = n->x;
     int rank = 0;
     int64_t shape[MAX_RANK] = {0};
-    for (int i = 0; i < count; i++)
-        if (!shape_broadcast(rank, shape, v[i]->rank, v[i]->shape, &rank, shape)) {
+    for (int i = 0; i < count; i++) {
+        int64_t before[MAX_RANK];
+        memcpy(before, shape, sizeof before);
+        if (!shape_broadcast(rank, before, v[i]->rank, v[i]->shape, &rank, shape)) {
             invalid(n, E2005, "input shapes %s and %s do not broadcast",
-                    shape_text(g->arena, rank, shape),
+                    shape_text(g->arena, rank, before),
                     shape_text(g->arena, v[i]->rank, v[i]->shape));
             return NULL;
         }
+    }
     Builder b = build(g, rank, shape);
     const Expr *operand[8];
     DType narrow = DT_none;

@@ -349,8 +349,26 @@ static bool pad_axes(Node *n, int rank, int count, const int64_t *axes, int *ent
     return true;
 }
 
+/* A pad computed at run time, in a range where sums with it cannot overflow. */
+static const Expr *pad_value(Exprs *x, const Expr *e) {
+    return ex_cast(x, DT_i32, clamp_expr(x, e, -(1 << 30), 1 << 30));
+}
+
+/* The pad before dimension d where the axes, too, are known only at run time. */
+static const Expr *pad_by_axis(Builder *b, int rank, int d, int count, Value *axes, Value *pads) {
+    Exprs *x = b->x;
+    const Expr *result = ex_int(x, DT_i64, 0);
+    for (int i = 0; i < count; i++) {
+        const Expr *axis = load_i64(b, axes, i);
+        const Expr *here = ex_bin(x, EX_or, ex_bin(x, EX_eq, axis, ex_int(x, DT_i64, d)),
+                                  ex_bin(x, EX_eq, axis, ex_int(x, DT_i64, d - rank)));
+        result = ex_select(x, here, load_i64(b, pads, i), result);
+    }
+    return pad_value(x, result);
+}
+
 void import_pad(Node *n) {
-    Value *v = node_need(n, 0), *pads_value = NULL, *fill = node_in(n, 2);
+    Value *v = node_need(n, 0), *pads_value = NULL, *axes_value = NULL, *fill = node_in(n, 2);
     int count, n_axes = 0, rank, entry[MAX_RANK];
     int64_t shape[MAX_TENSOR_RANK];
     PadMode mode;
@@ -363,12 +381,15 @@ void import_pad(Node *n) {
     } else {
         if (!(pads_value = node_need(n, 1))) return;
         pads = node_ints(n, 1, &count);
-        if (node_in(n, 3)) axes = node_need_ints(n, 3, "the axes", &n_axes);
+        axes_value = node_in(n, 3);
+        axes = node_ints(n, 3, &n_axes);
+        if (axes_value && !axes) pads = NULL; /* all is left to run time */
+        if (axes_value) n_axes = (int)value_numel(axes_value);
     }
     if (n->failed) return;
     if (!pads) {
         if (!node_declared_shape(n, 0, &rank, shape)) {
-            node_need_ints(n, 1, "the pads", &count);
+            if (node_need_ints(n, 1, "the pads", &count)) node_need_ints(n, 3, "the axes", &count);
             return;
         }
         count = pads_value->rank == 1 ? (int)pads_value->shape[0] : -1;
@@ -377,7 +398,7 @@ void import_pad(Node *n) {
         invalid(n, E2006, "the constant must be one element of type %s", dt_name(v->dt));
         return;
     }
-    int padded = axes ? n_axes : v->rank;
+    int padded = axes_value ? n_axes : v->rank;
     if (count != 2 * padded || (!pads && rank != v->rank) ||
         !pad_axes(n, v->rank, padded, axes, entry)) {
         if (!n->failed) invalid(n, E2005, "%d pads for %d dimensions", count, padded);
@@ -400,14 +421,14 @@ void import_pad(Node *n) {
     Builder b = build(n->g, v->rank, shape);
     const Expr *before[MAX_RANK];
     for (int d = 0; d < v->rank; d++) {
-        if (entry[d] < 0)
+        if (axes_value && !axes)
+            before[d] = pad_by_axis(&b, v->rank, d, padded, axes_value, pads_value);
+        else if (entry[d] < 0)
             before[d] = ex_i(n->x, 0);
         else if (pads)
             before[d] = ex_i(n->x, pads[entry[d]]);
-        else /* in a range where the sums above cannot overflow */
-            before[d] = ex_cast(n->x, DT_i32,
-                                clamp_expr(n->x, load_i64(&b, pads_value, entry[d]), -(1 << 30),
-                                           1 << 30));
+        else
+            before[d] = pad_value(n->x, load_i64(&b, pads_value, entry[d]));
     }
     set_padded(n, &b, v, mode, before, fill);
 }

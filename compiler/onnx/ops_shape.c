@@ -185,17 +185,17 @@ void import_transpose(Node *n) {
 void import_expand(Node *n) {
     Value *v = node_need(n, 0);
     int count, rank;
-    int64_t shape[MAX_RANK];
+    int64_t asked[MAX_TENSOR_RANK], shape[MAX_RANK];
     if (!v) return;
     const int64_t *want = node_ints(n, 1, &count);
     if (want)
-        rank = copy_dims(n, count, want, shape);
-    else if (!declared_instead(n, 1, "the shape", &rank, shape))
+        rank = copy_dims(n, count, want, asked);
+    else if (!declared_instead(n, 1, "the shape", &rank, asked))
         return;
-    if (rank < 0 || !node_shape_ok(n, rank, shape)) return;
-    if (!shape_broadcast(v->rank, v->shape, rank, shape, &rank, shape)) {
+    if (rank < 0 || !node_shape_ok(n, rank, asked)) return;
+    if (!shape_broadcast(v->rank, v->shape, rank, asked, &rank, shape)) {
         invalid(n, E2005, "shape %s does not broadcast to %s",
-                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, rank, shape));
+                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, rank, asked));
         return;
     }
     if (node_shape_ok(n, rank, shape)) n->out[0] = g_expand(n->g, v, rank, shape);

@@ -77,8 +77,7 @@ static void *run(Fixture *f, Value *out, const void *const *inputs) {
 #define SHAPE(...)  ((int64_t[]){__VA_ARGS__})
 #define INPUTS(...) ((const void *[]){__VA_ARGS__})
 
-/* --- reductions
- * -----------------------------------------------------------------------------------*/
+/* --- reductions ------------------------------------------------------------------------------- */
 
 static void check_matmul(Fixture *f, int m, int n, int k) {
     f->g = graph_new(&f->arena, &f->x, &f->diag, "matmul");
@@ -186,6 +185,42 @@ static void test_conv(void **state) {
         {1, 3, 10, 10, 2, 5, 3, 2, 0, 1, 1}, {1, 6, 5, 5, 6, 1, 1, 1, 0, 1, 6},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_conv(f, &rows[i]);
+}
+
+/* y[i] = sum over k of x[i - k] * w[k] in double, where i - k is inside: guards of both directions,
+ * with the loop along the outputs and along the sum. The guards stand around the product or one
+ * factor. */
+static void check_polynomial(Fixture *f, int n, int k, bool outside) {
+    Exprs *x = &f->x;
+    int64_t m = n + k - 1;
+    f->g = graph_new(&f->arena, x, &f->diag, "polynomial");
+    Value *in = input(f, DT_f32, 1, SHAPE(n)), *weights = input(f, DT_f64, 1, SHAPE(k));
+    Builder b = build(f->g, 1, &m);
+    const Expr *r = build_red(&b, k), *at = ex_sub(x, ex_var(x, 0), r);
+    const Expr *inside = ex_and(x, ex_le(x, ex_i(x, 0), at), ex_lt(x, at, ex_i(x, n)));
+    const Expr *zero = ex_num(x, DT_f64, 0);
+    const Expr *value = ex_cast(x, DT_f64, build_load(&b, in, &at));
+    if (!outside) value = ex_select(x, inside, value, zero);
+    const Expr *body = ex_mul(x, value, build_load(&b, weights, &r));
+    if (outside) body = ex_select(x, inside, body, zero);
+    Value *y = build_reduce(&b, DT_f64, COMBINE_sum, body, NULL);
+    float *dx = random_floats(f, n), *dw = random_floats(f, k);
+    double *wide = ARENA_ARRAY(&f->arena, k, double);
+    for (int i = 0; i < k; i++) wide[i] = (double)dw[i];
+    const double *got = run(f, y, INPUTS(dx, wide));
+    for (int i = 0; i < m; i++) {
+        double sum = 0;
+        for (int j = 0; j < k; j++)
+            if (i - j >= 0 && i - j < n) sum += (double)dx[i - j] * wide[j];
+        assert_true(fabs(got[i] - sum) < 1e-12);
+    }
+}
+
+static void test_polynomial(void **state) {
+    static const int sizes[][2] = {{1, 1}, {30, 4}, {4, 30}, {300, 3}, {20, 20}, {2, 500}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int outside = 0; outside < 2; outside++)
+            check_polynomial(*state, sizes[i][0], sizes[i][1], outside);
 }
 
 static void test_max_pool(void **state) {
@@ -299,8 +334,7 @@ static void test_empty(void **state) {
     assert_true(isinf(got[0]) && got[0] < 0);
 }
 
-/* --- movement
- * -------------------------------------------------------------------------------------*/
+/* --- movement --------------------------------------------------------------------------------- */
 
 static void test_gather(void **state) {
     Fixture *f = *state;
@@ -454,8 +488,7 @@ static void test_reshape(void **state) {
     assert_memory_equal(got, data, sizeof data);
 }
 
-/* --- guards and faults
- * ----------------------------------------------------------------------------*/
+/* --- guards and faults ------------------------------------------------------------------------ */
 
 /* A guard that is itself made of a guarded load: x[x[i]] wherever that is inside, else -1. */
 static void test_nested_guards(void **state) {
@@ -507,6 +540,74 @@ static void test_deep_sharing(void **state) {
     }
 }
 
+enum { POOL = 40, TABLE = 16, POINTS = 64 };
+
+/* What a body means, evaluated lazily; stops the test if it reads outside the table. */
+static int64_t evaluate(const Expr *e, const int64_t *vars, const int32_t *table) {
+    if (e->op == EX_const) return e->k.i;
+    if (e->op == EX_var) return vars[e->k.i];
+    int64_t a = evaluate(e->arg[0], vars, table);
+    if (e->op == EX_load) {
+        assert_in_range(a, 0, TABLE - 1);
+        return table[a];
+    }
+    if (e->op == EX_select) return evaluate(e->arg[a ? 1 : 2], vars, table);
+    if (e->op == EX_and && !a) return 0;
+    if (e->op == EX_or && a) return 1;
+    Scalar args[2] = {{a}, {e->n > 1 ? evaluate(e->arg[1], vars, table) : 0}};
+    return ex_apply((ExprOp)e->op, (DType)e->dt, (DType)e->arg[0]->dt, args).i;
+}
+
+/* Random bodies of shared parts, of which some may only be evaluated behind a guard. */
+static void random_body(Fixture *f) {
+    static const ExprOp ops[] = {EX_add, EX_sub, EX_mul, EX_div, EX_rem, EX_band, EX_shr, EX_min};
+    Exprs *x = &f->x;
+    f->g = graph_new(&f->arena, x, &f->diag, "random");
+    Value *in = input(f, DT_i32, 1, SHAPE(TABLE));
+    Builder b = build(f->g, 1, SHAPE(POINTS));
+    const Expr *pool[POOL] = {ex_var(x, 0), ex_i(x, 3), ex_i(x, -20)};
+    const Expr *cond[POOL] = {ex_lt(x, pool[0], ex_i(x, TABLE / 2))};
+    int n = 3, n_cond = 1;
+    while (n < POOL) {
+        const Expr *p = pool[next_random(f) % (unsigned)n], *q = pool[next_random(f) % (unsigned)n];
+        const Expr *c = cond[next_random(f) % (unsigned)n_cond];
+        const Expr *read = build_load(&b, in, &p);
+        const Expr *inside = ex_and(x, ex_le(x, ex_i(x, 0), p), ex_lt(x, p, ex_i(x, TABLE)));
+        switch (next_random(f) % 5) {
+        case 0:
+            pool[n++] = ex_bin(x, ops[next_random(f) % 8], p, q);
+            break;
+        case 1:
+            pool[n++] = ex_select(x, c, p, q);
+            break;
+        case 2:
+            pool[n++] = ex_select(x, inside, read, q);
+            break;
+        case 3:
+            pool[n++] = ex_select(x, ex_bin(x, EX_or, ex_un(x, EX_not, inside), c), q,
+                                  ex_add(x, read, ex_select(x, c, read, q)));
+            break;
+        default:
+            if (n_cond == POOL) break;
+            cond[n_cond++] = next_random(f) % 2
+                                 ? ex_and(x, ex_and(x, c, inside), ex_lt(x, read, q))
+                                 : ex_bin(x, EX_or, ex_un(x, EX_not, inside), ex_lt(x, q, read));
+        }
+    }
+    const Expr *body = pool[n - 1];
+    Value *y = build_map(&b, DT_i32, body);
+    if (y == in) return;
+    int32_t table[TABLE];
+    for (int i = 0; i < TABLE; i++) table[i] = (int32_t)(next_random(f) % 40) - 10;
+    const int32_t *got = run(f, y, INPUTS(table));
+    for (int64_t i = 0; i < POINTS; i++)
+        assert_int_equal(got[i], evaluate(y->def->body, &i, table));
+}
+
+static void test_random_bodies(void **state) {
+    for (int i = 0; i < 300; i++) random_body(*state);
+}
+
 static void run_outside(Fixture *f, bool by_data) {
     Exprs *x = &f->x;
     Value *in = input(f, DT_i32, 2, SHAPE(4, 4));
@@ -536,8 +637,7 @@ static void test_fault(void **state) {
     }
 }
 
-/* --- tapes
- * ----------------------------------------------------------------------------------------*/
+/* --- tapes ------------------------------------------------------------------------------------ */
 
 static const int64_t int_samples[] = {0,  1,  -1,  2,   3,    -7,        31,        32,
                                       33, 64, 127, 128, -128, INT32_MAX, INT32_MIN, 65535};
@@ -668,13 +768,29 @@ static void test_folding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_matmul),   TEST(test_matmul_half),   TEST(test_conv),
-        TEST(test_max_pool), TEST(test_softmax),       TEST(test_reduce_combines),
-        TEST(test_empty),    TEST(test_gather),        TEST(test_concat_pad_transpose),
-        TEST(test_scatter),  TEST(test_cumsum),        TEST(test_loop),
-        TEST(test_reshape),  TEST(test_nested_guards), TEST(test_deep_sharing),
-        TEST(test_fault),    TEST(test_operators),     TEST(test_all_casts),
-        TEST(test_bits),     TEST(test_f32_rounding),  TEST(test_folding),
+        TEST(test_matmul),
+        TEST(test_matmul_half),
+        TEST(test_conv),
+        TEST(test_polynomial),
+        TEST(test_max_pool),
+        TEST(test_softmax),
+        TEST(test_reduce_combines),
+        TEST(test_empty),
+        TEST(test_gather),
+        TEST(test_concat_pad_transpose),
+        TEST(test_scatter),
+        TEST(test_cumsum),
+        TEST(test_loop),
+        TEST(test_reshape),
+        TEST(test_nested_guards),
+        TEST(test_deep_sharing),
+        TEST(test_random_bodies),
+        TEST(test_fault),
+        TEST(test_operators),
+        TEST(test_all_casts),
+        TEST(test_bits),
+        TEST(test_f32_rounding),
+        TEST(test_folding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,8 +88,7 @@ static void fill(float *data, int n) {
     for (int i = 0; i < n; i++) data[i] = (float)((i * 37 + 11) % 64) / 8 - 3;
 }
 
-/* --- serial and CPU kernels
- * -----------------------------------------------------------------------*/
+/* --- serial and CPU kernels ------------------------------------------------------------------- */
 
 enum { M = 37, N = 20, K = 9 };
 
@@ -198,8 +197,7 @@ static void test_counters(void **state) {
     for (int n = 0; n < 4; n++) assert_true(got[n] == (float)(70 + n));
 }
 
-/* --- GPU kernels
- * ----------------------------------------------------------------------------------*/
+/* --- GPU kernels ------------------------------------------------------------------------------ */
 
 static Stmt *gpu_loops(Fixture *f, const int64_t *grid, const int64_t *block, const Expr **var) {
     Stmt *outer = NULL, **at = &outer;

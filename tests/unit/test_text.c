@@ -404,7 +404,7 @@ static void test_built(void **state) {
     Value *n = graph_input(g, "n", DT_i64, 2, shape), *t = g_transpose(g, x, perm);
     Value *parts[2] = {x, g_cast(g, h, DT_f32)};
     graph_output(g, g_slice(g, x, start, step, count), "slice");
-    graph_output(g, g_pad(g, h, before, after, (Scalar){.f = 0.1}), "pad");
+    graph_output(g, g_pad(g, h, before, after, (Scalar){.f = 0.25}), "pad");
     graph_output(g, g_concat(g, 2, parts, 1), "concat");
     graph_output(g, g_matmul(g, x, t, DT_f64, DT_f32), "matmul");
     graph_output(g, g_softmax(g, h, 2, true), "softmax");

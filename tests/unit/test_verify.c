@@ -221,6 +221,9 @@ static void test_narrow(void **state) {
     node->arg[0] = load;
     op->body = node;
     expect(f, "%1 = map: body: 'neg' computes in the narrow type f16: in -$0[i0]");
+    op->body = ex_const(&f->x, DT_f16, (Scalar){.f = 0.1});
+    expect(f, "%1 = map: body: the literal is no value of its type: in 0.10000000000000001f16");
+    op->body = node;
     node->dt = DT_f32;
     node->arg[0] = ex_num(&f->x, DT_f64, 1);
     expect(f, "%1 = map: body: it is marked f32 but gives f64: in neg(1.0f64)");

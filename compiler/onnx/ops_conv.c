@@ -1,0 +1,525 @@
+/* Convolutions. All become sums over plain loads, affine in the coordinates, of tensors that were padded
+ * before: the form that scheduling knows best. Groups are split off as dimensions of their own. */
+#include "compiler/onnx/window.h"
+
+#include <string.h>
+
+/* What a convolution is between: x [N, group * in, D..] and weights of `group * out` output channels. */
+typedef struct Channels {
+    int64_t group, in, out; /* channels in each group */
+} Channels;
+
+/* Checks group and channels. The weights' dimension 0 has group * out channels and dimension 1 has `in`,
+ * or, transposed, group * in and out. */
+static bool read_channels(Node *n, const Value *v, const Value *w, bool transposed, Channels *c) {
+    Arena *arena = n->g->arena;
+    if (w->rank != v->rank) {
+        invalid(n, E2005, "the weights' shape %s has not as many dimensions as the input's, %s",
+                shape_text(arena, w->rank, w->shape), shape_text(arena, v->rank, v->shape));
+        return false;
+    }
+    c->group = attr_int(n, "group", 1);
+    if (n->failed) return false;
+    if (c->group < 1 || c->group > INT32_MAX) {
+        invalid(n, E2004, "group is %lld", (long long)c->group);
+        return false;
+    }
+    if (v->shape[1] < 1 || w->shape[0] < 1 || w->shape[1] < 1) {
+        invalid(n, E2005, "no channels: input %s, weights %s",
+                shape_text(arena, v->rank, v->shape), shape_text(arena, w->rank, w->shape));
+        return false;
+    }
+    if (v->shape[1] % c->group) {
+        invalid(n, E2005, "group %lld does not divide %lld input channels", (long long)c->group,
+                (long long)v->shape[1]);
+        return false;
+    }
+    c->in = v->shape[1] / c->group;
+    int64_t have = transposed ? w->shape[0] : w->shape[1] * c->group;
+    if (have != v->shape[1]) {
+        invalid(n, E2005, "the weights' shape %s (group %lld) does not fit %lld input channels",
+                shape_text(arena, w->rank, w->shape), (long long)c->group, (long long)v->shape[1]);
+        return false;
+    }
+    if (!transposed && w->shape[0] % c->group) {
+        invalid(n, E2005, "group %lld does not divide %lld output channels", (long long)c->group,
+                (long long)w->shape[0]);
+        return false;
+    }
+    c->out = transposed ? w->shape[1] : w->shape[0] / c->group;
+    return true;
+}
+
+/* A bias must be one number per output channel. */
+static bool bias_fits(Node *n, const Value *bias, int64_t channels) {
+    if (!bias || (bias->rank == 1 && bias->shape[0] == channels)) return true;
+    invalid(n, E2005, "the bias has shape %s; expected [%lld]",
+            shape_text(n->g->arena, bias->rank, bias->shape), (long long)channels);
+    return false;
+}
+
+/* True if a dimension of its own for the groups is needed: not with one group, and not where each has one
+ * channel on both sides (then group and channel are the same coordinate). */
+static bool splits(const Channels *c) {
+    return c->group > 1 && (c->in > 1 || c->out > 1);
+}
+
+/* `v` with dimension `at` split in two. */
+static Value *split_dim(Graph *g, Value *v, int at, int64_t outer, int64_t inner) {
+    int64_t shape[MAX_RANK];
+    for (int i = 0, k = 0; i < v->rank; i++) {
+        if (i == at) shape[k++] = outer;
+        shape[k++] = i == at ? inner : v->shape[i];
+    }
+    return g_reshape(g, v, v->rank + 1, shape);
+}
+
+/* The sum over channels and kernel of x * w, each cast to `acc`, then + bias, as `dt`. `v` is padded. */
+static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, Value *w, Value *bias,
+                       DType acc, DType dt) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    bool split = splits(c), depthwise = c->group > 1 && !split;
+    int64_t shape[MAX_RANK] = {v->shape[0], c->group * c->out};
+    int rank = 2;
+    if (split) {
+        shape[1] = c->group, shape[2] = c->out, rank = 3;
+        v = split_dim(g, v, 1, c->group, c->in);
+        w = split_dim(g, w, 0, c->group, c->out);
+        if (bias) bias = split_dim(g, bias, 0, c->group, c->out);
+    }
+    for (int i = 0; i < win->n; i++) shape[rank + i] = win->dim[i].out;
+    if (!node_shape_ok(n, rank + win->n - split, shape + split)) return NULL;
+    Builder b = build(g, rank + win->n, shape);
+    const Expr *iv[MAX_RANK] = {ex_var(x, 0)}, *iw[MAX_RANK], *ib[2];
+    const Expr *channel = depthwise ? ex_var(x, 1) : reduce_over(&b, c->in);
+    int nv = 1, nw = 0;
+    if (split) iv[nv++] = iw[nw++] = ex_var(x, 1);
+    iv[nv++] = channel;
+    iw[nw++] = ex_var(x, rank - 1);
+    iw[nw++] = depthwise ? ex_i(x, 0) : channel;
+    window_reduce(&b, win, rank, iv + nv, iw + nw);
+    if (!b.n_red) build_red(&b, 1);
+    const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)),
+                                 ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *post = NULL;
+    if (bias) {
+        ib[0] = ex_var(x, 1), ib[1] = ex_var(x, 2);
+        post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, bias, ib)));
+    }
+    Value *out = build_reduce(&b, dt, COMBINE_sum, product, post);
+    if (!split) return out;
+    shape[1] = v->shape[0], shape[2] = c->group * c->out;
+    return g_reshape(g, out, rank - 1 + win->n, shape + 1);
+}
+
+void import_conv(Node *n) {
+    Value *v = need_float(n, 0, 3), *w = need_float(n, 1, 3), *bias = node_in(n, 2);
+    Window win;
+    Channels c;
+    if (!v || !w || !read_channels(n, v, w, false, &c) || !bias_fits(n, bias, w->shape[0])) return;
+    if (!window_place(n, &win, v, w->shape + 2, false)) return;
+    Value *padded = window_pad(n, &win, v, (Scalar){.f = 0});
+    if (n->failed) return;
+    n->out[0] = convolve(n, &win, &c, padded, w, bias, float_work(v->dt), v->dt);
+}
+
+/* v - zero as i32, where zero is a scalar or has one number per index of dimension 0. */
+static Value *without_zero_point(Node *n, Value *v, Value *zero) {
+    Graph *g = n->g;
+    v = g_cast(g, v, DT_i32);
+    if (!zero) return v;
+    zero = g_cast(g, zero, DT_i32);
+    int64_t shape[MAX_RANK] = {value_numel(zero)};
+    if (shape[0] == 1) return g_bin(g, EX_sub, v, g_reshape(g, zero, 0, NULL));
+    for (int i = 1; i < v->rank; i++) shape[i] = 1;
+    return g_bin(g, EX_sub, v, g_reshape(g, zero, v->rank, shape));
+}
+
+void import_conv_integer(Node *n) {
+    Value *v = node_need(n, 0), *w = node_need(n, 1), *vz = node_in(n, 2), *wz = node_in(n, 3);
+    Window win;
+    Channels c;
+    if (!v || !w) return;
+    if (!dt_is_int(v->dt) || !dt_is_int(w->dt)) {
+        invalid(n, E2006, "input and weights must be integers, not %s and %s", dt_name(v->dt),
+                dt_name(w->dt));
+        return;
+    }
+    if (!window_place(n, &win, v, w->rank == v->rank ? w->shape + 2 : NULL, false) ||
+        !read_channels(n, v, w, false, &c))
+        return;
+    if ((vz && value_numel(vz) != 1) ||
+        (wz && value_numel(wz) != 1 && (wz->rank != 1 || wz->shape[0] != w->shape[0]))) {
+        invalid(n, E2005, "a zero point must be one number%s", vz ? "" : " for each output channel");
+        return;
+    }
+    /* padding stands for the zero point, so it is 0 once that is taken off */
+    v = window_pad(n, &win, without_zero_point(n, v, vz), (Scalar){.i = 0});
+    w = without_zero_point(n, w, wz);
+    if (!n->failed) n->out[0] = convolve(n, &win, &c, v, w, NULL, DT_i32, DT_i32);
+}
+
+/* --- transposed convolution -----------------------------------------------------------------------*/
+
+/* Output position o takes tap k of input position i where o + before = i * stride + k * dilation. With
+ * o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride and
+ * i = q - j: for every phase a plain convolution with its own taps. So the result is computed with
+ * the coordinates q and phase instead of o, from a padded input, and then cut to size.
+ */
+typedef struct Unslide {
+    int64_t taps;          /* values of j */
+    int64_t apart;         /* i = q - j * apart */
+    int64_t first, count;  /* values of q */
+    int64_t before, after; /* padding of the input */
+} Unslide;
+
+/* Output extent and padding of one dimension. */
+static bool unplace(Node *n, Slide *s, int64_t extra, const char *how, const int64_t *want) {
+    int64_t full = (s->in - 1) * s->stride + extra + s->span;
+    bool upper = !strcmp(how, "SAME_UPPER"), same = upper || !strcmp(how, "SAME_LOWER");
+    if (!strcmp(how, "VALID")) s->before = s->after = 0;
+    if (want || same) {
+        s->out = want ? *want : s->in * s->stride;
+        int64_t total = full > s->out ? full - s->out : 0;
+        /* which side gets the odd one was the other way round at first */
+        s->before = upper == (n->version >= 11) ? total / 2 : total - total / 2;
+        s->after = total - s->before;
+    } else {
+        s->out = full - s->before - s->after;
+    }
+    if (s->out > 0 && s->out <= INT32_MAX && full <= INT32_MAX) return true;
+    invalid(n, E2005, "the result would have an extent of %lld", (long long)s->out);
+    return false;
+}
+
+/* Spreads the weights' taps `dilation` apart, with zeros between them, to the given shape. */
+static Value *spread_taps(Graph *g, const Window *win, Value *w, const int64_t *shape) {
+    Exprs *x = g->x;
+    if (shape_equal(w->rank, w->shape, w->rank, shape)) return w;
+    Builder b = build(g, w->rank, shape);
+    const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *on = ex_int(x, DT_bool, 1);
+    for (int i = 0; i < win->n; i++) {
+        const Slide *s = &win->dim[i];
+        int64_t apart = s->stride == 1 ? 1 : s->dilation;
+        const Expr *at = ex_var(x, i + 2), *step = ex_i(x, apart);
+        index[i + 2] = ex_div(x, at, step);
+        on = ex_and(x, on, ex_bin(x, EX_eq, ex_bin(x, EX_rem, at, step), ex_i(x, 0)));
+        on = ex_and(x, on, ex_lt(x, index[i + 2], ex_i(x, s->kernel)));
+    }
+    const Expr *e = build_load(&b, w, index);
+    return build_map(&b, w->dt, ex_select(x, on, e, ex_num(x, w->dt, 0)));
+}
+
+/* The sum for all q and phases, as [N, M, q * phase ..]. */
+static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Channels *c, Value *v,
+                         Value *w, Value *bias) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    DType acc = float_work(v->dt);
+    int64_t shape[MAX_RANK] = {v->shape[0]}, flat[MAX_RANK] = {v->shape[0], c->group * c->out};
+    bool depthwise = c->group > 1 && c->in == 1 && c->out == 1, split = c->group > 1 && !depthwise;
+    int rank = 1, at[MAX_SPATIAL];
+    if (split) {
+        shape[rank++] = c->group;
+        v = split_dim(g, v, 1, c->group, c->in);
+        w = split_dim(g, w, 0, c->group, c->in);
+        if (bias) bias = split_dim(g, bias, 0, c->group, c->out);
+    }
+    shape[rank++] = depthwise ? c->group : c->out;
+    int spatial = rank;
+    for (int i = 0; i < win->n; i++) {
+        at[i] = rank;
+        shape[rank++] = u[i].count;
+        if (win->dim[i].stride > 1) shape[rank++] = win->dim[i].stride;
+        flat[i + 2] = u[i].count * win->dim[i].stride;
+    }
+    if (!node_shape_ok(n, win->n + 2, flat)) return NULL;
+    Builder b = build(g, rank, shape);
+    const Expr *iv[MAX_RANK] = {ex_var(x, 0)}, *iw[MAX_RANK], *ib[2] = {ex_var(x, 1), ex_var(x, 2)};
+    const Expr *channel = depthwise ? ex_var(x, 1) : reduce_over(&b, c->in);
+    int nv = 1, nw = 0;
+    if (split) iv[nv++] = iw[nw++] = ex_var(x, 1);
+    iv[nv++] = iw[nw++] = channel;
+    iw[nw++] = depthwise ? ex_i(x, 0) : ex_var(x, spatial - 1);
+    for (int i = 0; i < win->n; i++) {
+        const Slide *s = &win->dim[i];
+        const Expr *j = reduce_over(&b, u[i].taps), *q = ex_var(x, at[i]);
+        const Expr *back = ex_sub(x, ex_i(x, u[i].first + u[i].before),
+                                  ex_mul(x, j, ex_i(x, u[i].apart)));
+        iv[nv++] = ex_add(x, q, back);
+        iw[nw++] = s->stride == 1 ? j
+                                  : ex_add(x, ex_var(x, at[i] + 1), ex_mul(x, j, ex_i(x, s->stride)));
+    }
+    if (!b.n_red) build_red(&b, 1);
+    const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)),
+                                 ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *post = NULL;
+    if (bias) post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, bias, ib)));
+    Value *out = build_reduce(&b, v->dt, COMBINE_sum, product, post);
+    return g_reshape(g, out, win->n + 2, flat);
+}
+
+void import_conv_transpose(Node *n) {
+    Value *v = need_float(n, 0, 3), *w = need_float(n, 1, 3), *bias = node_in(n, 2);
+    Window win;
+    Channels c;
+    if (!v || !w || !read_channels(n, v, w, true, &c) || !bias_fits(n, bias, c.group * c.out)) return;
+    if (!window_read(n, &win, v, w->shape + 2)) return;
+    int n_extra, n_want;
+    const int64_t *extra = attr_ints(n, "output_padding", &n_extra);
+    const int64_t *want = attr_ints(n, "output_shape", &n_want);
+    const char *how = attr_str(n, "auto_pad", "NOTSET");
+    if (n->failed) return;
+    if ((extra && n_extra != win.n) || (want && n_want != win.n && n_want != win.n + 2)) {
+        invalid(n, E2004, "output_padding and output_shape need a value for each of %d spatial "
+                          "dimensions",
+                win.n);
+        return;
+    }
+    if (want) want += n_want - win.n;
+    Unslide u[MAX_SPATIAL];
+    int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
+    int64_t spread[MAX_RANK] = {w->shape[0], w->shape[1]};
+    int64_t start[MAX_RANK] = {0}, step[MAX_RANK] = {1, 1}, shape[MAX_RANK], padded[MAX_RANK];
+    shape[0] = padded[0] = v->shape[0];
+    shape[1] = c.group * c.out;
+    padded[1] = v->shape[1];
+    int coordinates = 4 + win.n;
+    for (int i = 0; i < win.n; i++) {
+        Slide *s = &win.dim[i];
+        int64_t more = extra ? extra[i] : 0;
+        if (more < 0 || more > INT32_MAX || s->in < 1 || s->stride > INT32_MAX / s->in) {
+            invalid(n, E2004, "the extents of spatial dimension %d are absurd", i);
+            return;
+        }
+        if (!unplace(n, s, more, how, want ? want + i : NULL)) return;
+        u[i].taps = s->stride == 1 ? s->kernel : (s->span + s->stride - 1) / s->stride;
+        u[i].apart = s->stride == 1 ? s->dilation : 1;
+        u[i].first = s->before / s->stride;
+        u[i].count = (s->before + s->out - 1) / s->stride - u[i].first + 1;
+        int64_t reach = (u[i].taps - 1) * u[i].apart, last = u[i].first + u[i].count - 1;
+        u[i].before = before[i + 2] = reach > u[i].first ? reach - u[i].first : 0;
+        u[i].after = after[i + 2] = last >= s->in ? last - s->in + 1 : 0;
+        spread[i + 2] = u[i].taps * s->stride;
+        padded[i + 2] = s->in + before[i + 2] + after[i + 2];
+        start[i + 2] = s->before - u[i].first * s->stride;
+        step[i + 2] = 1;
+        shape[i + 2] = s->out;
+        coordinates += s->stride > 1 ? 3 : 2;
+    }
+    if (coordinates > MAX_RANK) {
+        unsupported(n, "%d spatial dimensions with strides are too many", win.n);
+        return;
+    }
+    if (!node_shape_ok(n, v->rank, padded) || !node_shape_ok(n, v->rank, shape) ||
+        !node_shape_ok(n, v->rank, spread))
+        return;
+    v = g_pad(n->g, v, before, after, (Scalar){.f = 0});
+    Value *all = unconvolve(n, &win, u, &c, v, spread_taps(n->g, &win, w, spread), bias);
+    if (all) n->out[0] = g_slice(n->g, all, start, step, shape);
+}
+
+/* --- deformable convolution -----------------------------------------------------------------------*/
+
+/* cols[n, channel, k.., o..]: the input at each tap's place moved by the offset, linear between elements
+ * and zero outside, times the mask. */
+static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Value *mask,
+                       int64_t groups) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    int d = win->n;
+    DType dt = v->dt, work = float_work(dt);
+    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]}, taps = 1;
+    for (int i = 0; i < d; i++) {
+        shape[2 + i] = win->dim[i].kernel;
+        shape[2 + d + i] = win->dim[i].out;
+        taps *= win->dim[i].kernel;
+    }
+    int rank = 2 + 2 * d;
+    int64_t numel = 1;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] && numel > INT32_MAX / shape[i]) {
+            unsupported(n, "the sampled input would have more than 2^31-1 elements");
+            return NULL;
+        }
+        numel *= shape[i];
+    }
+    Builder b = build(g, rank, shape);
+    const Expr *tap = ex_i(x, 0), *low[MAX_SPATIAL], *part[MAX_SPATIAL];
+    for (int i = 0; i < d; i++)
+        tap = ex_add(x, ex_mul(x, tap, ex_i(x, win->dim[i].kernel)), ex_var(x, 2 + i));
+    const Expr *group = ex_div(x, ex_var(x, 1), ex_i(x, v->shape[1] / groups));
+    tap = ex_add(x, ex_mul(x, group, ex_i(x, taps)), tap);
+    const Expr *index[MAX_RANK] = {ex_var(x, 0)};
+    for (int i = 0; i < d; i++) index[2 + i] = ex_var(x, 2 + d + i);
+    for (int i = 0; i < d; i++) {
+        const Slide *s = &win->dim[i];
+        index[1] = ex_add(x, ex_mul(x, tap, ex_i(x, d)), ex_i(x, i));
+        const Expr *fixed = ex_add(x, ex_mul(x, ex_var(x, 2 + d + i), ex_i(x, s->stride)),
+                                   ex_mul(x, ex_var(x, 2 + i), ex_i(x, s->dilation)));
+        const Expr *at = ex_add(x, ex_cast(x, work, ex_sub(x, fixed, ex_i(x, s->before))),
+                                ex_cast(x, work, build_load(&b, offset, index)));
+        /* far outside everything is zero; NaN becomes such a place too */
+        const Expr *lowest = ex_num(x, work, -2), *highest = ex_num(x, work, (double)s->in + 1);
+        at = ex_select(x, ex_lt(x, lowest, at), at, lowest);
+        at = ex_select(x, ex_lt(x, at, highest), at, highest);
+        const Expr *floor = ex_un(x, EX_floor, at);
+        low[i] = ex_cast(x, DT_i32, floor);
+        part[i] = ex_sub(x, at, floor);
+    }
+    const Expr *sum = NULL, *one = ex_num(x, work, 1), *zero = ex_num(x, work, 0);
+    for (int corner = 0; corner < 1 << d; corner++) {
+        const Expr *weight = one, *inside = ex_int(x, DT_bool, 1);
+        const Expr *iv[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)};
+        for (int i = 0; i < d; i++) {
+            bool high = corner >> i & 1;
+            const Expr *at = high ? ex_add(x, low[i], ex_i(x, 1)) : low[i];
+            inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), at));
+            inside = ex_and(x, inside, ex_lt(x, at, ex_i(x, win->dim[i].in)));
+            weight = ex_mul(x, weight, high ? part[i] : ex_sub(x, one, part[i]));
+            iv[2 + i] = at;
+        }
+        const Expr *e = ex_mul(x, weight, ex_cast(x, work, build_load(&b, v, iv)));
+        e = ex_select(x, inside, e, zero);
+        sum = sum ? ex_add(x, sum, e) : e;
+    }
+    if (mask) {
+        index[1] = tap;
+        sum = ex_mul(x, sum, ex_cast(x, work, build_load(&b, mask, index)));
+    }
+    return build_map(&b, dt == DT_f64 ? DT_f64 : DT_f32, sum);
+}
+
+/* The offsets (per: one number for each spatial dimension) and the mask (per 1) have a shape of
+ * [N, groups * taps * per, o..]. */
+static bool per_tap_shape(Node *n, const Window *win, const Value *v, const char *what, int64_t batch,
+                          int64_t groups, int per) {
+    int64_t channels = groups * per;
+    bool fits = v->rank == win->n + 2 && v->shape[0] == batch;
+    for (int i = 0; i < win->n && fits; i++) {
+        channels *= win->dim[i].kernel;
+        fits = v->shape[i + 2] == win->dim[i].out && channels <= INT32_MAX;
+    }
+    if (fits && v->shape[1] == channels) return true;
+    invalid(n, E2005, "the %s has shape %s, which does not fit kernel and output", what,
+            shape_text(n->g->arena, v->rank, v->shape));
+    return false;
+}
+
+void import_deform_conv(Node *n) {
+    Value *v = need_float(n, 0, 3), *w = need_float(n, 1, 3), *offset = need_float(n, 2, 3);
+    Value *bias = node_in(n, 3), *mask = node_in(n, 4);
+    Window win;
+    Channels c;
+    if (!v || !w || !offset || !read_channels(n, v, w, false, &c) ||
+        !bias_fits(n, bias, w->shape[0]) || !window_place(n, &win, v, w->shape + 2, false))
+        return;
+    int64_t groups = attr_int(n, "offset_group", 1);
+    if (win.n > 3) {
+        unsupported(n, "%d spatial dimensions; at most 3 are supported", win.n);
+        return;
+    }
+    if (groups < 1 || groups > INT32_MAX || v->shape[1] % groups) {
+        invalid(n, E2004, "offset_group %lld does not divide %lld channels", (long long)groups,
+                (long long)v->shape[1]);
+        return;
+    }
+    if (!per_tap_shape(n, &win, offset, "offset", v->shape[0], groups, win.n) ||
+        (mask && !per_tap_shape(n, &win, mask, "mask", v->shape[0], groups, 1)))
+        return;
+    Value *cols = deformed(n, &win, v, offset, mask, groups);
+    if (!cols) return;
+    /* the product with the weights: a convolution whose every window is its own */
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    int64_t shape[MAX_RANK] = {v->shape[0], w->shape[0]};
+    for (int i = 0; i < win.n; i++) shape[2 + i] = win.dim[i].out;
+    if (!node_shape_ok(n, v->rank, shape)) return;
+    Builder b = build(g, v->rank, shape);
+    const Expr *ic[MAX_RANK] = {ex_var(x, 0)}, *iw[MAX_RANK] = {ex_var(x, 1)};
+    iw[1] = build_red(&b, c.in);
+    const Expr *group = ex_div(x, ex_var(x, 1), ex_i(x, c.out));
+    ic[1] = ex_add(x, ex_mul(x, group, ex_i(x, c.in)), iw[1]);
+    for (int i = 0; i < win.n; i++) {
+        ic[2 + i] = iw[2 + i] = reduce_over(&b, win.dim[i].kernel);
+        ic[2 + win.n + i] = ex_var(x, 2 + i);
+    }
+    DType acc = cols->dt;
+    const Expr *product = ex_mul(x, build_load(&b, cols, ic), ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *post = NULL, *ib[1] = {ex_var(x, 1)};
+    if (bias) post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, bias, ib)));
+    n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, post);
+}
+
+/* --- columns to image -----------------------------------------------------------------------------*/
+
+/* The sum of what all blocks put on a position: block element k of block l lies at l * stride + k *
+ * dilation - before. */
+void import_col2_im(Node *n) {
+    Value *v = node_need(n, 0);
+    int n_image, n_block;
+    const int64_t *image = node_need_ints(n, 1, "the image's shape", &n_image);
+    const int64_t *block = node_need_ints(n, 2, "the block's shape", &n_block);
+    if (!v || !image || !block) {
+        if (!n->failed) invalid(n, E2007, "inputs are missing");
+        return;
+    }
+    if (v->rank != 3 || n_image < 1 || n_image != n_block || n_image > MAX_SPATIAL) {
+        invalid(n, E2005, "the input's shape %s, %d image and %d block dimensions do not fit",
+                shape_text(n->g->arena, v->rank, v->shape), n_image, n_block);
+        return;
+    }
+    int d = n_image;
+    Value like = *v; /* the image, for the window to slide over */
+    int64_t shape[MAX_RANK] = {v->shape[0], 1}, taps = 1, blocks = 1;
+    for (int i = 0; i < d; i++) {
+        shape[i + 2] = image[i];
+        if (block[i] < 1 || block[i] > INT32_MAX / taps) {
+            invalid(n, E2005, "the block has an extent of %lld", (long long)block[i]);
+            return;
+        }
+        taps *= block[i];
+    }
+    if (v->shape[1] % taps) {
+        invalid(n, E2005, "%lld elements of a block do not divide %lld rows", (long long)taps,
+                (long long)v->shape[1]);
+        return;
+    }
+    shape[1] = v->shape[1] / taps;
+    if (!node_shape_ok(n, d + 2, shape)) return;
+    like.rank = d + 2;
+    like.shape = shape;
+    Window win;
+    if (!window_place(n, &win, &like, block, false)) return;
+    int64_t split[MAX_RANK] = {v->shape[0], shape[1]};
+    for (int i = 0; i < d; i++) {
+        split[2 + i] = block[i];
+        split[2 + d + i] = win.dim[i].out;
+        blocks = blocks > INT32_MAX ? blocks : blocks * win.dim[i].out;
+    }
+    if (blocks != v->shape[2]) {
+        invalid(n, E2005, "the image has room for %lld blocks, but there are %lld", (long long)blocks,
+                (long long)v->shape[2]);
+        return;
+    }
+    Exprs *x = n->x;
+    Value *cols = g_reshape(n->g, v, 2 + 2 * d, split);
+    Builder b = build(n->g, 2 + d, shape);
+    const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *hit = ex_int(x, DT_bool, 1);
+    for (int i = 0; i < d; i++) {
+        const Slide *s = &win.dim[i];
+        const Expr *k = reduce_over(&b, s->kernel), *stride = ex_i(x, s->stride);
+        const Expr *at = ex_sub(x, ex_add(x, ex_var(x, 2 + i), ex_i(x, s->before)),
+                                ex_mul(x, k, ex_i(x, s->dilation)));
+        index[2 + i] = k;
+        index[2 + d + i] = ex_div(x, at, stride);
+        hit = ex_and(x, hit, ex_le(x, ex_i(x, 0), at));
+        hit = ex_and(x, hit, ex_bin(x, EX_eq, ex_bin(x, EX_rem, at, stride), ex_i(x, 0)));
+        hit = ex_and(x, hit, ex_lt(x, index[2 + d + i], ex_i(x, s->out)));
+    }
+    if (!b.n_red) build_red(&b, 1);
+    DType acc = dt_reg(v->dt);
+    const Expr *e = ex_cast(x, acc, build_load(&b, cols, index));
+    n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, ex_select(x, hit, e, ex_num(x, acc, 0)), NULL);
+}

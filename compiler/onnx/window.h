@@ -1,0 +1,44 @@
+/* Windows: how a kernel slides over the spatial dimensions of a tensor [N, C, D1 .. Dn]. Convolutions and
+ * pools read them from the same attributes: kernel_shape, strides, dilations, pads, auto_pad. */
+#ifndef COMPILER_ONNX_WINDOW_H
+#define COMPILER_ONNX_WINDOW_H
+
+#include "compiler/onnx/import.h"
+
+#define MAX_SPATIAL (MAX_TENSOR_RANK - 2)
+
+/* One spatial dimension. Window o reads positions o * stride + k * dilation - before, 0 <= k < kernel. */
+typedef struct Slide {
+    int64_t in, out;
+    int64_t kernel, stride, dilation;
+    int64_t span;          /* (kernel - 1) * dilation + 1 */
+    int64_t before, after; /* positions of padding, as asked for: a last window may reach further */
+} Slide;
+
+typedef struct Window {
+    int n; /* spatial dimensions */
+    Slide dim[MAX_SPATIAL];
+} Window;
+
+/* Reads the attributes for an input `v`; `kernel` (n extents) comes from the weights, or is NULL: then
+ * kernel_shape must say it. Everything but `out` and automatic padding. False after a report. */
+bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel);
+/* The same, with padding and output extents of a convolution or pool. `ceiling`: the last window may
+ * reach past the end (ceil_mode). */
+bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, bool ceiling);
+/* `v` with as much padding of `fill` as the windows touch; `v` itself if they touch none. */
+Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill);
+/* Adds a reduction coordinate for each kernel dimension and gives the index into the padded tensor in
+ * index[0..n-1], for output coordinates that begin at `first`; the kernel coordinates in tap[0..n-1]. */
+void window_reduce(Builder *b, const Window *w, int first, const Expr **index, const Expr **tap);
+/* A reduction coordinate, or the constant 0 where there is nothing to run over. */
+const Expr *reduce_over(Builder *b, int64_t extent);
+
+/* The type that a float type is computed in: f64 for f64, else f32. */
+static inline DType float_work(DType dt) {
+    return dt == DT_f64 ? DT_f64 : DT_f32;
+}
+/* Input i as a float tensor of at least `rank` dimensions; reports and returns NULL otherwise. */
+Value *need_float(Node *n, int i, int rank);
+
+#endif
