@@ -75,11 +75,11 @@ $(B)/tests/%: tests/unit/%.c $(B)/libmlcc.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MF $@.d -o $@ $< $(B)/libmlcc.a -lcmocka $(LDLIBS)
 
-.PHONY: all check unit conformance fuzz format clean
+.PHONY: all check unit conformance fuzz fuzz-programs format clean
 unit: all $(UNIT)
 	scripts/run-unit $(UNIT)
 
-check: all $(UNIT)
+check: all $(UNIT) $(B)/tests/conformance
 	scripts/check-all $(B)
 
 TARGET ?= c
@@ -90,6 +90,16 @@ conformance: all $(B)/tests/conformance
 $(B)/tests/conformance: tests/onnx/conformance.c $(B)/libmlcc.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MF $@.d -o $@ $< $(B)/libmlcc.a $(LDLIBS)
+
+# the readers under libFuzzer; clang only
+FUZZ_SECONDS ?= 60
+FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz:
+	scripts/fuzz $(B) $(FUZZ_SECONDS)
+fuzz-programs: $(FUZZERS)
+$(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c $(B)/libmlcc.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -MF $@.d -o $@ $< $(B)/libmlcc.a $(LDLIBS)
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

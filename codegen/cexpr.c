@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define SMALL_ARM  24 /* nodes of a guarded part that is printed inline */
-#define LONG_LINE  78 /* columns after which a value gets a name */
+#define LONG_LINE  90 /* columns after which a value gets a name */
+#define LONGEST    98 /* columns of any line */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
 
 /* --- nodes
@@ -294,7 +295,7 @@ Piece print(Printer *p, const Expr *e) {
     if (node->name) return (Piece){node->name, P_atom};
     Piece piece = compose(p, e);
     if (node->name) return (Piece){node->name, P_atom};
-    if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room(p) * 2 / 3) {
+    if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room(p) / 2) {
         const char *name = fresh(p);
         print_line(p, "const %s %s = %s;", type_of(p, (DType)e->dt), name, piece.text);
         give_name(p, node, name);
@@ -320,12 +321,34 @@ const char *logic_operand(Printer *p, Piece piece, int prec) {
     return mixed ? arena_printf(p->scratch, "(%s)", piece.text) : operand(p, piece, prec);
 }
 
+/* Where to break a line that is too long: behind an operator between the columns, the loosest and
+ * then the last there is; 0: nowhere. */
+static size_t break_at(const char *text, size_t from, size_t columns) {
+    static const char *const operators[] = {"=&|?:,", "+-", "*/%<>^"};
+    for (int class = 0; class < 3; class ++) {
+        size_t best = 0;
+        for (size_t i = from + 1; text[i] && i < columns; i++)
+            if (text[i] == ' ' && strchr(operators[class], text[i - 1])) best = i;
+        if (best) return best;
+    }
+    return 0;
+}
+
 void print_line(Printer *p, const char *format, ...) {
     va_list args;
     va_start(args, format);
     const char *text = arena_vprintf(p->scratch, format, args);
     va_end(args);
-    for (int i = 0; i < p->indent; i++) text_add(&p->out, "    ");
+    size_t indent = (size_t)p->indent * 4, columns = LONGEST - indent;
+    text_addf(&p->out, "%*s", (int)indent, "");
+    while (indent + 20 < LONGEST && strlen(text) > columns) {
+        size_t at = break_at(text, columns / 3, columns);
+        if (!at) break;
+        text_addn(&p->out, text, at);
+        text_addf(&p->out, "\n%*s", (int)indent + 4, "");
+        text += at + 1;
+        columns = LONGEST - indent - 4;
+    }
     text_add(&p->out, text);
     text_add(&p->out, "\n");
 }

@@ -205,8 +205,8 @@ static void arithmetic_range(Printer *p, Node *node) {
         div_range(node, a, b, e->op == EX_rem);
         return;
     case EX_band:
-        if (a->lo < 0 || b->lo < 0) return;
-        lo = 0, hi = a->hi < b->hi ? a->hi : b->hi;
+        if (a->lo < 0 && b->lo < 0) return;
+        lo = 0, hi = a->lo < 0 ? b->hi : b->lo < 0 || a->hi < b->hi ? a->hi : b->hi;
         break;
     default:
         return;
@@ -514,10 +514,12 @@ static bool compose_terms(Printer *p, const Expr *e, Piece *result) {
 }
 
 /* Computes in the unsigned type of the same width, where overflow wraps. */
-static Piece wrapped(Printer *p, DType dt, Piece a, const char *op, Piece b, int prec) {
+static Piece wrapped(Printer *p, DType dt, Piece a, const char *op, Piece b, int prec,
+                     const Expr *right) {
     DType u = dt == DT_i64 ? DT_u64 : DT_u32;
-    Piece sum = infix(p, reg_cast(p, dt, u, a), op, reg_cast(p, dt, u, b), prec);
-    return reg_cast(p, u, dt, sum);
+    a = reg_cast(p, dt, u, a);
+    b = ex_is_const(right) ? literal(p, u, right->k) : reg_cast(p, dt, u, b);
+    return reg_cast(p, u, dt, infix(p, a, op, b, prec));
 }
 
 static Piece compose_sum(Printer *p, const Expr *e) {
@@ -546,7 +548,7 @@ static Piece compose_sum(Printer *p, const Expr *e) {
             }
         }
         if (!known || (dt == DT_i32 && (lo < INT32_MIN || hi > INT32_MAX)))
-            return wrapped(p, dt, a, op, b, prec);
+            return wrapped(p, dt, a, op, b, prec, e->arg[1]);
     }
     if (e->op == EX_add && b.text[0] == '-' && ex_is_const(e->arg[1]))
         return (Piece){TEXT("%s - %s", operand(p, a, prec), b.text + 1), prec};
@@ -638,6 +640,21 @@ static int decided(Printer *p, const Expr *e) {
     }
 }
 
+/* i + 2 < 9 as i < 7, where i + 2 cannot overflow. */
+static void move_constant(Printer *p, const Expr *e, Piece *a, Piece *b) {
+    int side = ex_is_const(e->arg[1]) ? 0 : 1;
+    const Expr *sum = e->arg[side], *limit = e->arg[1 - side];
+    if (sum->op != EX_add || !ex_is_const(sum->arg[1]) || !ex_is_const(limit)) return;
+    if (node_of(p, sum)->name) return;
+    const Node *from = range_of(p, sum->arg[0]);
+    int64_t by = sum->arg[1]->k.i, moved = limit->k.i - by;
+    if (from->lo + by < INT32_MIN || from->hi + by > INT32_MAX || moved < INT32_MIN ||
+        moved > INT32_MAX)
+        return;
+    *(side ? b : a) = print(p, sum->arg[0]);
+    *(side ? a : b) = literal(p, DT_i32, (Scalar){.i = moved});
+}
+
 static Piece compose_compare(Printer *p, const Expr *e) {
     int known = decided(p, e);
     if (known >= 0) return literal(p, DT_bool, (Scalar){.i = known});
@@ -649,6 +666,7 @@ static Piece compose_compare(Printer *p, const Expr *e) {
         b = convert(p, p->d->reg[DT_i32], b);
     }
     const char *op = ex_infix((ExprOp)e->op);
+    if (dt == DT_i32) move_constant(p, e, &a, &b);
     if (order && ex_is_const(e->arg[0]) && !ex_is_const(e->arg[1])) { /* 0 <= i  as  i >= 0 */
         Piece t = a;
         a = b;

@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#define LONGEST_LINE 92
+
 /* --- names and setup
  * ------------------------------------------------------------------------------*/
 
@@ -38,8 +40,25 @@ static void note_block(Printer *p, const Stmt *s) {
     }
 }
 
-void printer_init(Printer *p, Unit *unit, Exprs *x, Arena *scratch, const Kernel *k) {
-    *p = (Printer){.unit = unit, .d = unit->dialect, .x = x, .scratch = scratch, .k = k};
+/* The trips of the loops around the kernel's launches, the most by depth. */
+static int64_t *launch_trips(const Program *program, const Kernel *k, Arena *scratch) {
+    int64_t *most = ARENA_ARRAY(scratch, k->n_scalars + 1, int64_t);
+    int64_t *open = ARENA_ARRAY(scratch, program->steps.n + 1, int64_t);
+    int depth = 0;
+    for (int s = 0; s < program->steps.n; s++) {
+        const Step *step = &program->steps.items[s];
+        if (step->kind == STEP_loop) open[depth++] = step->trips;
+        if (step->kind == STEP_end) depth--;
+        if (step->kind != STEP_launch || step->kernel != k) continue;
+        for (int i = 0; i < k->n_scalars && i < depth; i++)
+            if (open[i] > most[i]) most[i] = open[i];
+    }
+    return most;
+}
+
+void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch, const Kernel *k) {
+    *p = (Printer){.unit = unit, .d = unit->dialect, .x = program->x, .scratch = scratch, .k = k};
+    p->trips = launch_trips(program, k, scratch);
     p->out = text_new(scratch);
     names_init(&p->names, scratch, &unit->names, NULL);
     int vars = k->vars.n, buffers = k->buffers.n;
@@ -134,6 +153,10 @@ static bool print_update(Printer *p, int buffer, const Expr *index, const Expr *
     return false;
 }
 
+static const char *print_value(Printer *p, const Buffer *b, const Expr *value) {
+    return held_wide(p, b) ? print_root(p, value) : print_stored(p, b->dt, value);
+}
+
 static void print_store(Printer *p, const Stmt *s) {
     const Buffer *b = p->k->buffers.items[s->buffer];
     int mark = p->named.n;
@@ -150,9 +173,14 @@ static void print_store(Printer *p, const Stmt *s) {
         end_statement(p, mark);
         return;
     }
-    const char *value =
-        held_wide(p, b) ? print_root(p, roots[1]) : print_stored(p, b->dt, roots[1]);
     const char *place = print_place(p, s->buffer, roots[0]);
+    const char *value = print_value(p, b, roots[1]);
+    bool long_line =
+        (size_t)p->indent * 4 + strlen(type) + strlen(place) + strlen(value) > LONGEST_LINE;
+    if (long_line && roots[1]->op != EX_load && roots[1]->n && !node_of(p, roots[1])->name) {
+        bind(p, roots[1]);
+        value = print_value(p, b, roots[1]);
+    }
     print_line(p, "%s%s = %s;", type, place, value);
     end_statement(p, mark);
 }
@@ -333,23 +361,26 @@ void kernel_parameters(Printer *p, const char *const *restrict_word, const char 
     text_list(out, n, piece, indent, indent);
 }
 
-/* Words of `text` into lines that begin with " * ". */
-static void comment_words(Text *out, const char *text, int column) {
+void print_comment(const char *text, Text *out) {
+    int column = 3;
+    text_add(out, "/* ");
     while (*text) {
-        size_t length = strcspn(text, " ");
-        if (column + (int)length > 97 && column > 4) {
+        int length = (int)strcspn(text, " ");
+        bool fits = column + length <= 96;
+        if (!fits && column > 3) {
             text_add(out, "\n * ");
             column = 3;
         }
-        text_addn(out, text, length);
-        column += (int)length;
+        if (length > 93) length = 93; /* a word as long as a line is cut */
+        text_addn(out, text, (size_t)length);
+        column += length;
         text += length;
-        if (*text == ' ') {
+        if (*text == ' ' && *++text && column + (int)strcspn(text, " ") < 96) {
             text_add(out, " ");
             column++;
-            text++;
         }
     }
+    text_add(out, " */\n");
 }
 
 void kernel_comment(const Kernel *k, Arena *arena, Text *out) {
@@ -360,7 +391,5 @@ void kernel_comment(const Kernel *k, Arena *arena, Text *out) {
         text_addf(&t, "%s%s %s%s", i ? ", " : ": ", b->name, dt_name(b->dt),
                   shape_text(arena, b->rank, b->shape));
     }
-    text_add(out, "/* ");
-    comment_words(out, text_get(&t), 3);
-    text_add(out, " */\n");
+    print_comment(text_get(&t), out);
 }

@@ -64,8 +64,9 @@ typedef struct Printer {
     const Kernel *k;
     Names names;                          /* of the kernel */
     const char **buffer, **var, **scalar; /* names */
-    int64_t *extent;                      /* upper bounds of the variables, -1: unknown */
-    Node **var_value;                     /* let variables: what they hold */
+    int64_t *trips;   /* of the loops around the launches, by depth: at most so many */
+    int64_t *extent;  /* upper bounds of the variables, -1: unknown */
+    Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
     bool *declared; /* buffer i: its alloc waits for the store that sets it */
     Text out;
@@ -82,7 +83,7 @@ typedef struct Printer {
     bool inline_only;  /* under a guard: nothing may be printed before the statement */
 } Printer;
 
-void printer_init(Printer *p, Unit *unit, Exprs *x, Arena *scratch, const Kernel *k);
+void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch, const Kernel *k);
 /* Prints the statements of the kernel, indented by one step, into p->out. */
 void print_body(Printer *p);
 
@@ -92,6 +93,8 @@ void print_unused(const Printer *p, Text *out);
  * stands between '*' and the name of parameter i. */
 void kernel_parameters(Printer *p, const char *const *restrict_word, const char *scalar_type,
                        Text *out, int indent);
+/* `text` as a comment of its own, in lines. */
+void print_comment(const char *text, Text *out);
 /* A comment with the ONNX nodes that the kernel computes, and the shapes of its parameters. */
 void kernel_comment(const Kernel *k, Arena *arena, Text *out);
 /* Writes the pieces separated by ", ", and breaks lines before column 98; `column`: where the text

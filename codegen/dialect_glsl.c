@@ -355,7 +355,7 @@ void emit_glsl(const Program *p, const EmitOptions *o, int kernel, Text *out) {
         names_take(&unit.names, arena_printf(&scratch, "Buffer%d", i), "Buffer");
     names_take(&unit.names, "Scalars", "Scalars");
     Printer printer;
-    printer_init(&printer, &unit, p->x, &scratch, k);
+    printer_init(&printer, &unit, p, &scratch, k);
     print_body(&printer);
     Text interface = text_new(&scratch);
     print_interface(p, &printer, &interface);

@@ -61,17 +61,26 @@ static void name_steps(Host *h) {
     }
 }
 
+/* Keeps functions and constants of the file from having a tensor's name; kernels may have it. */
+static void claim_tensors(Host *h, bool claim) {
+    for (int i = 0; i < h->p->graph->inputs.n; i++) names_claim(&h->unit.names, h->input[i], claim);
+    for (int i = 0; i < h->p->graph->outputs.n; i++)
+        names_claim(&h->unit.names, h->output[i], claim);
+}
+
+/* Names that PREFIX_run has besides the tensors'. */
+static const char *const run_names[] = {"arena", "base", "weights", "constants", "head", NULL};
+
 /* The tensors' names are public, so they are chosen before all others. */
 static void name_tensors(Host *h, Names *macros) {
-    static const char *const taken[] = {"arena", "base", "weights", "constants", NULL};
     const Program *p = h->p;
-    for (int i = 0; taken[i]; i++) names_take(&h->unit.names, taken[i], "x");
+    names_init(&h->names, h->arena, &h->unit.names, run_names);
     for (int i = 0; i < p->graph->inputs.n; i++) {
-        h->input[i] = names_take(&h->unit.names, input_name(p, i), "input");
+        h->input[i] = names_take(&h->names, input_name(p, i), "input");
         h->input_macro[i] = names_take(macros, upper_case(h->arena, h->input[i]), "INPUT");
     }
     for (int i = 0; i < p->graph->outputs.n; i++) {
-        h->output[i] = names_take(&h->unit.names, output_name(p, i), "output");
+        h->output[i] = names_take(&h->names, output_name(p, i), "output");
         h->output_macro[i] = names_take(macros, upper_case(h->arena, h->output[i]), "OUTPUT");
     }
 }
@@ -189,9 +198,11 @@ static void print_null_checks(Host *h, Text *out) {
         if (i && column + length > 96) {
             text_add(out, "\n        ");
             column = 8;
+        } else if (i) {
+            text_add(out, " ");
         }
         column += length;
-        text_addf(out, "%s == NULL%s", piece[i], i + 1 < n ? " || " : ")\n");
+        text_addf(out, "%s == NULL%s", piece[i], i + 1 < n ? " ||" : ")\n");
     }
     text_addf(out, "        return %s_E_ARGUMENT;\n", h->macro);
 }
@@ -254,7 +265,7 @@ static void print_kernel(Host *h, int index, Text *out) {
     Arena scratch;
     arena_init(&scratch, p->arena->limit, p->arena->on_limit, p->arena->user);
     Printer printer;
-    printer_init(&printer, &h->unit, p->x, &scratch, k);
+    printer_init(&printer, &h->unit, p, &scratch, k);
     print_body(&printer);
 
     kernel_comment(k, &scratch, out);
@@ -282,8 +293,9 @@ static void print_weights(Host *h, Text *out) {
     for (int i = 0; i < p->weights.n; i++) {
         const Value *v = p->weights.items[i];
         if (!h->weight[i]) continue;
-        text_addf(out, "/* %s: %s %s */\n", v->name ? comment_text(h->arena, v->name) : "constant",
-                  dt_name(v->dt), shape_text(h->arena, v->rank, v->shape));
+        print_comment(PRINTF("%s: %s %s", v->name ? comment_text(h->arena, v->name) : "constant",
+                             dt_name(v->dt), shape_text(h->arena, v->rank, v->shape)),
+                      out);
         if (weights_readable(v))
             print_array(&h->unit, v, h->weight[i], out);
         else
@@ -475,8 +487,9 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     names_take(&h->unit.names, PRINTF("%s_run", o->prefix), "run");
     if (o->weights_symbol) names_take(&h->unit.names, o->weights_symbol, "weights");
     name_tensors(h, &macros);
+    claim_tensors(h, true);
     name_steps(h);
-    names_init(&h->names, p->arena, &h->unit.names, NULL);
+    claim_tensors(h, false);
 
     Text kernels = text_new(p->arena), weights = text_new(p->arena), run = text_new(p->arena);
     for (int i = 0; i < p->kernels.n; i++) print_kernel(h, i, &kernels);

@@ -47,6 +47,10 @@ const char *names_take(Names *names, const char *wanted, const char *fallback) {
     return name;
 }
 
+void names_claim(Names *names, const char *name, bool claim) {
+    *strmap_put(&names->taken, name) = claim ? names : NULL;
+}
+
 const char *comment_text(Arena *arena, const char *text) {
     char *copy = arena_strdup(arena, text ? text : "");
     for (char *c = copy; *c; c++)

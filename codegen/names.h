@@ -20,6 +20,8 @@ bool names_taken(const Names *names, const char *name);
  * allow become '_'; a number is added where the name is taken. `fallback` stands in for NULL and
  * "". */
 const char *names_take(Names *names, const char *wanted, const char *fallback);
+/* Takes `name` of the inner scope in the outer one too, or gives it back there. */
+void names_claim(Names *names, const char *name, bool claim);
 /* `text` as the inside of a comment: no comment marks, no control characters, no backslashes. */
 const char *comment_text(Arena *arena, const char *text);
 /* `text` in upper case. */

@@ -111,7 +111,8 @@ Graph *session_graph(Session *s) {
 }
 
 Program *session_lower(Session *s, Graph *g) {
-    PassOptions options = {.target = s->target,
+    Target target = target_for_arch(s->target, s->o->march);
+    PassOptions options = {.target = &target,
                            .dump = s->o->dump_ir,
                            .on_pass = after_pass,
                            .user = s,

@@ -31,6 +31,21 @@ void graph_output(Graph *g, Value *value, const char *name) {
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
 
+static void note_counter(void *user, const Expr *e) {
+    if (e->op == EX_ctr) *(bool *)user = true;
+}
+
+/* True if what the operator computes differs between the iterations of a loop around it. */
+static bool reads_counter(Graph *g, const Op *op) {
+    bool found = false;
+    const Expr *const parts[] = {op->body, op->post, op->guard};
+    for (int i = 0; i < 3; i++)
+        if (parts[i]) ex_visit(g->arena, parts[i], note_counter, &found);
+    for (int i = 0; op->target && i < op->out[0]->rank; i++)
+        ex_visit(g->arena, op->target[i], note_counter, &found);
+    return found;
+}
+
 /* Computes an operator of constants at once, unless that would bloat the program: a large result must
  * not be much larger than what it is made of. Returns the constant, or NULL. */
 static Value *try_fold(Graph *g, Op *op) {
@@ -48,10 +63,7 @@ static Value *try_fold(Graph *g, Op *op) {
         work *= extent[i];
         if (work > FOLD_MAX_WORK) return NULL;
     }
-    struct Graph *outer = g;
-    for (; outer; outer = outer->parent)
-        if (outer->depth) break; /* a body inside a loop may read its counter */
-    if (outer) return NULL;
+    if (g->depth && reads_counter(g, op)) return NULL;
     const void **in = ARENA_ARRAY(g->arena, op->n_in, const void *);
     for (int i = 0; i < op->n_in; i++) in[i] = op->in[i]->data;
     void *data = arena_alloc(g->arena, out_bytes + 1);

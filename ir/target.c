@@ -7,7 +7,7 @@
 static const Target targets[] = {
     {.name = "c",
      .meaning = "standalone C99",
-     .vector_bytes = 32,
+     .vector_bytes = 16, /* what every 64-bit x86 and Arm has */
      .vector_registers = 16,
      .l1_bytes = 32 << 10,
      .l2_bytes = 512 << 10,
@@ -39,4 +39,39 @@ const Target *target_find(const char *name) {
     for (int i = 0; target_at(i); i++)
         if (!strcmp(targets[i].name, name)) return &targets[i];
     return NULL;
+}
+
+typedef struct ArchRow {
+    const char *name;
+    int vector_bytes, vector_registers;
+} ArchRow;
+
+static const ArchRow archs[] = {
+    {"x86-64", 16, 16},          {"x86-64-v2", 16, 16},      {"x86-64-v3", 32, 16},
+    {"haswell", 32, 16},         {"x86-64-v4", 64, 32},      {"skylake-avx512", 64, 32},
+    {"sapphirerapids", 64, 32},  {"armv8-a", 16, 32},        {"armv8.2-a+dotprod+fp16", 16, 32},
+};
+
+/* What the machine that compiles has. */
+static ArchRow native(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return (ArchRow){"native", 64, 32};
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16};
+    return (ArchRow){"native", 16, 16};
+#else
+    return (ArchRow){"native", 16, 32};
+#endif
+}
+
+Target target_for_arch(const Target *t, const char *arch) {
+    Target result = *t;
+    ArchRow row = {NULL, t->vector_bytes, t->vector_registers};
+    for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
+        if (!strcmp(arch, archs[i].name)) row = archs[i];
+    if (arch && !strcmp(arch, "native")) row = native();
+    if (t->vector_bytes) {
+        result.vector_bytes = row.vector_bytes;
+        result.vector_registers = row.vector_registers;
+    }
+    return result;
 }

@@ -20,6 +20,9 @@ typedef struct Target {
 } Target;
 
 const Target *target_find(const char *name);
+/* The facts of `t` for an architecture as C compilers name it (-march=): vector width and registers.
+ * An unknown name leaves them as they are. */
+Target target_for_arch(const Target *t, const char *arch);
 /* The i-th target, NULL past the end. */
 const Target *target_at(int i);
 

@@ -76,6 +76,9 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args);
 /* `e` with the loads of op's inputs flattened to one index each, row-major. */
 const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op);
 
+/* The op's body over the loops as they are now, loads flattened, simplified. */
+const Expr *nest_body(const Nest *n);
+
 /* Chooses the steps from the target's facts. */
 void schedule_choose(Nest *n);
 

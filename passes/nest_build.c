@@ -53,6 +53,14 @@ const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op) {
     return ex_rewrite(x, e, flatten_leaf, &f);
 }
 
+const Expr *nest_body(const Nest *n) {
+    int64_t extent[NEST_MAX_LOOPS];
+    for (int i = 0; i < n->n_loops; i++) extent[i] = n->loop[i].extent;
+    const Expr *e = nest_flatten_loads(n->x, n->op->body, n->op);
+    e = ex_subst_vars(n->x, e, n->n_coords, n->coord);
+    return ex_simplify(n->x, e, n->n_loops, extent);
+}
+
 /* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
 static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *args) {
     Build *b = user;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 typedef struct Product {
-    int row[MAX_RANK], n_row;       /* loops (= coordinates) only factor 0 reads */
+    int row[MAX_RANK], n_row;       /* loops only factor 0 reads */
     int column[MAX_RANK], n_column; /* only factor 1 */
     int batch[MAX_RANK], n_batch;   /* both, or none */
     int depth[MAX_RANK], n_depth;
@@ -23,18 +23,21 @@ typedef struct Product {
 } Product;
 
 static void mark_vars(void *user, const Expr *e) {
-    uint32_t *mask = user;
-    if (e->op == EX_var) *mask |= 1u << e->k.i;
+    uint64_t *mask = user;
+    if (e->op == EX_var) *mask |= (uint64_t)1 << e->k.i;
 }
 
 /* Reads the body as a product; false if it is none. */
-static bool find_product(const Nest *n, Product *m) {
+static bool find_product(Nest *n, Product *m) {
     const Op *op = n->op;
     *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
-    uint32_t mask[2] = {0, 0};
-    for (int f = 0; f < 2; f++) ex_visit(n->p->arena, op->body->arg[f], mark_vars, &mask[f]);
-    for (int i = 0; i < n->n_coords; i++) {
+    uint64_t mask[2] = {0, 0};
+    const Expr *body = nest_body(n);
+    if (body->op != EX_mul) return false;
+    for (int f = 0; f < 2; f++) ex_visit(n->p->arena, body->arg[f], mark_vars, &mask[f]);
+    for (int k = 0; k < n->n_order; k++) {
+        int i = n->order[k];
         int64_t extent = n->loop[i].extent;
         bool in0 = mask[0] >> i & 1, in1 = mask[1] >> i & 1;
         if (n->loop[i].reduce) {
@@ -62,32 +65,23 @@ static int fuse_all(Nest *n, int count, const int *loops) {
 
 /* --- plain loops ----------------------------------------------------------------------------------*/
 
-/* The flat coefficient with which `v` is read along each coordinate; false if not affine. */
-static bool strides(const Nest *n, const Expr *load, const Value *v, int64_t *coef) {
-    Exprs *x = n->x;
-    const Expr *flat = ex_i(x, 0), *base;
-    for (int i = 0; i < v->rank; i++)
-        flat = ex_add(x, ex_mul(x, flat, ex_i(x, v->shape[i])), load->arg[i]);
-    return ex_affine(x, flat, n->n_coords, coef, &base);
-}
-
 typedef struct VectorScore {
-    const Nest *n;
+    Nest *n;
     int loop;
-    int unit, still, other; /* loads with stride 1, 0, anything else along the loop */
+    int unit, other; /* loads with stride 1; with any stride but 0 and 1 along the loop */
 } VectorScore;
 
 static void score_load(void *user, const Expr *e) {
     VectorScore *s = user;
-    int64_t coef[MAX_RANK];
+    int64_t coef[NEST_MAX_LOOPS];
+    const Expr *base;
     if (e->op != EX_load) return;
-    const Value *v = s->n->op->in[e->k.i];
-    if (!strides(s->n, e, v, coef))
+    if (!ex_affine(s->n->x, e->arg[0], s->n->n_loops, coef, &base))
         s->other++;
-    else if (coef[s->loop] == 1 || value_is_const(v)) /* constants can be packed */
-        s->unit += coef[s->loop] != 0, s->still += coef[s->loop] == 0;
+    else if (coef[s->loop] == 1 || value_is_const(s->n->op->in[e->k.i])) /* that can be packed */
+        s->unit += coef[s->loop] != 0;
     else
-        s->other += coef[s->loop] != 0, s->still += coef[s->loop] == 0;
+        s->other += coef[s->loop] != 0;
 }
 
 /* The largest divisor of `extent` in [low, high]; 0 if there is none. */
@@ -97,13 +91,14 @@ static int64_t divisor(int64_t extent, int64_t low, int64_t high) {
     return 0;
 }
 
-/* Splits `loop` so that its inner part is about `wanted` long; -1 if the whole loop is short enough to be
- * the inner part itself. */
-static int tile_loop(Nest *n, int loop, int64_t wanted) {
+/* Splits `loop` so that its inner part is about `wanted` long and returns that part; a loop that is short
+ * enough is its own inner part. */
+static int tile_loop(Nest *n, int loop, int64_t wanted, int64_t *tiles) {
     int64_t extent = n->loop[loop].extent;
     int outer, inner;
     if (extent <= wanted) return loop;
-    int64_t d = divisor(extent, (wanted + 1) / 2, wanted);
+    int64_t d = divisor(extent, (wanted * 3 + 3) / 4, wanted);
+    *tiles = (extent + (d ? d : wanted) - 1) / (d ? d : wanted);
     if (d)
         nest_split(n, loop, d, &outer, &inner);
     else
@@ -111,15 +106,73 @@ static int tile_loop(Nest *n, int loop, int64_t wanted) {
     return inner;
 }
 
+static void count_divisions(void *user, const Expr *e) {
+    int *count = user;
+    *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
+}
+
+/* How many divisions the op's expressions need, loads flattened, if coordinates a and a+1 are one loop
+ * (a < 0: as they are). */
+static int divisions_if_fused(Nest *n, int a) {
+    Exprs *x = n->x;
+    const Op *op = n->op;
+    int64_t extent[MAX_RANK + 1];
+    const Expr *to[MAX_RANK], *parts[2] = {op->body, op->post};
+    int count = 0;
+    for (int i = 0; i < n->n_coords; i++) {
+        extent[i] = n->loop[i].extent;
+        to[i] = ex_var(x, i);
+    }
+    extent[n->n_coords] = 0;
+    if (a >= 0) {
+        int64_t e1 = extent[a + 1];
+        extent[n->n_coords] = extent[a] * e1;
+        to[a] = ex_div(x, ex_var(x, n->n_coords), ex_i(x, e1));
+        to[a + 1] = ex_bin(x, EX_rem, ex_var(x, n->n_coords), ex_i(x, e1));
+    }
+    for (int i = 0; i < 2 && parts[i]; i++) {
+        const Expr *e = ex_subst_vars(x, parts[i], n->n_coords, to);
+        e = ex_simplify(x, nest_flatten_loads(x, e, op), n->n_coords + 1, extent);
+        ex_visit(n->p->arena, e, count_divisions, &count);
+    }
+    return count;
+}
+
+/* Joins neighbouring loops that every load walks through in one stride. */
+static void join_loops(Nest *n) {
+    int now = divisions_if_fused(n, -1), at = n->n_coords - 1, last = at;
+    for (int i = last - 1; i >= 0; i--) {
+        bool alike = n->loop[i].reduce == n->loop[i + 1].reduce && n->loop[i].extent > 0 &&
+                     n->loop[i + 1].extent > 0;
+        at = alike && divisions_if_fused(n, i) <= now ? nest_fuse(n, i, at) : i;
+    }
+}
+
+/* The outer part of the loop that was split into `inner` and it: made just before. */
+static int outer_of(int inner) {
+    return inner - 1;
+}
+
+/* Bytes that the factor that reads `loop` reads in one pass over its own loops. */
+static double bytes_moved_by(const Nest *n, const Product *m, int loop) {
+    bool is_row = false;
+    for (int i = 0; i < m->n_row; i++) is_row |= m->row[i] == loop;
+    double elements = (double)m->depths * (double)(is_row ? m->rows : m->columns);
+    return elements * (double)dt_store((DType)n->op->body->dt);
+}
+
 /* Reduction for loops: the accumulator tile is rows x columns, the columns vectorised. */
 static void loops_reduce(Nest *n) {
     const Op *op = n->op;
-    int n_spatial = op->out[0]->rank, column = -1, row = -1;
-    /* the vector loop: the last coordinate along which every load has stride 1 or 0 */
-    for (int i = n_spatial - 1; i >= 0 && column < 0; i--) {
-        VectorScore s = {.n = n, .loop = i};
-        ex_visit(n->p->arena, op->body, score_load, &s);
-        if (n->loop[i].extent >= 4 && s.unit && !s.other) column = i;
+    int column = -1, row = -1;
+    join_loops(n);
+    const Expr *body = nest_body(n);
+    /* the vector loop: the last one along which every load has stride 1 or 0 */
+    for (int i = n->n_order - 1; i >= 0 && column < 0; i--) {
+        VectorScore s = {.n = n, .loop = n->order[i]};
+        if (n->loop[s.loop].reduce || n->loop[s.loop].extent < 4) continue;
+        ex_visit(n->p->arena, body, score_load, &s);
+        if (s.unit && !s.other) column = s.loop;
     }
     if (column < 0) return; /* one element after the other */
     Product m;
@@ -137,60 +190,28 @@ static void loops_reduce(Nest *n) {
     }
     int lanes = n->target->vector_bytes / (int)dt_store((DType)op->body->dt);
     if (lanes < 4) lanes = 4;
+    /* two vectors of columns; as many rows as leave registers for them and a broadcast */
+    int64_t rows = (n->target->vector_registers - 3) / 2;
+    int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
-    if (row >= 0) inner[count++] = tile_loop(n, row, 4);
-    inner[count++] = tile_loop(n, column, 2 * lanes);
+    if (row >= 0) inner[count++] = tile_loop(n, row, rows < 2 ? 2 : rows > 8 ? 8 : rows, &row_tiles);
+    inner[count++] = tile_loop(n, column, 2 * lanes, &column_tiles);
     for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
+    /* what is read again for every tile of rows, or else for every tile of columns, should be the less */
+    if (row >= 0 && row_tiles > 1 && column_tiles > 1) {
+        int row_outer = outer_of(inner[0]), column_outer = outer_of(inner[1]);
+        double columns_again = (double)(row_tiles - 1) * bytes_moved_by(n, &m, column);
+        double rows_again = (double)(column_tiles - 1) * bytes_moved_by(n, &m, row);
+        bool columns_first = rows_again < columns_again;
+        order[k++] = columns_first ? column_outer : row_outer;
+        order[k++] = columns_first ? row_outer : column_outer;
+    }
     for (int i = 0; i < n->n_order; i++)
         if (n->loop[n->order[i]].reduce) order[k++] = n->order[i];
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     nest_order(n, k, order);
     nest_pack(n);
-}
-
-static void count_divisions(void *user, const Expr *e) {
-    int *count = user;
-    *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
-}
-
-/* How many divisions flattened loads, and the guards around them, need if coordinates a and a+1 are one
- * loop; -1 if the body itself reads either coordinate other than through a load. */
-static int divisions_if_fused(Nest *n, int a) {
-    Exprs *x = n->x;
-    const Op *op = n->op;
-    int64_t extent[MAX_RANK + 1], e1 = n->loop[a + 1].extent;
-    const Expr *to[MAX_RANK];
-    for (int i = 0; i < n->n_coords; i++) {
-        extent[i] = n->loop[i].extent;
-        to[i] = ex_var(x, i);
-    }
-    extent[n->n_coords] = n->loop[a].extent * e1;
-    to[a] = ex_div(x, ex_var(x, n->n_coords), ex_i(x, e1));
-    to[a + 1] = ex_bin(x, EX_rem, ex_var(x, n->n_coords), ex_i(x, e1));
-    const Expr *body = ex_subst_vars(x, op->body, n->n_coords, to);
-    body = nest_flatten_loads(x, body, op);
-    body = ex_simplify(x, body, n->n_coords + 1, extent);
-    int count = 0;
-    ex_visit(n->p->arena, body, count_divisions, &count);
-    return count;
-}
-
-/* Joins neighbouring loops that every load walks through in one stride. */
-static void join_loops(Nest *n) {
-    int64_t extent[MAX_RANK];
-    for (int i = 0; i < n->n_coords; i++) extent[i] = n->loop[i].extent;
-    const Expr *flat = nest_flatten_loads(n->x, n->op->body, n->op);
-    int now = 0, last = n->n_coords - 1;
-    ex_visit(n->p->arena, ex_simplify(n->x, flat, n->n_coords, extent), count_divisions, &now);
-    int at = last;
-    for (int i = last - 1; i >= 0; i--) {
-        if (divisions_if_fused(n, i) > now) {
-            at = i;
-            continue;
-        }
-        at = nest_fuse(n, i, at);
-    }
 }
 
 /* --- grids of blocks ------------------------------------------------------------------------------*/

@@ -7,9 +7,9 @@
 struct Elementwise {
     const char *name;
     int since;
-    int n_in;            /* -1: one or more, folded from the left */
-    const char *types;   /* which element types: see elementwise.def */
-    const char *attrs;   /* "alpha=1.0 beta" */
+    int n_in;          /* -1: one or more, folded from the left */
+    const char *types; /* which element types: see elementwise.def */
+    const char *attrs; /* "alpha=1.0 beta" */
     const char *formula;
 };
 

@@ -1,15 +1,16 @@
 /* The walk over a model: scopes of names, order of nodes, calls of functions, sub-graphs.
  *
- * Nodes run in an order in which every name is made before it is used (the model's own order where it
- * already is one). A name is looked up from the innermost scope outwards; what a loop body uses from
- * outside becomes a further input of the body. A value that could not be computed is `poison`, and nodes
- * that need it are passed over in silence.
+ * Nodes run in an order in which every name is made before it is used (the model's own order where
+ * it already is one). A name is looked up from the innermost scope outwards; what a loop body uses
+ * from outside becomes a further input of the body. A value that could not be computed is `poison`,
+ * and nodes that need it are passed over in silence.
  */
 #include "compiler/onnx/import_impl.h"
 
 #include <string.h>
 
-/* --- scopes ---------------------------------------------------------------------------------------*/
+/* --- scopes
+ * ---------------------------------------------------------------------------------------*/
 
 Entity *entity_tensor(Import *im, Value *v) {
     Entity *e = ARENA_NEW(im->arena, Entity);
@@ -85,8 +86,7 @@ const Value *scope_value(const Scope *s, const char *name) {
 }
 
 static void declare(Scope *s, size_t n, Onnx__ValueInfoProto *const *info) {
-    for (size_t i = 0; i < n; i++)
-        *strmap_put(&s->declared, pb_text(info[i]->name)) = info[i];
+    for (size_t i = 0; i < n; i++) *strmap_put(&s->declared, pb_text(info[i]->name)) = info[i];
 }
 
 /* Reports a second definition. */
@@ -112,7 +112,8 @@ static void bind_initializers(Import *im, Scope *s, const Onnx__GraphProto *grap
     }
 }
 
-/* --- order ----------------------------------------------------------------------------------------*/
+/* --- order
+ * ----------------------------------------------------------------------------------------*/
 
 typedef struct Order {
     Import *im;
@@ -122,7 +123,7 @@ typedef struct Order {
     VEC(int) deps;   /* nodes that node i needs: deps[first[i]] up to deps[first[i + 1]] */
     int *first;
     int *sorted;
-    bool *replaced;  /* a Constant that a later one of the same name replaces */
+    bool *replaced; /* a Constant that a later one of the same name replaces */
 } Order;
 
 /* Names that a sub-graph defines itself, and those of the sub-graphs around it. */
@@ -153,8 +154,7 @@ static void add_graph_deps(Order *o, const Onnx__GraphProto *graph, const Hidden
         for (size_t k = 0; k < graph->node[i]->n_output; k++)
             *strmap_put(&own.names, graph->node[i]->output[k]) = &own;
     for (size_t i = 0; i < graph->n_node; i++) add_node_deps(o, graph->node[i], &own);
-    for (size_t i = 0; i < graph->n_output; i++)
-        add_dep(o, pb_text(graph->output[i]->name), &own);
+    for (size_t i = 0; i < graph->n_output; i++) add_dep(o, pb_text(graph->output[i]->name), &own);
 }
 
 static void add_node_deps(Order *o, const Onnx__NodeProto *node, const Hidden *hidden) {
@@ -167,8 +167,8 @@ static void add_node_deps(Order *o, const Onnx__NodeProto *node, const Hidden *h
 }
 
 static void report_cycle(Order *o, const int *stack, int depth) {
-    int from = depth - 1; /* the last node on the stack closes the cycle */
-    while (from > 0 && stack[from - 1] != stack[depth - 1]) from--;
+    int from = depth - 2; /* the last node on the stack closes the cycle */
+    while (from > 0 && stack[from] != stack[depth - 1]) from--;
     Text t = text_new(o->im->arena);
     for (int i = from; i < depth; i++) {
         if (i == from + 6) {
@@ -178,7 +178,8 @@ static void report_cycle(Order *o, const int *stack, int depth) {
         const char *label = check_label(o->im->arena, o->node[stack[i]], (size_t)stack[i]);
         text_addf(&t, "%s%s", i > from ? " -> " : "", label);
     }
-    diag_error(o->im->diag, E2003, "the graph has a cycle, each needing the next: %s", text_get(&t));
+    diag_error(o->im->diag, E2003, "the graph has a cycle, each needing the next: %s",
+               text_get(&t));
 }
 
 /* Depth first along the dependencies, without recursion. False on a cycle. */
@@ -220,9 +221,9 @@ static bool is_constant(const Onnx__NodeProto *node) {
     return !strcmp(pb_text(node->op_type), "Constant") && !*plain_domain(node->domain);
 }
 
-/* Fills o->sorted with an order in which every name is made before it is used. A name has one definition,
- * except that of several Constant nodes the last one counts: editors of models append what is to replace
- * a constant, and ONNX Runtime reads it so. */
+/* Fills o->sorted with an order in which every name is made before it is used. A name has one
+ * definition, except that of several Constant nodes the last one counts: editors of models append
+ * what is to replace a constant, and ONNX Runtime reads it so. */
 static bool order_nodes(Order *o, const Scope *scope) {
     Import *im = o->im;
     strmap_init(&o->producer, im->arena);
@@ -259,7 +260,8 @@ static bool order_nodes(Order *o, const Scope *scope) {
     return true;
 }
 
-/* --- nodes ----------------------------------------------------------------------------------------*/
+/* --- nodes
+ * ----------------------------------------------------------------------------------------*/
 
 static bool run_nodes(Import *im, Scope *scope, size_t n, Onnx__NodeProto *const *nodes);
 
@@ -311,7 +313,8 @@ static void call_function(Node *n, Function *function) {
         return;
     }
     Frame *frame = ARENA_NEW(im->arena, Frame);
-    *frame = (Frame){.outer = n->scope->frame, .function = function, .label = n->label};
+    *frame = (Frame){.outer = n->scope->frame, .function = function};
+    frame->label = frame->outer ? frame->outer->label : n->label;
     frame->attrs = ARENA_ARRAY(im->arena, proto->n_attribute + proto->n_attribute_proto, BoundAttr);
     for (size_t i = 0; i < proto->n_attribute + proto->n_attribute_proto; i++) {
         const Onnx__AttributeProto *fallback =
@@ -342,8 +345,8 @@ static void call_function(Node *n, Function *function) {
     for (int i = 0; i < n->n_out; i++) {
         Entity *e = lookup(im, s, proto->output[i]);
         if (!e)
-            invalid(n, E2001, "function '%s': output '%s' is made by no node",
-                    pb_text(proto->name), proto->output[i]);
+            invalid(n, E2001, "function '%s': output '%s' is made by no node", pb_text(proto->name),
+                    proto->output[i]);
         else if (e == &im->absent || e->kind != ENTITY_tensor)
             n->out_entity[i] = e;
         else
@@ -362,8 +365,8 @@ static void bind_outputs(Node *n) {
             const Value *v = n->out[i];
             if (node_shape_ok(n, v->rank, v->shape)) e = entity_tensor(im, n->out[i]);
         }
-        if (!e && !n->failed) unsupported(n, "output %d, '%s', is not supported", i,
-                                          n->proto->output[i]);
+        if (!e && !n->failed)
+            unsupported(n, "output %d, '%s', is not supported", i, n->proto->output[i]);
         bind_output(n, i, e ? e : &im->poison);
     }
 }
@@ -394,9 +397,9 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
                  .label = node_label(im, scope, proto, number)};
     Node *n = &node;
     im->diag->where = n->label;
-    const char *src = *pb_text(proto->name)                        ? proto->name
+    const char *src = *pb_text(proto->name)                  ? proto->name
                       : proto->n_output && *proto->output[0] ? proto->output[0]
-                                                                   : n->op;
+                                                             : n->op;
     scope->g->src = arena_printf(im->arena, "%s(%s)", n->op, src);
     /* errors of other nodes must not keep the builders from folding this one's constants */
     int errors = im->diag->n_errors;
@@ -426,26 +429,31 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
     im->diag->where = NULL;
 }
 
+/* Ends the walk: a bound was passed. */
+static void stop(Import *im, const char *format, int bound) {
+    if (!im->stopped) diag_error(im->diag, E0007, "%s", arena_printf(im->arena, format, bound));
+    im->stopped = true;
+}
+
 static bool run_nodes(Import *im, Scope *scope, size_t n, Onnx__NodeProto *const *nodes) {
-    if (scope->depth > MAX_CALL_DEPTH) {
-        diag_error(im->diag, E0007, "functions and sub-graphs are nested more than %d deep",
-                   MAX_CALL_DEPTH);
-        return false;
-    }
+    if (scope->depth > MAX_CALL_DEPTH)
+        stop(im, "functions and sub-graphs are nested more than %d deep", MAX_CALL_DEPTH);
+    if (im->stopped) return false;
     scope->n_nodes = n;
     scope->nodes = nodes;
     Order order = {.im = im, .n = n, .node = nodes};
     if (!order_nodes(&order, scope)) return false;
-    for (size_t i = 0; i < n; i++) {
-        if (order.replaced[order.sorted[i]]) continue;
-        if (++im->n_nodes > MAX_NODES) {
-            diag_error(im->diag, E0007, "functions and sub-graphs unfold to more than %d nodes",
-                       MAX_NODES);
-            return false;
+    /* constants first: they need nothing, and what asks for declared shapes can look at them */
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < n; i++) {
+            int at = order.sorted[i];
+            if (order.replaced[at] || is_constant(nodes[at]) != (pass == 0)) continue;
+            if (++im->n_nodes > MAX_NODES)
+                stop(im, "functions and sub-graphs unfold to more than %d nodes", MAX_NODES);
+            if (im->diag->messages.n > MAX_WALK_ERRORS) im->stopped = true;
+            if (im->stopped) return false;
+            import_node(im, scope, nodes[at], (size_t)at);
         }
-        if (im->diag->messages.n > MAX_WALK_ERRORS) return false;
-        import_node(im, scope, nodes[order.sorted[i]], (size_t)order.sorted[i]);
-    }
     return true;
 }
 
@@ -482,9 +490,11 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *c
     return ok;
 }
 
-/* --- the model ------------------------------------------------------------------------------------*/
+/* --- the model
+ * ------------------------------------------------------------------------------------*/
 
-/* Inputs that are not also initializers (which, before IR version 4, had to be listed as inputs). */
+/* Inputs that are not also initializers (which, before IR version 4, had to be listed as inputs).
+ */
 static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__ValueInfoProto *info = graph->input[i];

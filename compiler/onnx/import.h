@@ -1,17 +1,18 @@
 /* The ONNX importer: one function per ONNX operator, building core operators of ir/graph.h.
  *
- * ops.def lists every operator with the opset version from which a function serves it; elementwise.def
- * those that a formula says whole. Nothing behind the importer ever sees an ONNX operator.
+ * ops.def lists every operator with the opset version from which a function serves it;
+ * elementwise.def those that a formula says whole. Nothing behind the importer ever sees an ONNX
+ * operator.
  *
- * An import function gets a Node: its inputs as values (NULL where an optional input is left out), its
- * attributes through attr_*, and sets n->out[i] for every output that is wanted. What it cannot do it
- * reports with unsupported() or invalid() and returns; the walk goes on with the next node, so that one
- * run names all unsupported operators of a model. Nodes that need what could not be computed are passed
- * over in silence.
+ * An import function gets a Node: its inputs as values (NULL where an optional input is left out),
+ * its attributes through attr_*, and sets n->out[i] for every output that is wanted. What it cannot
+ * do it reports with unsupported() or invalid() and returns; the walk goes on with the next node,
+ * so that one run names all unsupported operators of a model. Nodes that need what could not be
+ * computed are passed over in silence.
  *
- * Shape-like inputs (the shape of Reshape, the axes of Squeeze ...) may be run-time values where the
- * model declares the shape of the result: a function asks node_ints first, then node_declared_shape, and
- * only then gives up with E3004 (node_need_ints words it).
+ * Shape-like inputs (the shape of Reshape, the axes of Squeeze ...) may be run-time values where
+ * the model declares the shape of the result: a function asks node_ints first, then
+ * node_declared_shape, and only then gives up with E3004 (node_need_ints words it).
  */
 #ifndef COMPILER_ONNX_IMPORT_H
 #define COMPILER_ONNX_IMPORT_H
@@ -19,13 +20,14 @@
 #include "compiler/onnx/reader.h"
 #include "ir/graph.h"
 
-/* A value of the ONNX world: a tensor, or a sequence or optional whose length is known when compiling. */
+/* A value of the ONNX world: a tensor, or a sequence or optional whose length is known when
+ * compiling. */
 typedef struct Entity {
     enum { ENTITY_tensor, ENTITY_sequence, ENTITY_optional } kind;
-    Value *tensor;          /* tensor */
-    int n;                  /* sequence: items; optional: 0 (empty) or 1 */
+    Value *tensor; /* tensor */
+    int n;         /* sequence: items; optional: 0 (empty) or 1 */
     struct Entity **items;
-    DType dt;               /* sequence, optional: element type */
+    DType dt; /* sequence, optional: element type */
 } Entity;
 
 /* Fixes symbolic dimensions: --dim NAME=VALUE; name "*" is every one that remains. */
@@ -41,19 +43,19 @@ typedef struct ImportOptions {
 } ImportOptions;
 
 typedef struct Import Import;
-typedef struct Scope Scope;           /* names of one graph or function body; see import_impl.h */
+typedef struct Scope Scope;             /* names of one graph or function body; see import_impl.h */
 typedef struct Elementwise Elementwise; /* a row of elementwise.def */
 
-/* Tensors of ONNX have at most this rank, so that an operator's coordinates (its output's and those that
- * it reduces over) stay within MAX_RANK. */
+/* Tensors of ONNX have at most this rank, so that an operator's coordinates (its output's and those
+ * that it reduces over) stay within MAX_RANK. */
 #define MAX_TENSOR_RANK 8
 /* n->out and n->out_entity may be written up to here, wanted or not. */
 #define MAX_SET_OUTPUTS 16
 
 typedef struct Node {
     Import *im;
-    Graph *g;                /* where to build */
-    Exprs *x;                /* g->x */
+    Graph *g; /* where to build */
+    Exprs *x; /* g->x */
     const Onnx__NodeProto *proto;
     const char *op, *domain; /* op_type; domain "" for ai.onnx */
     int version;             /* opset version of the domain */
@@ -63,9 +65,9 @@ typedef struct Node {
     Value **out;             /* to be set by the function (at least MAX_SET_OUTPUTS places) */
     Entity **out_entity;     /* or this, for a sequence or optional */
     Scope *scope;
-    const char *label;       /* "node 'name' (Op)", as messages begin */
-    const Elementwise *row;  /* the operator's row in elementwise.def, or NULL */
-    bool failed;             /* reported or passed over: outputs need not be set */
+    const char *label;      /* "node 'name' (Op)", as messages begin */
+    const Elementwise *row; /* the operator's row in elementwise.def, or NULL */
+    bool failed;            /* reported or passed over: outputs need not be set */
 } Node;
 
 typedef void ImportFn(Node *n);
@@ -76,22 +78,23 @@ Graph *onnx_import(Arena *arena, Exprs *x, Diag *diag, const OnnxModel *model,
 /* True if some import function serves this operator ("" is ai.onnx) in this opset version. */
 bool onnx_supports(const char *domain, const char *name, int version);
 
-/* --- for import functions -------------------------------------------------------------------------*/
+/* --- for import functions
+ * -------------------------------------------------------------------------*/
 
-/* Attributes: the value, or `fallback` where it is absent. A wrong kind is reported (E2004). References
- * to attributes of an enclosing function are followed. */
+/* Attributes: the value, or `fallback` where it is absent. A wrong kind is reported (E2004).
+ * References to attributes of an enclosing function are followed. */
 bool attr_has(const Node *n, const char *name);
 int64_t attr_int(Node *n, const char *name, int64_t fallback);
 double attr_float(Node *n, const char *name, double fallback);
 const char *attr_str(Node *n, const char *name, const char *fallback);
-const int64_t *attr_ints(Node *n, const char *name, int *count);  /* NULL if absent */
-const float *attr_floats(Node *n, const char *name, int *count);  /* NULL if absent */
+const int64_t *attr_ints(Node *n, const char *name, int *count); /* NULL if absent */
+const float *attr_floats(Node *n, const char *name, int *count); /* NULL if absent */
 const char *const *attr_strs(Node *n, const char *name, int *count);
 Value *attr_tensor(Node *n, const char *name); /* dense or sparse, as a constant; NULL if absent */
 const Onnx__GraphProto *attr_graph(Node *n, const char *name);
 const Onnx__TypeProto *attr_type(Node *n, const char *name);
-/* The element type that an ONNX code means; reports E3003/E2004 and returns DT_none if it has none that
- * tensors can have here (strings, complex numbers). */
+/* The element type that an ONNX code means; reports E3003/E2004 and returns DT_none if it has none
+ * that tensors can have here (strings, complex numbers). */
 DType node_dtype(Node *n, int64_t onnx);
 
 /* Input i, or NULL if the node has fewer or leaves it out. */
@@ -118,18 +121,18 @@ bool node_shape_ok(Node *n, int rank, const int64_t *shape);
 void unsupported(Node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void invalid(Node *n, ErrCode code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Imports a sub-graph (If, Loop, Scan, SequenceMap bodies) into graph `g`; names of the enclosing scopes
- * are visible. inputs: one entity per sub-graph input; outputs receives one per sub-graph output.
- * False after diagnostics. When `g` is a loop body, outer values that it uses are captured: they become
- * further inputs of `g`, and *captured lists the outer values in that order (give them to build_loop
- * after the states). Pass captured == NULL when `g` is the enclosing graph itself. */
+/* Imports a sub-graph (If, Loop, Scan, SequenceMap bodies) into graph `g`; names of the enclosing
+ * scopes are visible. inputs: one entity per sub-graph input; outputs receives one per sub-graph
+ * output. False after diagnostics. When `g` is a loop body, outer values that it uses are captured:
+ * they become further inputs of `g`, and *captured lists the outer values in that order (give them
+ * to build_loop after the states). Pass captured == NULL when `g` is the enclosing graph itself. */
 typedef VEC(Value *) ValueVec;
 bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *const *inputs,
                      Entity **outputs, ValueVec *captured);
 Entity *entity_tensor(Import *im, Value *v);
 
-/* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula), floats
- * narrower than f32 computed in f32. */
+/* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),
+ * floats narrower than f32 computed in f32. */
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);
 
 #define OP(domain, name, since, fn) ImportFn fn;

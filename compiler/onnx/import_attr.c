@@ -1,10 +1,11 @@
-/* What import functions are given: attributes, inputs, declared shapes, constants from tensors of the
- * model, and the two ways to refuse. */
+/* What import functions are given: attributes, inputs, declared shapes, constants from tensors of
+ * the model, and the two ways to refuse. */
 #include "compiler/onnx/import_impl.h"
 
 #include <string.h>
 
-/* --- refusing -------------------------------------------------------------------------------------*/
+/* --- refusing
+ * -------------------------------------------------------------------------------------*/
 
 void unsupported(Node *n, const char *format, ...) {
     va_list args;
@@ -22,7 +23,8 @@ void invalid(Node *n, ErrCode code, const char *format, ...) {
     n->failed = true;
 }
 
-/* --- attributes -----------------------------------------------------------------------------------*/
+/* --- attributes
+ * -----------------------------------------------------------------------------------*/
 
 typedef enum AttrKind {
     ATTR_float = 1,
@@ -43,8 +45,9 @@ typedef enum AttrKind {
 } AttrKind;
 
 static const char *const kind_names[ATTR_kinds] = {
-    "UNDEFINED", "FLOAT",   "INT",     "STRING", "TENSOR",        "GRAPH",          "FLOATS",    "INTS",
-    "STRINGS",   "TENSORS", "GRAPHS",  "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"};
+    "UNDEFINED",      "FLOAT",      "INT",        "STRING",  "TENSOR", "GRAPH",
+    "FLOATS",         "INTS",       "STRINGS",    "TENSORS", "GRAPHS", "SPARSE_TENSOR",
+    "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"};
 
 const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__AttributeProto *attr) {
     if (!*pb_text(attr->ref_attr_name)) return attr;
@@ -148,7 +151,8 @@ DType node_dtype(Node *n, int64_t onnx) {
     return dt;
 }
 
-/* --- inputs and outputs ---------------------------------------------------------------------------*/
+/* --- inputs and outputs
+ * ---------------------------------------------------------------------------*/
 
 Value *node_in(const Node *n, int i) {
     return i < n->n_in ? n->in[i] : NULL;

@@ -1,5 +1,5 @@
-/* What can be said of a model before the walk: its opsets, functions, unsupported operators (all of them
- * at once), and the values of its symbolic dimensions. */
+/* What can be said of a model before the walk: its opsets, functions, unsupported operators (all of
+ * them at once), and the values of its symbolic dimensions. */
 #include "compiler/onnx/import_impl.h"
 
 #include <string.h>
@@ -18,7 +18,8 @@ const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number
     return arena_printf(arena, "node #%zu '%s' (%s)", number, output, op);
 }
 
-/* --- the table of operators -----------------------------------------------------------------------*/
+/* --- the table of operators
+ * -----------------------------------------------------------------------*/
 
 static const OpRow op_rows[] = {
 #define OP(domain, name, since, fn) {domain, name, since, fn, NULL, NULL},
@@ -61,7 +62,8 @@ bool onnx_supports(const char *domain, const char *name, int version) {
     return false;
 }
 
-/* --- opsets and functions -------------------------------------------------------------------------*/
+/* --- opsets and functions
+ * -------------------------------------------------------------------------*/
 
 static void fill_opsets(Import *im, StrMap *map, size_t n, Onnx__OperatorSetIdProto *const *sets) {
     strmap_init(map, im->arena);
@@ -100,8 +102,8 @@ static void fill_functions(Import *im) {
     strmap_init(&im->functions, im->arena);
     for (size_t i = 0; i < im->proto->n_functions; i++) {
         const Onnx__FunctionProto *proto = im->proto->functions[i];
-        const char *key = function_key(im->arena, proto->domain, pb_text(proto->name),
-                                       pb_text(proto->overload));
+        const char *key =
+            function_key(im->arena, proto->domain, pb_text(proto->name), pb_text(proto->overload));
         void **slot = strmap_put(&im->functions, key);
         if (*slot) {
             diag_error(im->diag, E2002, "function '%s' is defined twice", pb_text(proto->name));
@@ -114,7 +116,8 @@ static void fill_functions(Import *im) {
     }
 }
 
-/* --- unsupported operators ------------------------------------------------------------------------*/
+/* --- unsupported operators
+ * ------------------------------------------------------------------------*/
 
 /* One operator that nothing serves, with the first node that uses it. */
 typedef struct Missing {
@@ -129,7 +132,8 @@ typedef struct Check {
     VEC(Function *) functions; /* called and still to be looked at */
 } Check;
 
-static void check_nodes(Check *c, const Function *function, size_t n, Onnx__NodeProto *const *nodes);
+static void check_nodes(Check *c, const Function *function, size_t n,
+                        Onnx__NodeProto *const *nodes);
 
 static void check_node(Check *c, const Function *function, const Onnx__NodeProto *node,
                        size_t number) {
@@ -173,7 +177,7 @@ static void report_missing(Check *c) {
     for (int i = 0; i < c->missing.n && i < MAX_LISTED; i++) {
         const Missing *m = c->missing.items[i];
         const char *more =
-            m->count > 1 ? arena_printf(im->arena, " (%d more nodes use it)", m->count - 1) : "";
+            m->count > 1 ? arena_printf(im->arena, " (used %d times)", m->count) : "";
         const char *domain = *m->domain ? m->domain : "ai.onnx";
         im->diag->where = m->label;
         if (m->version)
@@ -214,7 +218,8 @@ bool check_model(Import *im) {
     return true;
 }
 
-/* --- dimensions -----------------------------------------------------------------------------------*/
+/* --- dimensions
+ * -----------------------------------------------------------------------------------*/
 
 bool check_is_initializer(const StrMap *names, const char *name) {
     const Binding *b = strmap_get(names, name);
@@ -261,7 +266,8 @@ static void resolve_symbol(Import *im, const char *name) {
 }
 
 /* Names of the symbols (only the unresolved ones?), separated. */
-static const char *list_symbols(Import *im, bool unresolved, const char *before, const char *after) {
+static const char *list_symbols(Import *im, bool unresolved, const char *before,
+                                const char *after) {
     Text t = text_new(im->arena);
     int listed = 0;
     for (int i = 0; i < im->symbol_list.n; i++) {
@@ -303,8 +309,9 @@ bool check_dims(Import *im) {
             ok = false;
         } else if (!option->used && strcmp(option->name, "*") != 0) {
             const char *list = list_symbols(im, false, "", "");
-            diag_error(im->diag, E0001, "--dim %s=%lld: the model has no such dimension; it has: %s",
-                       option->name, (long long)option->value, *list ? list : "none");
+            diag_error(im->diag, E0001,
+                       "--dim %s=%lld: the model has no such dimension; it has: %s", option->name,
+                       (long long)option->value, *list ? list : "none");
             ok = false;
         }
     }
@@ -383,6 +390,6 @@ void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Value 
     for (int i = 0; i < rank && same; i++) same = shape[i] < 0 || shape[i] == v->shape[i];
     if (same) return;
     const char *text = shape_text(im->arena, rank, shape);
-    diag_error(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s", text,
-               shape_text(im->arena, v->rank, v->shape));
+    diag_error(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s",
+               text, shape_text(im->arena, v->rank, v->shape));
 }

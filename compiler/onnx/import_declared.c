@@ -1,8 +1,9 @@
 /* What a model declares of a node's outputs: value_info, graph outputs, and what follows from them.
  *
- * Where an output itself is not declared, but goes through elementwise operators (with nothing else than
- * single elements as other inputs) to one that is, its shape is the declared one too. Exporters that
- * unfold functions leave such gaps, and a shape computed at run time then still has a declaration.
+ * Where an output itself is not declared, but goes through elementwise operators (with nothing else
+ * than single elements as other inputs) to one that is, its shape is the declared one too.
+ * Exporters that unfold functions leave such gaps, and a shape computed at run time then still has
+ * a declaration.
  */
 #include "compiler/onnx/import_impl.h"
 

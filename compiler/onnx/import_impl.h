@@ -1,6 +1,6 @@
-/* What the importer's own files share: import.c (walk and scopes), import_check.c (what can be said of a
- * model before the walk), import_attr.c (what import functions are given). Import functions see none of
- * this. */
+/* What the importer's own files share: import.c (walk and scopes), import_check.c (what can be said
+ * of a model before the walk), import_attr.c (what import functions are given). Import functions
+ * see none of this. */
 #ifndef COMPILER_ONNX_IMPORT_IMPL_H
 #define COMPILER_ONNX_IMPORT_IMPL_H
 
@@ -8,9 +8,9 @@
 #include "compiler/onnx/import.h"
 
 /* Bounds against models whose functions or sub-graphs unfold without end. */
-#define MAX_CALL_DEPTH  128     /* scopes (functions, sub-graphs) around a node */
-#define MAX_NODES       5000000 /* nodes imported, all functions and sub-graphs unfolded */
-#define MAX_WALK_ERRORS 100     /* messages after which the walk ends */
+#define MAX_CALL_DEPTH  128    /* scopes (functions, sub-graphs) around a node */
+#define MAX_NODES       500000 /* nodes imported, all functions and sub-graphs unfolded */
+#define MAX_WALK_ERRORS 100    /* messages after which the walk ends */
 
 typedef struct OpRow {
     const char *domain, *name;
@@ -47,7 +47,7 @@ typedef struct BoundAttr {
 typedef struct Frame {
     struct Frame *outer;
     Function *function;
-    const char *label; /* of the calling node */
+    const char *label; /* of the outermost calling node */
     int n_attrs;
     BoundAttr *attrs;
 } Frame;
@@ -59,12 +59,12 @@ typedef struct User {
 } User;
 
 struct Scope {
-    Scope *outer;       /* NULL: nothing further out is visible */
+    Scope *outer; /* NULL: nothing further out is visible */
     Graph *g;
-    Frame *frame;       /* NULL outside functions */
-    StrMap names;       /* -> Binding */
-    StrMap declared;    /* -> Onnx__ValueInfoProto */
-    size_t n_nodes;     /* of this graph or function */
+    Frame *frame;    /* NULL outside functions */
+    StrMap names;    /* -> Binding */
+    StrMap declared; /* -> Onnx__ValueInfoProto */
+    size_t n_nodes;  /* of this graph or function */
     Onnx__NodeProto *const *nodes;
     StrMap users;       /* name -> User; filled when first asked for */
     ValueVec *captured; /* the body of a loop: outer values that it uses; else NULL */
@@ -88,9 +88,10 @@ struct Import {
     StrMap functions; /* "domain:name:overload" -> Function */
     StrMap symbols;   /* dimension names -> Symbol */
     VEC(Symbol *) symbol_list;
-    Entity poison;    /* stands for what could not be computed */
-    Entity absent;    /* an optional input of a function that the call leaves out */
+    Entity poison; /* stands for what could not be computed */
+    Entity absent; /* an optional input of a function that the call leaves out */
     int n_nodes;
+    bool stopped; /* a bound was passed: the walk ends */
 };
 
 static inline const char *pb_text(const char *text) {
@@ -99,17 +100,18 @@ static inline const char *pb_text(const char *text) {
 /* "" for "ai.onnx". */
 const char *plain_domain(const char *domain);
 
-/* --- import_check.c -------------------------------------------------------------------------------*/
+/* --- import_check.c
+ * -------------------------------------------------------------------------------*/
 
-/* Fills ops, opsets, functions; reports unsupported operators, missing opsets and recursion. False if
- * nothing can be walked. */
+/* Fills ops, opsets, functions; reports unsupported operators, missing opsets and recursion. False
+ * if nothing can be walked. */
 bool check_model(Import *im);
 /* Gives every symbolic dimension of the inputs a value (--dim). False after reports. */
 bool check_dims(Import *im);
 /* True if the name is an initializer's. */
 bool check_is_initializer(const StrMap *names, const char *name);
-/* Rank and dimensions that a tensor type declares, -1 where not fixed (the known symbols are put in).
- * False if it has no shape, or one of too many dimensions. */
+/* Rank and dimensions that a tensor type declares, -1 where not fixed (the known symbols are put
+ * in). False if it has no shape, or one of too many dimensions. */
 bool check_type_shape(const Import *im, const Onnx__TypeProto *type, int *rank, int64_t *shape);
 /* Type and shape of a graph input; DT_none after a report. */
 DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
@@ -124,12 +126,14 @@ int check_opset(const Import *im, const Function *function, const char *domain);
 /* "node 'name' (Op)" */
 const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number);
 
-/* --- import.c -------------------------------------------------------------------------------------*/
+/* --- import.c
+ * -------------------------------------------------------------------------------------*/
 
 /* The tensor under a name that is known by now; NULL if there is none (yet). */
 const Value *scope_value(const Scope *s, const char *name);
 
-/* --- import_attr.c --------------------------------------------------------------------------------*/
+/* --- import_attr.c
+ * --------------------------------------------------------------------------------*/
 
 /* The attribute of a node under a name, references followed; NULL if absent. */
 const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__AttributeProto *attr);

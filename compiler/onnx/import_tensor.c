@@ -74,12 +74,12 @@ Value *attr_sparse_const(Import *im, Graph *g, const Onnx__SparseTensorProto *sp
                        (long long)d);
             return NULL;
         }
-        dense.count = d > INT32_MAX || dense.count > INT32_MAX ? (int64_t)INT32_MAX + 1
-                                                               : dense.count * d;
+        dense.count =
+            d > INT32_MAX || dense.count > INT32_MAX ? (int64_t)INT32_MAX + 1 : dense.count * d;
     }
     if (!tensor_fits(im, &dense, "sparse tensor")) return NULL;
-    bool shaped = indices.rank == 1 ||
-                  (indices.rank == 2 && indices.dims[1] == dense.rank && dense.rank > 0);
+    bool shaped =
+        indices.rank == 1 || (indices.rank == 2 && indices.dims[1] == dense.rank && dense.rank > 0);
     if (indices.dt != DT_i64 || !shaped || indices.dims[0] != values.count) {
         diag_error(im->diag, E2005, "sparse tensor '%s': the indices do not fit its values",
                    values.name);
@@ -94,7 +94,8 @@ Value *attr_sparse_const(Import *im, Graph *g, const Onnx__SparseTensorProto *sp
             return NULL;
         }
         size_t size = dt_store(dense.dt);
-        memcpy((char *)data + (size_t)at * size, (const char *)values.data + (size_t)k * size, size);
+        memcpy((char *)data + (size_t)at * size, (const char *)values.data + (size_t)k * size,
+               size);
     }
     return graph_const(g, dense.dt, dense.rank, dense.dims, data);
 }

@@ -454,72 +454,89 @@ void import_deform_conv(Node *n) {
 
 /* --- columns to image -----------------------------------------------------------------------------*/
 
-/* The sum of what all blocks put on a position: block element k of block l lies at l * stride + k *
- * dilation - before. */
-void import_col2_im(Node *n) {
-    Value *v = node_need(n, 0);
+/* The image's shape [N, C, D..], from constant inputs or as declared. False after a report. */
+static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
     int n_image, n_block;
-    const int64_t *image = node_need_ints(n, 1, "the image's shape", &n_image);
-    const int64_t *block = node_need_ints(n, 2, "the block's shape", &n_block);
-    if (!v || !image || !block) {
-        if (!n->failed) invalid(n, E2007, "inputs are missing");
-        return;
-    }
-    if (v->rank != 3 || n_image < 1 || n_image != n_block || n_image > MAX_SPATIAL) {
-        invalid(n, E2005, "the input's shape %s, %d image and %d block dimensions do not fit",
-                shape_text(n->g->arena, v->rank, v->shape), n_image, n_block);
-        return;
-    }
-    int d = n_image;
-    Value like = *v; /* the image, for the window to slide over */
-    int64_t shape[MAX_RANK] = {v->shape[0], 1}, taps = 1, blocks = 1;
-    for (int i = 0; i < d; i++) {
-        shape[i + 2] = image[i];
-        if (block[i] < 1 || block[i] > INT32_MAX / taps) {
-            invalid(n, E2005, "the block has an extent of %lld", (long long)block[i]);
-            return;
+    const int64_t *image = node_ints(n, 1, &n_image), *block = node_ints(n, 2, &n_block);
+    if (image && block) {
+        int64_t taps = 1;
+        for (int i = 0; i < n_block && taps <= INT32_MAX; i++)
+            taps = block[i] < 1 || block[i] > INT32_MAX ? 0 : taps * block[i];
+        if (taps < 1 || taps > INT32_MAX || v->shape[1] % taps || n_image != n_block ||
+            n_image > MAX_SPATIAL) {
+            invalid(n, E2005, "blocks of %lld elements do not fit %lld rows, or the image",
+                    (long long)taps, (long long)v->shape[1]);
+            return false;
         }
-        taps *= block[i];
+        shape[0] = v->shape[0], shape[1] = v->shape[1] / taps;
+        for (int i = 0; i < n_image; i++) shape[i + 2] = image[i];
+        *rank = n_image + 2;
+    } else if (!node_declared_shape(n, 0, rank, shape)) {
+        node_need_ints(n, image ? 2 : 1, image ? "the block's shape" : "the image's shape", &n_image);
+        return false;
     }
-    if (v->shape[1] % taps) {
-        invalid(n, E2005, "%lld elements of a block do not divide %lld rows", (long long)taps,
-                (long long)v->shape[1]);
+    if (!node_shape_ok(n, *rank, shape)) return false;
+    if (*rank >= 3 && shape[0] == v->shape[0] && shape[1] >= 1 && v->shape[1] % shape[1] == 0)
+        return true;
+    invalid(n, E2005, "an image of shape %s is not made of %s",
+            shape_text(n->g->arena, *rank, shape), shape_text(n->g->arena, v->rank, v->shape));
+    return false;
+}
+
+/* Every position sums what all blocks put there: element k of the block in place l (both taken apart by
+ * dimensions) lies at l * stride + k * dilation - before. The block's extents may be run-time values. */
+void import_col2_im(Node *n) {
+    Value *v = node_need(n, 0), *image = node_need(n, 1), *block = node_need(n, 2);
+    int rank, n_block;
+    int64_t shape[MAX_RANK];
+    if (!v || !image || !block) return;
+    if (v->rank != 3) {
+        invalid(n, E2005, "the input has %d dimensions, not 3", v->rank);
         return;
     }
-    shape[1] = v->shape[1] / taps;
-    if (!node_shape_ok(n, d + 2, shape)) return;
-    like.rank = d + 2;
+    if (!image_shape(n, v, &rank, shape)) return;
+    int d = rank - 2;
+    if (value_numel(block) != d || block->rank != 1) {
+        invalid(n, E2005, "the block's shape has not %d dimensions", d);
+        return;
+    }
+    Value like = *v; /* the image, for the attributes to be checked against */
+    int64_t ones[MAX_SPATIAL], rows = v->shape[1] / shape[1];
+    for (int i = 0; i < d; i++) ones[i] = 1;
+    like.rank = rank;
     like.shape = shape;
     Window win;
-    if (!window_place(n, &win, &like, block, false)) return;
-    int64_t split[MAX_RANK] = {v->shape[0], shape[1]};
-    for (int i = 0; i < d; i++) {
-        split[2 + i] = block[i];
-        split[2 + d + i] = win.dim[i].out;
-        blocks = blocks > INT32_MAX ? blocks : blocks * win.dim[i].out;
-    }
-    if (blocks != v->shape[2]) {
-        invalid(n, E2005, "the image has room for %lld blocks, but there are %lld", (long long)blocks,
-                (long long)v->shape[2]);
-        return;
-    }
+    if (!window_read(n, &win, &like, ones)) return;
     Exprs *x = n->x;
-    Value *cols = g_reshape(n->g, v, 2 + 2 * d, split);
-    Builder b = build(n->g, 2 + d, shape);
-    const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *hit = ex_int(x, DT_bool, 1);
-    for (int i = 0; i < d; i++) {
+    const int64_t *known = node_ints(n, 2, &n_block);
+    Builder b = build(n->g, rank, shape);
+    const Expr *row = build_red(&b, rows), *rest = row, *place = ex_i(x, 0), *run = ex_i(x, 1);
+    const Expr *zero = ex_i(x, 0), *hit = ex_int(x, DT_bool, 1);
+    for (int i = d - 1; i >= 0; i--) {
         const Slide *s = &win.dim[i];
-        const Expr *k = reduce_over(&b, s->kernel), *stride = ex_i(x, s->stride);
-        const Expr *at = ex_sub(x, ex_add(x, ex_var(x, 2 + i), ex_i(x, s->before)),
-                                ex_mul(x, k, ex_i(x, s->dilation)));
-        index[2 + i] = k;
-        index[2 + d + i] = ex_div(x, at, stride);
-        hit = ex_and(x, hit, ex_le(x, ex_i(x, 0), at));
-        hit = ex_and(x, hit, ex_bin(x, EX_eq, ex_bin(x, EX_rem, at, stride), ex_i(x, 0)));
-        hit = ex_and(x, hit, ex_lt(x, index[2 + d + i], ex_i(x, s->out)));
+        const Expr *stride = ex_i(x, s->stride), *dilation = ex_i(x, s->dilation), *at[1] = {ex_i(x, i)};
+        const Expr *size = known ? ex_i(x, known[i])
+                                 : ex_bin(x, EX_max, ex_i(x, 1),
+                                          ex_cast(x, DT_i32, build_load(&b, block, at)));
+        const Expr *k = ex_bin(x, EX_rem, rest, size);
+        rest = ex_div(x, rest, size);
+        const Expr *room = ex_sub(x, ex_i(x, s->in + s->before + s->after - 1),
+                                  ex_mul(x, ex_sub(x, size, ex_i(x, 1)), dilation));
+        const Expr *count = ex_add(x, ex_div(x, room, stride), ex_i(x, 1));
+        const Expr *from = ex_sub(x, ex_add(x, ex_var(x, 2 + i), ex_i(x, s->before)),
+                                  ex_mul(x, k, dilation));
+        const Expr *l = ex_div(x, from, stride);
+        hit = ex_and(x, hit, ex_le(x, zero, from));
+        hit = ex_and(x, hit, ex_bin(x, EX_eq, ex_bin(x, EX_rem, from, stride), zero));
+        hit = ex_and(x, hit, ex_lt(x, l, count));
+        place = ex_add(x, place, ex_mul(x, l, run));
+        run = ex_mul(x, run, count);
     }
-    if (!b.n_red) build_red(&b, 1);
+    /* where the extents say otherwise than the declared shape, nothing outside is read */
+    hit = ex_and(x, hit, ex_and(x, ex_le(x, zero, place), ex_lt(x, place, ex_i(x, v->shape[2]))));
+    const Expr *index[3] = {ex_var(x, 0),
+                            ex_add(x, ex_mul(x, ex_var(x, 1), ex_i(x, rows)), row), place};
     DType acc = dt_reg(v->dt);
-    const Expr *e = ex_cast(x, acc, build_load(&b, cols, index));
+    const Expr *e = ex_cast(x, acc, build_load(&b, v, index));
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, ex_select(x, hit, e, ex_num(x, acc, 0)), NULL);
 }

@@ -10,7 +10,8 @@ const Elementwise elementwise_rows[] = {
 #include "compiler/onnx/elementwise.def"
     {0}};
 
-/* --- formulas -------------------------------------------------------------------------------------*/
+/* --- formulas
+ * -------------------------------------------------------------------------------------*/
 
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v) {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -62,11 +63,11 @@ static bool next_attr(Arena *arena, const char **text, const char **name, char *
 }
 
 static bool row_takes(const Elementwise *row, DType dt) {
-    char kind = dt_is_float(dt)            ? 'f'
-                : dt_kind(dt) == DK_sint   ? 's'
-                : dt_kind(dt) == DK_uint   ? 'u'
-                : dt_kind(dt) == DK_bool   ? 'b'
-                                           : 0;
+    char kind = dt_is_float(dt)          ? 'f'
+                : dt_kind(dt) == DK_sint ? 's'
+                : dt_kind(dt) == DK_uint ? 'u'
+                : dt_kind(dt) == DK_bool ? 'b'
+                                         : 0;
     return kind && (row->types[0] == '*' || strchr(row->types, kind));
 }
 
@@ -184,10 +185,11 @@ void import_mean(Node *n) {
     n->out[0] = node_formula(n, formula, 1, &sum);
 }
 
-/* --- types ----------------------------------------------------------------------------------------*/
+/* --- types
+ * ----------------------------------------------------------------------------------------*/
 
-/* What lies beyond the largest value of an 8-bit float when it must not saturate: the bits of infinity
- * or NaN, from `limit` on (`past`: only above it). */
+/* What lies beyond the largest value of an 8-bit float when it must not saturate: the bits of
+ * infinity or NaN, from `limit` on (`past`: only above it). */
 typedef struct Overflow {
     DType dt;
     double limit;
@@ -211,13 +213,14 @@ static Value *cast_unsaturated(Node *n, Value *v, const Overflow *o) {
     const Expr *limit = ex_num(x, wide, o->limit);
     const Expr *over = o->past ? ex_lt(x, limit, size) : ex_le(x, limit, size);
     const Expr *negative = ex_lt(x, e, ex_num(x, wide, 0));
-    const Expr *beyond = ex_select(x, negative, ex_int(x, DT_u8, o->bits | o->sign),
-                                   ex_int(x, DT_u8, o->bits));
+    const Expr *beyond =
+        ex_select(x, negative, ex_int(x, DT_u8, o->bits | o->sign), ex_int(x, DT_u8, o->bits));
     const Expr *code = ex_select(x, over, beyond, ex_bits(x, DT_u8, ex_cast(x, o->dt, e)));
     return build_map(&b, o->dt, ex_bits(x, o->dt, code));
 }
 
-/* Cast to f8e8m0 (a power of two) in the rounding that the attribute names: from the bits of f32. */
+/* Cast to f8e8m0 (a power of two) in the rounding that the attribute names: from the bits of f32.
+ */
 static Value *cast_e8m0(Node *n, Value *v, const char *round, bool saturate) {
     Exprs *x = n->x;
     Builder b = build(n->g, v->rank, v->shape);
@@ -257,8 +260,8 @@ static void cast_to(Node *n, Value *v, DType dt) {
 
 /* Before opset 6 the attribute `to` was the type's name. */
 static DType named_dtype(Node *n) {
-    static const char *const names[] = {"FLOAT", "UINT8",  "INT8",   "UINT16", "INT16",
-                                        "INT32", "INT64",  "STRING", "BOOL",   "FLOAT16",
+    static const char *const names[] = {"FLOAT",  "UINT8",  "INT8",   "UINT16", "INT16",
+                                        "INT32",  "INT64",  "STRING", "BOOL",   "FLOAT16",
                                         "DOUBLE", "UINT32", "UINT64"};
     const char *to = attr_str(n, "to", "");
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
@@ -297,7 +300,8 @@ void import_bitcast(Node *n) {
     n->out[0] = build_map(&b, dt, ex_bits(n->x, dt, build_in(&b, v)));
 }
 
-/* --- the others -----------------------------------------------------------------------------------*/
+/* --- the others
+ * -----------------------------------------------------------------------------------*/
 
 void import_identity(Node *n) {
     if (n->n_in && n->entity[0] && n->entity[0]->kind != ENTITY_tensor)
@@ -362,7 +366,8 @@ void import_dropout(Node *n) {
     Value *v = node_need(n, 0), *ratio = node_in(n, 1), *training = node_in(n, 2);
     if (!v) return;
     bool random = n->version >= 12 && training;
-    if (random && value_is_const(training)) random = dt_load(training->dt, training->data, 0).i != 0;
+    if (random && value_is_const(training))
+        random = dt_load(training->dt, training->data, 0).i != 0;
     if (random && ratio && value_is_const(ratio))
         random = dt_cast(ratio->dt, DT_f64, dt_load(ratio->dt, ratio->data, 0)).f != 0;
     if (random) {

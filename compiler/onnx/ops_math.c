@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* --- MatMul, Gemm ---------------------------------------------------------------------------------*/
+/* --- MatMul, Gemm
+ * ---------------------------------------------------------------------------------*/
 
 void import_matmul(Node *n) {
     Value *a = node_need(n, 0), *b = node_need(n, 1);
@@ -96,9 +97,11 @@ void import_gemm(Node *n) {
     n->out[0] = build_reduce(&build_, a->dt, COMBINE_sum, body, post);
 }
 
-/* --- Einsum ---------------------------------------------------------------------------------------*/
+/* --- Einsum
+ * ---------------------------------------------------------------------------------------*/
 
-/* One label per dimension: a letter, or 256 + k for the k-th dimension from the right under "...". */
+/* One label per dimension: a letter, or 256 + k for the k-th dimension from the right under "...".
+ */
 typedef struct Term {
     Value *v;
     int n;
@@ -137,7 +140,8 @@ static bool read_term(Node *n, const char **text, int rest, Term *t) {
     return true;
 }
 
-/* Dimensions that "..." stands for in a term of a tensor of this rank; -1 if the term does not fit. */
+/* Dimensions that "..." stands for in a term of a tensor of this rank; -1 if the term does not fit.
+ */
 static int rest_of(const char *text, int rank) {
     int letters = 0;
     bool dots = false;
@@ -272,7 +276,8 @@ void import_einsum(Node *n) {
     n->out[0] = contract(n, last, count > 1 ? 2 : 1, &out);
 }
 
-/* --- Det ------------------------------------------------------------------------------------------*/
+/* --- Det
+ * ------------------------------------------------------------------------------------------*/
 
 /* One step of elimination with row exchange, as the body of a loop over the columns. States: the
  * matrices [batch, size, size] and the determinants so far [batch]. */
@@ -293,12 +298,13 @@ static Graph *det_step(Node *n, int64_t batch, int64_t size, DType dt) {
     const Expr *below2[3] = {bat, r, k};
     e = ex_un(x, EX_abs, build_load(&b, m, below2));
     const Expr *hit = ex_and(x, ex_le(x, k, r), ex_bin(x, EX_eq, e, build_in(&b, top)));
-    Value *row = build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, hit, r, ex_i(x, size - 1)), NULL);
+    Value *row =
+        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, hit, r, ex_i(x, size - 1)), NULL);
     /* rows k and `row` exchanged */
     b = build(g, 3, shape);
     const Expr *p = build_load(&b, row, &bat);
-    const Expr *from = ex_select(x, ex_bin(x, EX_eq, i, k), p,
-                                 ex_select(x, ex_bin(x, EX_eq, i, p), k, i));
+    const Expr *from =
+        ex_select(x, ex_bin(x, EX_eq, i, k), p, ex_select(x, ex_bin(x, EX_eq, i, p), k, i));
     const Expr *swapped_at[3] = {bat, from, j};
     Value *swapped = build_map(&b, dt, build_load(&b, m, swapped_at));
     /* multiples of row k taken off the rows below */
@@ -315,7 +321,8 @@ static Graph *det_step(Node *n, int64_t batch, int64_t size, DType dt) {
     const Expr *diagonal[3] = {bat, k, k};
     pivot = build_load(&b, swapped, diagonal);
     const Expr *same = ex_bin(x, EX_eq, build_in(&b, row), k);
-    const Expr *grown = ex_mul(x, build_in(&b, det), ex_select(x, same, pivot, ex_un(x, EX_neg, pivot)));
+    const Expr *grown =
+        ex_mul(x, build_in(&b, det), ex_select(x, same, pivot, ex_un(x, EX_neg, pivot)));
     graph_output(g, next, NULL);
     graph_output(g, build_map(&b, dt, grown), NULL);
     return g;

@@ -1,11 +1,12 @@
-/* Operators that move elements: slices, padding, concatenation, blocks. Each is one map whose body loads
- * from a computed place. Bounds that are known only at run time (starts of Slice, pads of Pad) become
- * part of the index, clamped so that no load leaves its tensor. */
+/* Operators that move elements: slices, padding, concatenation, blocks. Each is one map whose body
+ * loads from a computed place. Bounds that are known only at run time (starts of Slice, pads of
+ * Pad) become part of the index, clamped so that no load leaves its tensor. */
 #include "compiler/onnx/import.h"
 
 #include <string.h>
 
-/* --- Concat and Split -----------------------------------------------------------------------------*/
+/* --- Concat and Split
+ * -----------------------------------------------------------------------------*/
 
 #define CONCAT_AT_ONCE 32 /* inputs of one map: each is one more level of its body */
 
@@ -52,8 +53,8 @@ void import_concat(Node *n) {
     n->out[0] = v[0];
 }
 
-/* Extents of the parts along the axis from an attribute or input, the number of outputs, or the declared
- * shapes of the outputs. False after a report. */
+/* Extents of the parts along the axis from an attribute or input, the number of outputs, or the
+ * declared shapes of the outputs. False after a report. */
 static bool split_sizes(Node *n, int axis, int64_t extent, int64_t *size) {
     int count;
     bool by_input = n->version == 1 || n->version >= 13;
@@ -122,7 +123,8 @@ void import_split(Node *n) {
     }
 }
 
-/* --- Slice ----------------------------------------------------------------------------------------*/
+/* --- Slice
+ * ----------------------------------------------------------------------------------------*/
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
@@ -286,7 +288,8 @@ void import_slice(Node *n) {
     slice_constant(n, v, &s);
 }
 
-/* --- Pad ------------------------------------------------------------------------------------------*/
+/* --- Pad
+ * ------------------------------------------------------------------------------------------*/
 
 typedef enum PadMode { PAD_constant, PAD_reflect, PAD_edge, PAD_wrap } PadMode;
 
@@ -466,7 +469,8 @@ void import_center_crop_pad(Node *n) {
     set_padded(n, &b, v, PAD_constant, before, NULL);
 }
 
-/* --- triangles and blocks -------------------------------------------------------------------------*/
+/* --- triangles and blocks
+ * -------------------------------------------------------------------------*/
 
 void import_trilu(Node *n) {
     Value *v = node_need(n, 0), *k = node_in(n, 1);
@@ -480,9 +484,9 @@ void import_trilu(Node *n) {
     const Expr *distance = ex_sub(x, ex_var(x, v->rank - 1), ex_var(x, v->rank - 2));
     const Expr *zero[1] = {ex_i(x, 0)}, *limit = ex_i(x, 0);
     if (k)
-        limit = ex_cast(x, DT_i32,
-                        clamp_expr(x, ex_cast(x, DT_i64, build_load(&b, k, zero)), -INT32_MAX,
-                                   INT32_MAX));
+        limit = ex_cast(
+            x, DT_i32,
+            clamp_expr(x, ex_cast(x, DT_i64, build_load(&b, k, zero)), -INT32_MAX, INT32_MAX));
     bool upper = attr_int(n, "upper", 1) != 0;
     const Expr *kept = upper ? ex_le(x, limit, distance) : ex_le(x, distance, limit);
     const Expr *e = ex_select(x, kept, build_in(&b, v), ex_num(x, v->dt, 0));
@@ -515,9 +519,8 @@ void import_depth_to_space(Node *n) {
     Builder b = build(n->g, 4, shape);
     const Expr *s = ex_i(x, size), *h = ex_var(x, 2), *w = ex_var(x, 3), *c = ex_var(x, 1);
     const Expr *block = ex_add(x, ex_mul(x, ex_bin(x, EX_rem, h, s), s), ex_bin(x, EX_rem, w, s));
-    const Expr *channel = column_first
-                              ? ex_add(x, ex_mul(x, c, ex_i(x, size * size)), block)
-                              : ex_add(x, ex_mul(x, block, ex_i(x, depth)), c);
+    const Expr *channel = column_first ? ex_add(x, ex_mul(x, c, ex_i(x, size * size)), block)
+                                       : ex_add(x, ex_mul(x, block, ex_i(x, depth)), c);
     const Expr *index[4] = {ex_var(x, 0), channel, ex_div(x, h, s), ex_div(x, w, s)};
     n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
 }

@@ -1,13 +1,15 @@
-/* Reductions, arg-reductions, cumulative operators, and what is made of them: Softmax and its friends. */
+/* Reductions, arg-reductions, cumulative operators, and what is made of them: Softmax and its
+ * friends. */
 #include "compiler/onnx/import.h"
 
 #include <string.h>
 
-/* --- Reduce* --------------------------------------------------------------------------------------*/
+/* --- Reduce*
+ * --------------------------------------------------------------------------------------*/
 
-/* Each is post(combine over the axes of body(a)), with `a` the element and, in post, `a` the combined
- * value and `b` the number of elements; computed in the wide type of the input's. `real`: post needs a
- * float, so integers are taken there and back. */
+/* Each is post(combine over the axes of body(a)), with `a` the element and, in post, `a` the
+ * combined value and `b` the number of elements; computed in the wide type of the input's. `real`:
+ * post needs a float, so integers are taken there and back. */
 typedef struct ReduceRow {
     const char *name;
     Combine combine;
@@ -68,7 +70,8 @@ static Value *reduce_axes(Node *n, const ReduceRow *row, Value *v, uint32_t mask
 }
 
 /* log(sum(exp)) with the largest element taken out first, so that exp cannot overflow. */
-static Value *reduce_log_sum_exp(Node *n, const ReduceRow *row, Value *v, uint32_t mask, bool keep) {
+static Value *reduce_log_sum_exp(Node *n, const ReduceRow *row, Value *v, uint32_t mask,
+                                 bool keep) {
     Graph *g = n->g;
     DType dt = v->dt;
     v = g_cast(g, v, dt_is_float(dt) ? dt_reg(dt) : DT_f64);
@@ -119,8 +122,8 @@ static Value *axes_are(Node *n, Value *axes, int rank, uint32_t mask) {
     return build_map(&b, DT_bool, all);
 }
 
-/* Axes known only at run time: the declared shape says which they can be. Where it allows several, all
- * are computed and the axes choose. */
+/* Axes known only at run time: the declared shape says which they can be. Where it allows several,
+ * all are computed and the axes choose. */
 static void reduce_runtime(Node *n, const ReduceRow *row, Value *v, Value *axes, bool keep) {
     int rank, ignored;
     int64_t shape[MAX_TENSOR_RANK];
@@ -175,7 +178,8 @@ void import_reduce(Node *n) {
     n->out[0] = reduce_with(n, row, v, mask, keep);
 }
 
-/* --- ArgMax, ArgMin -------------------------------------------------------------------------------*/
+/* --- ArgMax, ArgMin
+ * -------------------------------------------------------------------------------*/
 
 /* The position along an axis of the largest (smallest) element: first its value, then the first (or
  * last) place that has it. NaN counts as largest and smallest. */
@@ -214,11 +218,12 @@ void import_arg_reduce(Node *n) {
         return;
     }
     bool last = attr_int(n, "select_last_index", 0) != 0;
-    n->out[0] = arg_reduce(n, v, axis, !strcmp(n->op, "ArgMax"), last,
-                           attr_int(n, "keepdims", 1) != 0);
+    n->out[0] =
+        arg_reduce(n, v, axis, !strcmp(n->op, "ArgMax"), last, attr_int(n, "keepdims", 1) != 0);
 }
 
-/* --- CumSum, CumProd ------------------------------------------------------------------------------*/
+/* --- CumSum, CumProd
+ * ------------------------------------------------------------------------------*/
 
 static Value *cumulate(Node *n, Value *v, int axis, Combine combine, bool exclusive, bool reverse) {
     Builder b = build(n->g, v->rank, v->shape);
@@ -255,9 +260,11 @@ void import_cumulative(Node *n) {
     n->out[0] = result;
 }
 
-/* --- Softmax and friends --------------------------------------------------------------------------*/
+/* --- Softmax and friends
+ * --------------------------------------------------------------------------*/
 
-/* The axes as a mask: one from opset 13 on, before that all from `axis` on. False after a report. */
+/* The axes as a mask: one from opset 13 on, before that all from `axis` on. False after a report.
+ */
 static bool softmax_axes(Node *n, const Value *v, uint32_t *mask) {
     bool one = n->version >= 13;
     int64_t axis = attr_int(n, "axis", one ? -1 : 1);

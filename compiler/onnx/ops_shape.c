@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* --- asking for shapes ----------------------------------------------------------------------------*/
+/* --- asking for shapes
+ * ----------------------------------------------------------------------------*/
 
 /* The declared shape of output 0, or E3004 naming the input that should have been constant. */
 static bool declared_instead(Node *n, int input, const char *what, int *rank, int64_t *shape) {
@@ -41,7 +42,8 @@ static void set_reshaped(Node *n, Value *v, int rank, const int64_t *shape) {
     n->out[0] = g_reshape(n->g, v, rank, shape);
 }
 
-/* --- new shapes -----------------------------------------------------------------------------------*/
+/* --- new shapes
+ * -----------------------------------------------------------------------------------*/
 
 void import_reshape(Node *n) {
     Value *v = node_need(n, 0);
@@ -257,7 +259,8 @@ void import_tile(Node *n) {
     set_tiled(n, v, shape);
 }
 
-/* --- telling shapes -------------------------------------------------------------------------------*/
+/* --- telling shapes
+ * -------------------------------------------------------------------------------*/
 
 void import_shape(Node *n) {
     Value *v = node_need(n, 0);
@@ -277,7 +280,8 @@ void import_size(Node *n) {
     n->out[0] = graph_const(n->g, DT_i64, 0, NULL, arena_copy(n->g->arena, &size, sizeof size));
 }
 
-/* --- tensors from nothing -------------------------------------------------------------------------*/
+/* --- tensors from nothing
+ * -------------------------------------------------------------------------*/
 
 void import_constant(Node *n) {
     Graph *g = n->g;
@@ -432,9 +436,10 @@ void import_one_hot(Node *n) {
                      ? DT_i32
                      : DT_i64;
     const Expr *at = ex_cast(x, work, build_load(&b, indices, index));
-    const Expr *wrapped = ex_select(x, ex_lt(x, at, ex_int(x, work, 0)),
-                                    ex_add(x, at, ex_int(x, work, extent)), at);
+    const Expr *wrapped =
+        ex_select(x, ex_lt(x, at, ex_int(x, work, 0)), ex_add(x, at, ex_int(x, work, extent)), at);
     const Expr *hit = ex_bin(x, EX_eq, wrapped, ex_cast(x, work, ex_var(x, axis)));
-    const Expr *e = ex_select(x, hit, build_load(&b, values, on_at), build_load(&b, values, off_at));
+    const Expr *e =
+        ex_select(x, hit, build_load(&b, values, on_at), build_load(&b, values, off_at));
     n->out[0] = build_map(&b, values->dt, e);
 }

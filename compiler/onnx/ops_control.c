@@ -1,0 +1,712 @@
+/* Control flow: If, Loop and Scan.
+ *
+ * Everything here is settled when compiling. A condition that is known picks its branch; one that is
+ * computed at run time computes both branches and selects between their results, which is sound because
+ * operators load inside their tensors and have no effects. A repetition becomes a `loop` of the IR with
+ * a constant number of iterations. Where it may end earlier, the loop carries one more state, `alive`;
+ * once that is false the other states keep their values, and rows of stacked outputs are meaningless
+ * (ONNX would not have them at all).
+ *
+ * A loop needs carried values of fixed shapes. Where a body changes them, where it carries sequences, or
+ * where it needs the number of the iteration as a constant, iterations are imported one by one instead:
+ * first one, for many loops settle after it, then all, as far as MAX_UNROLL.
+ */
+#include "compiler/onnx/import.h"
+
+#include <string.h>
+
+#define MAX_UNROLL     64
+#define CONCAT_AT_ONCE 32 /* parts of one map: each is one more level of its body */
+
+/* --- attempts -------------------------------------------------------------------------------------*/
+
+/* What was reported before an attempt to import something in one of several ways. */
+typedef struct Attempt {
+    int n_messages, n_errors;
+    bool failed;
+} Attempt;
+
+static Attempt attempt_begin(Node *n) {
+    Attempt a = {n->g->diag->messages.n, n->g->diag->n_errors, n->failed};
+    n->failed = false;
+    return a;
+}
+
+/* Takes back what the attempt reported. What it built stays behind unused. */
+static void attempt_undo(Node *n, const Attempt *a) {
+    n->g->diag->messages.n = a->n_messages;
+    n->g->diag->n_errors = a->n_errors;
+    n->failed = a->failed;
+}
+
+/* True if the attempt failed, and only because shapes do not agree. */
+static bool attempt_misfits(Node *n, const Attempt *a) {
+    const Diag *diag = n->g->diag;
+    for (int i = a->n_messages; i < diag->messages.n; i++)
+        if (diag->messages.items[i].code != E2005) return false;
+    return n->failed && diag->messages.n > a->n_messages;
+}
+
+/* --- small helpers --------------------------------------------------------------------------------*/
+
+static Value *as_scalar(Node *n, Value *v, const char *what) {
+    if (!v) return NULL;
+    if (value_numel(v) != 1) {
+        invalid(n, E2005, "%s must be one element, not %s", what,
+                shape_text(n->g->arena, v->rank, v->shape));
+        return NULL;
+    }
+    return v->rank ? g_reshape(n->g, v, 0, NULL) : v;
+}
+
+/* The constant that a scalar holds; false if it is not constant. */
+static bool const_scalar(const Value *v, int64_t *value) {
+    if (!value_is_const(v)) return false;
+    *value = dt_cast(v->dt, DT_i64, dt_load(v->dt, v->data, 0)).i;
+    return true;
+}
+
+static void set_output(Node *n, int i, Entity *e) {
+    if (i >= n->n_out) return;
+    if (e->kind == ENTITY_tensor)
+        n->out[i] = e->tensor;
+    else
+        n->out_entity[i] = e;
+}
+
+static Value *concat(Graph *g, int count, Value **v, int axis) {
+    while (count > 1) {
+        int groups = 0;
+        for (int i = 0; i < count; i += CONCAT_AT_ONCE) {
+            int size = count - i < CONCAT_AT_ONCE ? count - i : CONCAT_AT_ONCE;
+            v[groups++] = size == 1 ? v[i] : g_concat(g, size, v + i, axis);
+        }
+        count = groups;
+    }
+    return v[0];
+}
+
+static bool same_type(const Value *a, const Value *b) {
+    return a->dt == b->dt && shape_equal(a->rank, a->shape, b->rank, b->shape);
+}
+
+/* `a` where the scalar `cond` holds, else `b`; NULL if they are not of one type and shape. */
+static Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *b) {
+    if (a == b) return a;
+    if (a->kind != b->kind) return NULL;
+    if (a->kind == ENTITY_tensor) {
+        if (!same_type(a->tensor, b->tensor)) return NULL;
+        if (a->tensor == b->tensor) return a;
+        return entity_tensor(n->im, g_where(g, cond, a->tensor, b->tensor));
+    }
+    if (a->n != b->n) return NULL;
+    Entity *e = ARENA_NEW(g->arena, Entity);
+    *e = *a;
+    e->items = ARENA_ARRAY(g->arena, a->n, Entity *);
+    for (int i = 0; i < a->n; i++) {
+        e->items[i] = select_entity(n, g, cond, a->items[i], b->items[i]);
+        if (!e->items[i]) return NULL;
+    }
+    return e;
+}
+
+static const char *entity_text(Arena *arena, const Entity *e) {
+    if (e->kind == ENTITY_tensor)
+        return arena_printf(arena, "%s%s", dt_name(e->tensor->dt),
+                            shape_text(arena, e->tensor->rank, e->tensor->shape));
+    return arena_printf(arena, "%s of %d", e->kind == ENTITY_sequence ? "sequence" : "optional",
+                        e->n);
+}
+
+/* --- If -------------------------------------------------------------------------------------------*/
+
+static Entity **import_branch(Node *n, const Onnx__GraphProto *branch) {
+    if (branch->n_input || (size_t)n->n_out > branch->n_output) {
+        invalid(n, E2007, "a branch has %zu inputs and %zu outputs, the node %d outputs",
+                branch->n_input, branch->n_output, n->n_out);
+        return NULL;
+    }
+    Entity **out = ARENA_ARRAY(n->g->arena, branch->n_output + 1, Entity *);
+    Entity *none[1] = {NULL};
+    return import_subgraph(n, branch, n->g, none, out, NULL) ? out : NULL;
+}
+
+/* Both branches, where each can be computed. One whose shapes do not fit the inputs' can never be
+ * taken: models that serve several input sizes have such branches. */
+static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Entity ***out) {
+    Attempt before = attempt_begin(n);
+    out[0] = import_branch(n, branch[0]);
+    bool misfit = attempt_misfits(n, &before);
+    if (!out[0] && !misfit) return false;
+    Attempt between = attempt_begin(n);
+    out[1] = import_branch(n, branch[1]);
+    if (out[1] && out[0]) return true;
+    if (out[1]) {
+        attempt_undo(n, &before);
+        out[0] = out[1];
+        return true;
+    }
+    if (!out[0] || !attempt_misfits(n, &between)) {
+        n->failed = true;
+        return false;
+    }
+    attempt_undo(n, &between);
+    out[1] = out[0];
+    return true;
+}
+
+void import_if(Node *n) {
+    Value *cond = as_scalar(n, node_need(n, 0), "the condition");
+    const Onnx__GraphProto *branch[2] = {attr_graph(n, "then_branch"),
+                                         attr_graph(n, "else_branch")};
+    if (!cond || n->failed) return;
+    if (!branch[0] || !branch[1]) {
+        invalid(n, E2004, "attribute '%s' is missing", branch[0] ? "else_branch" : "then_branch");
+        return;
+    }
+    int64_t known;
+    Entity **out[2];
+    if (const_scalar(cond, &known)) {
+        out[0] = import_branch(n, branch[known ? 0 : 1]);
+        for (int i = 0; i < n->n_out && out[0]; i++) set_output(n, i, out[0][i]);
+        return;
+    }
+    if (!import_branches(n, branch, out)) return;
+    for (int i = 0; i < n->n_out; i++) {
+        Entity *e = select_entity(n, n->g, cond, out[0][i], out[1][i]);
+        if (!e) {
+            unsupported(n,
+                        "the condition is computed at run time, and output %d is %s in one branch "
+                        "but %s in the other",
+                        i, entity_text(n->g->arena, out[0][i]),
+                        entity_text(n->g->arena, out[1][i]));
+            return;
+        }
+        set_output(n, i, e);
+    }
+}
+
+/* --- repetition -----------------------------------------------------------------------------------*/
+
+typedef struct Repeat {
+    Node *n;
+    const Onnx__GraphProto *body;
+    bool is_loop;     /* the body begins with iteration number and condition, and gives a condition */
+    int64_t trips;    /* at most */
+    int64_t done;     /* iterations imported so far */
+    bool stopped;     /* no more of them for certain */
+    Value *alive;     /* bool: whether the next iteration takes place; NULL: it does */
+    Value *limit;     /* i64: number of iterations known at run time only; NULL: `trips` */
+    bool zero_rows;   /* rows after the end are zeros */
+    int n_state;
+    Entity **state;   /* carried values, as after `done` iterations */
+    int n_slices;     /* Scan: values of which each iteration gets one slice ... */
+    Value **sliced;
+    int *axis;        /* ... along this axis ... */
+    bool *backward;   /* ... from the end */
+    int n_rows;       /* outputs that are stacked */
+    ValueVec *rows;   /* for each the parts so far, stacked along dimension 0 */
+} Repeat;
+
+/* The values that one iteration works on, in the graph that it is imported to. */
+typedef struct Turn {
+    Graph *g;
+    const Expr *number; /* of the iteration, i32 */
+    Entity **state;
+    Value **sliced;
+    Value *alive, *limit;
+    bool ends; /* set: it is the last one for certain */
+    Value **row;
+} Turn;
+
+static Turn turn_new(const Repeat *r, Graph *g, const Expr *number) {
+    return (Turn){.g = g,
+                  .number = number,
+                  .state = ARENA_ARRAY(g->arena, r->n_state + 1, Entity *),
+                  .sliced = ARENA_ARRAY(g->arena, r->n_slices + 1, Value *),
+                  .row = ARENA_ARRAY(g->arena, r->n_rows + 1, Value *)};
+}
+
+/* v without dimension `axis`, at a position along it. */
+static Value *take_slice(Graph *g, Value *v, int axis, const Expr *at) {
+    int64_t shape[MAX_RANK];
+    const Expr *index[MAX_RANK];
+    for (int i = 0, k = 0; i < v->rank; i++) {
+        index[i] = i == axis ? at : ex_var(g->x, k);
+        if (i != axis) shape[k++] = v->shape[i];
+    }
+    Builder b = build(g, v->rank - 1, shape);
+    return build_map(&b, v->dt, build_load(&b, v, index));
+}
+
+/* A scalar for the body's input i; rank 1 if it is declared so. */
+static Entity *scalar_input(const Repeat *r, Graph *g, int i, Value *v) {
+    const Onnx__TypeProto *type = r->body->input[i]->type;
+    bool vector = type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+                  type->tensor_type->shape && type->tensor_type->shape->n_dim == 1;
+    static const int64_t one[1] = {1};
+    return entity_tensor(r->n->im, vector ? g_reshape(g, v, 1, one) : v);
+}
+
+static Value *both(Graph *g, Value *a, Value *b) {
+    return !a ? b : !b ? a : g_bin(g, EX_and, a, b);
+}
+
+/* i + 1 < limit */
+static Value *within_limit(Graph *g, const Expr *number, Value *limit) {
+    Builder b = build(g, 0, NULL);
+    const Expr *next = ex_add(g->x, ex_cast(g->x, DT_i64, number), ex_int(g->x, DT_i64, 1));
+    const Expr *bound = ex_cast(g->x, DT_i64, build_in(&b, limit));
+    return build_map(&b, DT_bool, ex_lt(g->x, next, bound));
+}
+
+/* What follows from the body's condition and the limit for the turn after this one. */
+static bool next_alive(const Repeat *r, Turn *t, const Entity *condition) {
+    Value *go_on = NULL;
+    if (condition) {
+        if (condition->kind != ENTITY_tensor || value_numel(condition->tensor) != 1) {
+            invalid(r->n, E2005, "the body's condition must be one element");
+            return false;
+        }
+        int64_t known;
+        go_on = condition->tensor;
+        if (go_on->rank) go_on = g_reshape(t->g, go_on, 0, NULL);
+        if (const_scalar(go_on, &known)) {
+            t->ends = !known;
+            go_on = NULL;
+        }
+    }
+    if (t->limit) go_on = both(t->g, go_on, within_limit(t->g, t->number, t->limit));
+    t->alive = both(t->g, t->alive, go_on);
+    return true;
+}
+
+/* Imports the body for one turn, whose state, alive and row become those after it. */
+static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
+    Node *n = r->n;
+    Exprs *x = n->x;
+    Arena *arena = t->g->arena;
+    int skip = r->is_loop ? 2 : 0, skip_out = r->is_loop ? 1 : 0;
+    Entity **in = ARENA_ARRAY(arena, r->body->n_input + 1, Entity *);
+    Entity **out = ARENA_ARRAY(arena, r->body->n_output + 1, Entity *);
+    if (r->is_loop) {
+        Builder b = build(t->g, 0, NULL);
+        in[0] = scalar_input(r, t->g, 0, build_map(&b, DT_i64, ex_cast(x, DT_i64, t->number)));
+        in[1] = scalar_input(r, t->g, 1, g_scalar(t->g, DT_bool, 1));
+    }
+    for (int i = 0; i < r->n_state; i++) in[skip + i] = t->state[i];
+    for (int i = 0; i < r->n_slices; i++) {
+        const Expr *at = t->number;
+        if (r->backward[i]) at = ex_sub(x, ex_i(x, r->trips - 1), at);
+        Value *v = take_slice(t->g, t->sliced[i], r->axis[i], at);
+        in[skip + r->n_state + i] = entity_tensor(n->im, v);
+    }
+    if (!import_subgraph(n, r->body, t->g, in, out, captured)) return false;
+    Value *alive = t->alive;
+    if (!next_alive(r, t, r->is_loop ? out[0] : NULL)) return false;
+    for (int i = 0; i < r->n_state; i++) {
+        Entity *next = out[skip_out + i];
+        Entity *kept = alive ? select_entity(n, t->g, alive, next, t->state[i]) : next;
+        if (!kept) {
+            unsupported(n, "carried value %d changes from %s to %s, and whether it does is known "
+                           "only at run time",
+                        i, entity_text(arena, t->state[i]), entity_text(arena, next));
+            return false;
+        }
+        t->state[i] = kept;
+    }
+    for (int i = 0; i < r->n_rows; i++) {
+        const Entity *row = out[skip_out + r->n_state + i];
+        if (row->kind != ENTITY_tensor) {
+            invalid(n, E2006, "stacked output %d is no tensor", i);
+            return false;
+        }
+        t->row[i] = row->tensor;
+        if (alive && r->zero_rows)
+            t->row[i] = g_where(t->g, alive, row->tensor, g_scalar(t->g, row->tensor->dt, 0));
+    }
+    return true;
+}
+
+/* An outer value inside of a loop's body; see import_subgraph. */
+static Value *inside(Graph *sub, Value *v, ValueVec *captured) {
+    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->shape, v->data);
+    vec_push(sub->arena, captured, v);
+    return graph_input(sub, v->name, v->dt, v->rank, v->shape);
+}
+
+/* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if the
+ * body does not repeat itself. */
+static bool repeat_as_loop(Repeat *r) {
+    Node *n = r->n;
+    Graph *g = n->g, *sub = graph_new_sub(g);
+    Exprs *x = g->x;
+    for (int i = 0; i < r->n_state; i++)
+        if (r->state[i]->kind != ENTITY_tensor) return false;
+    const Expr *number = ex_add(x, ex_ctr(x, sub->depth - 1), ex_i(x, r->done));
+    Turn t = turn_new(r, sub, number);
+    ValueVec captured = {0};
+    /* whether `alive` is needed shows afterwards; then it is the first state */
+    Value *alive = graph_input(sub, "alive", DT_bool, 0, NULL);
+    for (int i = 0; i < r->n_state; i++) {
+        const Value *v = r->state[i]->tensor;
+        t.state[i] = entity_tensor(n->im, graph_input(sub, v->name, v->dt, v->rank, v->shape));
+    }
+    t.alive = r->alive ? alive : NULL;
+    if (r->limit) t.limit = inside(sub, r->limit, &captured);
+    for (int i = 0; i < r->n_slices; i++) t.sliced[i] = inside(sub, r->sliced[i], &captured);
+    Entity **before = ARENA_ARRAY(g->arena, r->n_state + 1, Entity *);
+    for (int i = 0; i < r->n_state; i++) before[i] = t.state[i];
+    if (!run_turn(r, &t, &captured) || t.ends) return false;
+    bool ends_early = t.alive != NULL, folds = captured.n == 0 && !r->alive;
+    for (int i = 0; i < r->n_state; i++) {
+        const Entity *after = t.state[i];
+        if (after->kind != ENTITY_tensor || !same_type(after->tensor, before[i]->tensor))
+            return false;
+        if (ends_early && !r->alive)
+            t.state[i] = select_entity(n, sub, alive, t.state[i], before[i]);
+        folds = folds && value_is_const(r->state[i]->tensor);
+    }
+    /* what is constant from beginning to end is computed now, turn by turn */
+    if (folds && r->trips - r->done <= MAX_UNROLL) return false;
+    int first = ends_early ? 1 : 0, n_state = r->n_state + first, n_in = 0;
+    if (ends_early) {
+        Value *next = t.alive;
+        graph_output(sub, r->alive ? next : both(sub, alive, next), "alive");
+    } else {
+        graph_unlink(sub, alive->def);
+        sub->inputs.n--;
+        memmove(sub->inputs.items, sub->inputs.items + 1,
+                (size_t)sub->inputs.n * sizeof *sub->inputs.items);
+    }
+    for (int i = 0; i < r->n_state; i++) graph_output(sub, t.state[i]->tensor, "state");
+    for (int i = 0; i < r->n_rows; i++) graph_output(sub, t.row[i], "row");
+    Value **in = ARENA_ARRAY(g->arena, n_state + captured.n + 1, Value *);
+    Value **out = ARENA_ARRAY(g->arena, n_state + r->n_rows + 1, Value *);
+    if (ends_early) in[n_in++] = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
+    for (int i = 0; i < r->n_state; i++) in[n_in++] = r->state[i]->tensor;
+    for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
+    build_loop(g, sub, r->trips - r->done, n_state, n_in, in, out);
+    for (int i = 0; i < r->n_state; i++) r->state[i] = entity_tensor(n->im, out[first + i]);
+    for (int i = 0; i < r->n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
+    r->done = r->trips;
+    return true;
+}
+
+/* Imports one iteration into the graph around. */
+static bool repeat_once(Repeat *r) {
+    Graph *g = r->n->g;
+    Turn t = turn_new(r, g, ex_i(g->x, r->done));
+    t.alive = r->alive;
+    t.limit = r->limit;
+    for (int i = 0; i < r->n_state; i++) t.state[i] = r->state[i];
+    for (int i = 0; i < r->n_slices; i++) t.sliced[i] = r->sliced[i];
+    if (!run_turn(r, &t, NULL)) return false;
+    r->state = t.state;
+    r->alive = t.alive;
+    int64_t known;
+    if (r->alive && const_scalar(r->alive, &known)) {
+        t.ends |= !known;
+        r->alive = NULL;
+    }
+    r->stopped = t.ends;
+    r->done++;
+    for (int i = 0; i < r->n_rows; i++) {
+        int64_t shape[MAX_RANK + 1] = {1};
+        for (int k = 0; k < t.row[i]->rank; k++) shape[k + 1] = t.row[i]->shape[k];
+        if (!node_shape_ok(r->n, t.row[i]->rank + 1, shape)) return false;
+        vec_push(g->arena, &r->rows[i], g_reshape(g, t.row[i], t.row[i]->rank + 1, shape));
+    }
+    return true;
+}
+
+/* Without an iteration the stacked outputs are empty; their shapes are found by importing the body in
+ * vain. */
+static bool empty_rows(Repeat *r) {
+    Node *n = r->n;
+    Graph *sub = graph_new_sub(n->g);
+    Turn t = turn_new(r, sub, ex_ctr(sub->x, sub->depth - 1));
+    ValueVec captured = {0};
+    for (int i = 0; i < r->n_state; i++) t.state[i] = r->state[i];
+    for (int i = 0; i < r->n_state; i++)
+        if (r->state[i]->kind == ENTITY_tensor)
+            t.state[i] = entity_tensor(n->im, inside(sub, r->state[i]->tensor, &captured));
+    for (int i = 0; i < r->n_slices; i++) {
+        const Value *v = r->sliced[i];
+        int64_t shape[MAX_RANK];
+        for (int k = 0; k < v->rank; k++) shape[k] = k == r->axis[i] ? 1 : v->shape[k];
+        t.sliced[i] = graph_input(sub, v->name, v->dt, v->rank, shape);
+    }
+    if (!run_turn(r, &t, &captured)) return false;
+    for (int i = 0; i < r->n_rows; i++) {
+        int64_t shape[MAX_RANK + 1] = {0};
+        const Value *row = t.row[i];
+        for (int k = 0; k < row->rank; k++) shape[k + 1] = row->shape[k];
+        if (!node_shape_ok(n, row->rank + 1, shape)) return false;
+        vec_push(n->g->arena, &r->rows[i],
+                 graph_const(n->g, row->dt, row->rank + 1, shape,
+                             arena_alloc(n->g->arena, 16)));
+    }
+    return true;
+}
+
+/* Runs all iterations; r->state and r->rows hold what they give. False after reports. */
+static bool repeat(Repeat *r) {
+    Node *n = r->n;
+    r->rows = ARENA_ARRAY(n->g->arena, r->n_rows + 1, ValueVec);
+    int64_t known;
+    if (r->alive && const_scalar(r->alive, &known)) {
+        r->stopped = !known;
+        r->alive = NULL;
+    }
+    if (r->trips <= 0) r->stopped = true;
+    bool bounded = r->trips <= INT32_MAX;
+    for (int attempts = 0; r->done < r->trips && !r->stopped;) {
+        bool many = !bounded || r->trips - r->done > MAX_UNROLL;
+        if (bounded && r->trips - r->done > 1 && attempts < 2) {
+            Attempt a = attempt_begin(n);
+            if (repeat_as_loop(r)) {
+                n->failed = a.failed;
+                break;
+            }
+            attempts++;
+            if (many && attempts == 2) {
+                if (!n->failed)
+                    unsupported(n,
+                                "carried values change their shapes, and there are more than %d "
+                                "iterations",
+                                MAX_UNROLL);
+                return false;
+            }
+            attempt_undo(n, &a);
+        }
+        if (r->done >= MAX_UNROLL || (!bounded && r->alive)) {
+            invalid(n, E3004, "the number of iterations must be constant, or the model must "
+                              "declare the length of a stacked output");
+            return false;
+        }
+        if (!repeat_once(r)) return false;
+    }
+    if (r->done == 0 && r->n_rows && !empty_rows(r)) return false;
+    return !n->failed;
+}
+
+/* The parts of stacked output i as one. NULL after a report. */
+static Value *stacked(Repeat *r, int i) {
+    const ValueVec *rows = &r->rows[i];
+    for (int k = 1; k < rows->n; k++) {
+        const Value *a = rows->items[0], *b = rows->items[k];
+        if (a->dt == b->dt && shape_equal(a->rank - 1, a->shape + 1, b->rank - 1, b->shape + 1))
+            continue;
+        invalid(r->n, E2005, "stacked output %d changes its shape", i);
+        return NULL;
+    }
+    return concat(r->n->g, rows->n, rows->items, 0);
+}
+
+/* --- Loop -----------------------------------------------------------------------------------------*/
+
+/* The greatest number of iterations; INT64_MAX if nothing tells. */
+static int64_t loop_bound(Repeat *r, Value *count) {
+    Node *n = r->n;
+    int64_t trips = INT64_MAX, known;
+    if (count && const_scalar(count, &known))
+        trips = known;
+    else
+        r->limit = count;
+    if (trips <= INT32_MAX) return trips;
+    for (int i = 0; i < r->n_rows; i++) {
+        int rank;
+        int64_t shape[MAX_TENSOR_RANK];
+        if (node_declared_shape(n, r->n_state + i, &rank, shape) && rank > 0) return shape[0];
+    }
+    return trips;
+}
+
+void import_loop(Node *n) {
+    Graph *g = n->g;
+    Repeat r = {.n = n, .body = attr_graph(n, "body"), .is_loop = true};
+    if (!r.body) {
+        if (!n->failed) invalid(n, E2004, "attribute 'body' is missing");
+        return;
+    }
+    r.n_state = n->n_in > 2 ? n->n_in - 2 : 0;
+    r.n_rows = (int)r.body->n_output - 1 - r.n_state;
+    if ((int)r.body->n_input != r.n_state + 2 || r.n_rows < 0 ||
+        n->n_out > r.n_state + r.n_rows) {
+        invalid(n, E2007, "the body has %zu inputs and %zu outputs, the node %d and %d",
+                r.body->n_input, r.body->n_output, n->n_in, n->n_out);
+        return;
+    }
+    r.state = ARENA_ARRAY(g->arena, r.n_state + 1, Entity *);
+    for (int i = 0; i < r.n_state; i++) {
+        r.state[i] = n->entity[i + 2];
+        if (r.state[i]) continue;
+        node_need(n, i + 2);
+        return;
+    }
+    Value *count = as_scalar(n, node_in(n, 0), "the number of iterations");
+    r.alive = as_scalar(n, node_in(n, 1), "the condition");
+    if (n->failed) return;
+    r.trips = loop_bound(&r, count);
+    if (r.limit) {
+        Value *some = within_limit(g, ex_i(g->x, -1), r.limit);
+        r.alive = both(g, r.alive, some);
+    }
+    if (!repeat(&r)) return;
+    for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
+    for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
+        n->out[r.n_state + i] = stacked(&r, i);
+}
+
+/* --- Scan -----------------------------------------------------------------------------------------*/
+
+/* Attributes of Scan, one number for each input or output that is scanned; zeros where absent. */
+static const int64_t *scan_list(Node *n, const char *name, int want) {
+    int count;
+    const int64_t *given = attr_ints(n, name, &count);
+    if (!given) return ARENA_ARRAY(n->g->arena, want + 1, int64_t);
+    if (count == want) return given;
+    invalid(n, E2004, "attribute '%s' has %d numbers, expected %d", name, count, want);
+    return NULL;
+}
+
+/* Sets r->trips to the common extent. */
+static bool scan_slices(Repeat *r, const int64_t *axes, const int64_t *directions) {
+    Node *n = r->n;
+    r->axis = ARENA_ARRAY(n->g->arena, r->n_slices + 1, int);
+    r->backward = ARENA_ARRAY(n->g->arena, r->n_slices + 1, bool);
+    for (int i = 0; i < r->n_slices; i++) {
+        Value *v = r->sliced[i];
+        r->axis[i] = node_axis(n, axes[i], v->rank);
+        r->backward[i] = directions[i] != 0;
+        if (r->axis[i] < 0) return false;
+        if (i && v->shape[r->axis[i]] != r->trips) {
+            invalid(n, E2005, "scanned inputs have extents %lld and %lld", (long long)r->trips,
+                    (long long)v->shape[r->axis[i]]);
+            return false;
+        }
+        r->trips = v->shape[r->axis[i]];
+    }
+    return true;
+}
+
+/* Stacked output i with its rows in the order and along the axis that are asked for. */
+static Value *scan_output(Repeat *r, int i, int64_t axis, bool backward) {
+    Graph *g = r->n->g;
+    Value *v = stacked(r, i);
+    if (!v) return NULL;
+    int to = node_axis(r->n, axis, v->rank);
+    if (to < 0) return NULL;
+    if (backward && v->shape[0] > 0) {
+        int64_t start[MAX_RANK] = {v->shape[0] - 1}, step[MAX_RANK] = {-1};
+        for (int k = 1; k < v->rank; k++) step[k] = 1;
+        v = g_slice(g, v, start, step, v->shape);
+    }
+    int perm[MAX_RANK];
+    for (int k = 0; k < v->rank; k++) perm[k] = k < to ? k + 1 : k == to ? 0 : k;
+    return to ? g_transpose(g, v, perm) : v;
+}
+
+/* Before version 9: a batch in dimension 0 of everything, the sequence in dimension 1, and lengths of
+ * the batch's sequences as an optional first input. */
+static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
+    Graph *g = n->g;
+    Value *lengths = node_in(n, 0);
+    int n_in = all->n_state + all->n_slices, n_out = all->n_state + all->n_rows;
+    int64_t batches = node_in(n, 1) && node_in(n, 1)->rank ? node_in(n, 1)->shape[0] : 0;
+    for (int i = 0; i < n_in; i++) {
+        const Value *v = node_need(n, i + 1);
+        if (!v) return;
+        if (v->rank < (i < all->n_state ? 1 : 2) || v->shape[0] != batches) {
+            invalid(n, E2005, "input %d has no batch of %lld", i + 1, (long long)batches);
+            return;
+        }
+    }
+    if (lengths && (lengths->rank != 1 || lengths->shape[0] != batches)) {
+        invalid(n, E2005, "sequence_lens must have one number for each of the batch");
+        return;
+    }
+    if (batches < 1 || batches > MAX_UNROLL) {
+        unsupported(n, "a batch of %lld; from 1 to %d are supported", (long long)batches,
+                    MAX_UNROLL);
+        return;
+    }
+    Value **part = ARENA_ARRAY(g->arena, n_out * batches + 1, Value *);
+    const int64_t *axes = ARENA_ARRAY(g->arena, all->n_slices + 1, int64_t);
+    for (int64_t b = 0; b < batches; b++) {
+        Repeat r = *all;
+        const Expr *at = ex_i(g->x, b);
+        r.state = ARENA_ARRAY(g->arena, r.n_state + 1, Entity *);
+        r.sliced = ARENA_ARRAY(g->arena, r.n_slices + 1, Value *);
+        for (int i = 0; i < r.n_state; i++)
+            r.state[i] = entity_tensor(n->im, take_slice(g, n->in[i + 1], 0, at));
+        for (int i = 0; i < r.n_slices; i++)
+            r.sliced[i] = take_slice(g, n->in[r.n_state + i + 1], 0, at);
+        if (!scan_slices(&r, axes, directions)) return;
+        if (lengths) {
+            r.limit = g_cast(g, take_slice(g, lengths, 0, at), DT_i64);
+            r.alive = within_limit(g, ex_i(g->x, -1), r.limit);
+            r.zero_rows = true;
+        }
+        if (!repeat(&r)) return;
+        for (int i = 0; i < n_out; i++) {
+            Value *v = i < r.n_state ? r.state[i]->tensor : stacked(&r, i - r.n_state);
+            if (!v) return;
+            int64_t shape[MAX_RANK + 1] = {1};
+            for (int k = 0; k < v->rank; k++) shape[k + 1] = v->shape[k];
+            if (!node_shape_ok(n, v->rank + 1, shape)) return;
+            part[i * batches + b] = g_reshape(g, v, v->rank + 1, shape);
+        }
+    }
+    for (int i = 0; i < n_out && i < n->n_out; i++)
+        n->out[i] = concat(g, (int)batches, part + i * batches, 0);
+}
+
+void import_scan(Node *n) {
+    Graph *g = n->g;
+    Repeat r = {.n = n, .body = attr_graph(n, "body")};
+    int skip = n->version < 9 ? 1 : 0; /* sequence_lens */
+    int64_t n_slices = attr_int(n, "num_scan_inputs", 0);
+    if (!r.body || n->failed) {
+        if (!n->failed) invalid(n, E2004, "attribute 'body' is missing");
+        return;
+    }
+    if (n_slices < 1 || n_slices > n->n_in - skip) {
+        invalid(n, E2004, "attribute 'num_scan_inputs' is %lld for %d inputs",
+                (long long)n_slices, n->n_in);
+        return;
+    }
+    r.n_slices = (int)n_slices;
+    r.n_state = n->n_in - skip - r.n_slices;
+    r.n_rows = (int)r.body->n_output - r.n_state;
+    if ((int)r.body->n_input != n->n_in - skip || r.n_rows < 0 || n->n_out > r.n_state + r.n_rows) {
+        invalid(n, E2007, "the body has %zu inputs and %zu outputs, the node %d and %d",
+                r.body->n_input, r.body->n_output, n->n_in, n->n_out);
+        return;
+    }
+    if (skip) {
+        const int64_t *directions = scan_list(n, "directions", r.n_slices);
+        if (directions) scan_batches(n, &r, directions);
+        return;
+    }
+    const int64_t *axes = scan_list(n, "scan_input_axes", r.n_slices),
+                  *directions = scan_list(n, "scan_input_directions", r.n_slices),
+                  *out_axes = scan_list(n, "scan_output_axes", r.n_rows),
+                  *out_directions = scan_list(n, "scan_output_directions", r.n_rows);
+    if (!axes || !directions || !out_axes || !out_directions || n->failed) return;
+    r.state = ARENA_ARRAY(g->arena, r.n_state + 1, Entity *);
+    r.sliced = ARENA_ARRAY(g->arena, r.n_slices + 1, Value *);
+    for (int i = 0; i < n->n_in; i++) {
+        Value *v = node_need(n, i);
+        if (!v) return;
+        if (i < r.n_state)
+            r.state[i] = entity_tensor(n->im, v);
+        else
+            r.sliced[i - r.n_state] = v;
+    }
+    if (!scan_slices(&r, axes, directions) || !repeat(&r)) return;
+    for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
+    for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
+        n->out[r.n_state + i] = scan_output(&r, i, out_axes[i], out_directions[i] != 0);
+}

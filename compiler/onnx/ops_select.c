@@ -1,0 +1,529 @@
+/* Operators that order or choose elements by their values: TopK, NonZero, Compress, Unique,
+ * NonMaxSuppression.
+ *
+ * Nothing is sorted by exchanging. An element's place in the order is the number of elements before
+ * it, a reduction over all others, and a scatter takes it there; so the same few core operators do
+ * it on every target, and the order of equals is always that of their positions. NaN counts as the
+ * largest number, and as equal to NaN.
+ *
+ * How many elements are chosen is known when the inputs are constant. Otherwise the shape that the
+ * model declares for the result must be fixed: it is what the model promises, and exactly so many
+ * are given. Where fewer are found the rest is zero; where more are found the last ones are left
+ * out.
+ */
+#include "compiler/onnx/index.h"
+
+#include <string.h>
+
+/* --- order
+ * ----------------------------------------------------------------------------------------*/
+
+/* Whether element a comes after b in ascending order. */
+static const Expr *greater(Exprs *x, const Expr *a, const Expr *b) {
+    const Expr *e = ex_lt(x, b, a);
+    if (!dt_is_float((DType)a->dt)) return e;
+    const Expr *nan = ex_and(x, ex_un(x, EX_isnan, a), ex_un(x, EX_not, ex_un(x, EX_isnan, b)));
+    return ex_bin(x, EX_or, e, nan);
+}
+
+static const Expr *same(Exprs *x, const Expr *a, const Expr *b) {
+    const Expr *e = ex_bin(x, EX_eq, a, b);
+    if (!dt_is_float((DType)a->dt)) return e;
+    const Expr *nan = ex_and(x, ex_un(x, EX_isnan, a), ex_un(x, EX_isnan, b));
+    return ex_bin(x, EX_or, e, nan);
+}
+
+/* `v` in a type that compares. */
+static Value *comparable(Graph *g, Value *v) {
+    return g_cast(g, v, v->dt == DT_bool ? DT_i32 : dt_reg(v->dt));
+}
+
+static const Expr *count_if(Exprs *x, const Expr *cond) {
+    return ex_select(x, cond, ex_i(x, 1), ex_i(x, 0));
+}
+
+/* The extent of a dimension that depends on data: `count` (an integer scalar) if that could be
+ * computed at once, else what the model declares for dimension `axis` of `output`. False if neither
+ * says it. */
+static bool chosen_extent(const Node *n, const Value *count, int output, int axis,
+                          int64_t *extent) {
+    int rank, n_ints;
+    int64_t shape[MAX_TENSOR_RANK];
+    const int64_t *known = value_ints(n->g, count, &n_ints);
+    if (known && n_ints == 1) {
+        *extent = known[0];
+        return true;
+    }
+    if (!node_declared_shape(n, output, &rank, shape) || axis >= rank) return false;
+    *extent = shape[axis];
+    return true;
+}
+
+static void no_extent(Node *n) {
+    invalid(n, E3004,
+            "how many elements there are depends on run-time data, and the model declares no "
+            "fixed shape for the result");
+}
+
+/* --- TopK
+ * -----------------------------------------------------------------------------------------*/
+
+/* The place of every element along the axis, i32. */
+static Value *ranks(Node *n, Value *v, int axis, bool largest) {
+    Exprs *x = n->x;
+    v = comparable(n->g, v);
+    Builder b = build(n->g, v->rank, v->shape);
+    const Expr *r = build_red(&b, v->shape[axis]), *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) index[i] = ex_var(x, i);
+    const Expr *own = build_load(&b, v, index);
+    index[axis] = r;
+    const Expr *other = build_load(&b, v, index);
+    /* of equal elements the first comes first */
+    const Expr *lower = ex_lt(x, r, ex_var(x, axis));
+    const Expr *ahead = largest ? greater(x, other, own) : greater(x, own, other);
+    const Expr *behind = largest ? greater(x, own, other) : greater(x, other, own);
+    const Expr *before = ex_select(x, lower, ex_un(x, EX_not, behind), ahead);
+    return build_reduce(&b, DT_i32, COMBINE_sum, count_if(x, before), NULL);
+}
+
+/* Takes to place[i] (where that is below the result's extent) the element, or its position. */
+static Value *take_to(Node *n, Value *v, Value *place, int axis, const int64_t *shape, DType dt,
+                      bool position) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, v->rank, v->shape);
+    const Expr *target[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) target[i] = ex_var(x, i);
+    target[axis] = build_in(&b, place);
+    const Expr *guard = ex_lt(x, target[axis], ex_i(x, shape[axis]));
+    const Expr *e = position ? ex_var(x, axis) : build_in(&b, v);
+    return build_scatter(&b, zeros(n->g, dt, v->rank, shape), COMBINE_none, target, guard, e);
+}
+
+void import_topk(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    int axis = node_axis(n, attr_int(n, "axis", -1), v->rank), count, rank;
+    int64_t k, shape[MAX_RANK];
+    if (axis < 0) return;
+    const int64_t *given = node_ints(n, 1, &count);
+    if (n->version < 10) {
+        k = attr_int(n, "k", -1);
+    } else if (given && count == 1) {
+        k = given[0];
+    } else if ((node_declared_shape(n, 0, &rank, shape) ||
+                node_declared_shape(n, 1, &rank, shape)) &&
+               rank == v->rank) {
+        k = shape[axis];
+    } else {
+        if (!node_need_ints(n, 1, "k", &count) && !n->failed) invalid(n, E2007, "k is missing");
+        if (!n->failed) invalid(n, E2005, "k must be one number");
+        return;
+    }
+    if (k < 0 || k > v->shape[axis]) {
+        invalid(n, E2005, "k is %lld, but axis %d has %lld elements", (long long)k, axis,
+                (long long)v->shape[axis]);
+        return;
+    }
+    for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->shape[i];
+    if (shape_numel(v->rank, shape) == 0) {
+        n->out[0] = zeros(n->g, v->dt, v->rank, shape);
+        n->out[1] = zeros(n->g, DT_i64, v->rank, shape);
+        return;
+    }
+    Value *place = ranks(n, v, axis, attr_int(n, "largest", 1) != 0);
+    if (node_wants(n, 0)) n->out[0] = take_to(n, v, place, axis, shape, v->dt, false);
+    if (node_wants(n, 1)) n->out[1] = take_to(n, v, place, axis, shape, DT_i64, true);
+}
+
+/* --- NonZero, Compress
+ * ----------------------------------------------------------------------------*/
+
+/* For flags (bool, rank 1): how many are set before each (i32), and how many in all (i64 scalar).
+ */
+static Value *places_of(Node *n, Value *flags, Value **count) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, 1, flags->shape);
+    const Expr *at = ex_var(x, 1);
+    Value *place = build_scan(&b, DT_i32, COMBINE_sum, 0, true, false,
+                              count_if(x, build_load(&b, flags, &at)));
+    b = build(n->g, 0, NULL);
+    at = build_red(&b, flags->shape[0]);
+    *count = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, build_load(&b, flags, &at)), NULL);
+    return place;
+}
+
+void import_non_zero(Node *n) {
+    Value *v = node_need(n, 0), *count;
+    if (!v) return;
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    int64_t size[1] = {value_numel(v)}, shape[2] = {v->rank ? v->rank : 1};
+    Value *flat = g_reshape(g, v, 1, size);
+    Builder b = build(g, 1, size);
+    Value *flags = build_map(&b, DT_bool, ex_cast(x, DT_bool, build_in(&b, flat)));
+    Value *place = places_of(n, flags, &count);
+    if (!chosen_extent(n, count, 0, 1, &shape[1])) {
+        no_extent(n);
+        return;
+    }
+    /* a scalar has one coordinate, 0 */
+    if (!node_shape_ok(n, 2, shape)) return;
+    Value *result = zeros(g, DT_i64, 2, shape);
+    if (size[0] && shape[1]) {
+        int64_t space[2] = {shape[0], size[0]};
+        b = build(g, 2, space);
+        const Expr *at = ex_var(x, 1), *e = ex_i(x, 0);
+        int64_t below = size[0];
+        for (int i = 0; i < v->rank; i++) {
+            below /= v->shape[i];
+            const Expr *c = ex_bin(x, EX_rem, ex_div(x, at, ex_i(x, below)), ex_i(x, v->shape[i]));
+            e = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)), c, e);
+        }
+        const Expr *target[2] = {ex_var(x, 0), build_load(&b, place, &at)};
+        const Expr *guard = ex_lt(x, target[1], ex_i(x, shape[1]));
+        guard = ex_and(x, build_load(&b, flags, &at), guard);
+        result = build_scatter(&b, result, COMBINE_none, target, guard, e);
+    }
+    n->out[0] = result;
+}
+
+void import_compress(Node *n) {
+    Value *v = node_need(n, 0), *flags = node_need(n, 1), *count;
+    if (!v || !flags) return;
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    int64_t size[1] = {value_numel(v)}, shape[MAX_RANK];
+    int axis = 0;
+    if (attr_has(n, "axis"))
+        axis = node_axis(n, attr_int(n, "axis", 0), v->rank);
+    else
+        v = g_reshape(g, v, 1, size);
+    if (axis < 0) return;
+    if (flags->rank != 1 || flags->dt != DT_bool) {
+        invalid(n, E2005, "the condition must be a vector of bool");
+        return;
+    }
+    /* a condition may be shorter than the axis, and then leaves the rest out */
+    if (flags->shape[0] > v->shape[axis]) {
+        const int64_t start = 0, step = 1;
+        flags = g_slice(g, flags, &start, &step, &v->shape[axis]);
+    }
+    Value *place = places_of(n, flags, &count);
+    memcpy(shape, v->shape, sizeof(int64_t) * (size_t)v->rank);
+    if (!chosen_extent(n, count, 0, axis, &shape[axis])) {
+        no_extent(n);
+        return;
+    }
+    if (!node_shape_ok(n, v->rank, shape)) return;
+    Value *result = zeros(g, v->dt, v->rank, shape);
+    int64_t space[MAX_RANK];
+    memcpy(space, v->shape, sizeof(int64_t) * (size_t)v->rank);
+    space[axis] = flags->shape[0];
+    if (shape_numel(v->rank, space) && shape[axis]) {
+        Builder b = build(g, v->rank, space);
+        const Expr *at = ex_var(x, axis), *target[MAX_RANK];
+        for (int i = 0; i < v->rank; i++) target[i] = ex_var(x, i);
+        const Expr *e = build_load(&b, v, target);
+        target[axis] = build_load(&b, place, &at);
+        const Expr *guard = ex_lt(x, target[axis], ex_i(x, shape[axis]));
+        guard = ex_and(x, build_load(&b, flags, &at), guard);
+        result = build_scatter(&b, result, COMBINE_none, target, guard, e);
+    }
+    n->out[0] = result;
+}
+
+/* --- Unique
+ * ---------------------------------------------------------------------------------------*/
+
+/* Items along the middle of [before, items, after]. Item i is said by its own elements [before,
+ * after]; two are compared at the first place where they differ. */
+typedef struct Items {
+    Value *v; /* comparable */
+    int64_t n, before, after;
+} Items;
+
+static const Expr *item_at(Builder *b, const Items *it, const Expr *item, const Expr *place) {
+    Exprs *x = b->x;
+    const Expr *after = ex_i(x, it->after);
+    const Expr *index[3] = {ex_div(x, place, after), item, ex_bin(x, EX_rem, place, after)};
+    return build_load(b, it->v, index);
+}
+
+/* [items, items]: the first place where the two differ, before * after if nowhere. NULL where items
+ * are single elements, which are compared directly. */
+static Value *first_difference(Node *n, const Items *it) {
+    Exprs *x = n->x;
+    int64_t shape[2] = {it->n, it->n}, width = it->before * it->after;
+    if (width == 1) return NULL;
+    Builder b = build(n->g, 2, shape);
+    const Expr *r = build_red(&b, width);
+    const Expr *equal = same(x, item_at(&b, it, ex_var(x, 0), r), item_at(&b, it, ex_var(x, 1), r));
+    return build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, equal, ex_i(x, width), r), NULL);
+}
+
+/* Conditions on items i and j: i == j, i > j. */
+static void compare(Builder *b, const Items *it, Value *difference, const Expr *i, const Expr *j,
+                    const Expr **equal, const Expr **above) {
+    Exprs *x = b->x;
+    const Expr *place = ex_i(x, 0);
+    if (difference) {
+        const Expr *pair[2] = {i, j};
+        place = build_load(b, difference, pair);
+        *equal = ex_bin(x, EX_eq, place, ex_i(x, it->before * it->after));
+        place = index_clamp(x, place, it->before * it->after);
+    }
+    const Expr *a = item_at(b, it, i, place), *c = item_at(b, it, j, place);
+    if (!difference) *equal = same(x, a, c);
+    *above = greater(x, a, c);
+}
+
+/* A result of `count` elements: body (of update coordinate 0, an item) goes to place[item]. */
+static Value *per_unique(Node *n, Value *place, int64_t count, Combine combine, Value *first,
+                         bool position) {
+    Exprs *x = n->x;
+    Value *result = zeros(n->g, DT_i64, 1, &count);
+    if (!count || !value_numel(place)) return result;
+    Builder b = build(n->g, 1, place->shape);
+    const Expr *i = ex_var(x, 0), *target[1] = {build_in(&b, place)};
+    const Expr *guard = ex_lt(x, target[0], ex_i(x, count));
+    if (first) guard = ex_and(x, ex_bin(x, EX_eq, build_in(&b, first), i), guard);
+    return build_scatter(&b, result, combine, target, guard, position ? i : ex_i(x, 1));
+}
+
+void import_unique(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    bool by_axis = attr_has(n, "axis"), sorted = attr_int(n, "sorted", 1) != 0;
+    int axis = by_axis ? node_axis(n, attr_int(n, "axis", 0), v->rank) : 0;
+    if (axis < 0) return;
+    int64_t shape[MAX_RANK] = {value_numel(v)}, split[3] = {1, 1, 1}, extent;
+    int rank = 1;
+    if (by_axis) {
+        rank = v->rank;
+        memcpy(shape, v->shape, sizeof(int64_t) * (size_t)rank);
+    }
+    for (int i = 0; i < rank; i++) split[i < axis ? 0 : i > axis ? 2 : 1] *= shape[i];
+    Items it = {.n = split[1], .before = split[0], .after = split[2]};
+    Value *flat = g_reshape(g, v, 3, split);
+    it.v = comparable(g, flat);
+    if (value_numel(v) == 0) {
+        unsupported(n, "an input without elements");
+        return;
+    }
+    Value *difference = first_difference(n, &it);
+    /* the first item that is equal */
+    const Expr *equal, *above, *i = ex_var(x, 0), *j;
+    Builder b = build(g, 1, &it.n);
+    j = build_red(&b, it.n);
+    compare(&b, &it, difference, i, j, &equal, &above);
+    Value *first =
+        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, equal, j, ex_i(x, it.n - 1)), NULL);
+    /* the place in the result: how many firsts are smaller, or were seen before */
+    b = build(g, 1, &it.n);
+    j = build_red(&b, it.n);
+    compare(&b, &it, difference, i, j, &equal, &above);
+    const Expr *is_first = ex_bin(x, EX_eq, build_load(&b, first, &j), j);
+    const Expr *earlier = ex_lt(x, j, build_load(&b, first, &i));
+    Value *place = build_reduce(&b, DT_i32, COMBINE_sum,
+                                count_if(x, ex_and(x, is_first, sorted ? above : earlier)), NULL);
+    b = build(g, 0, NULL);
+    j = build_red(&b, it.n);
+    is_first = ex_bin(x, EX_eq, build_load(&b, first, &j), j);
+    Value *total = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, is_first), NULL);
+    if (!chosen_extent(n, total, 0, axis, &extent) && !chosen_extent(n, total, 1, 0, &extent) &&
+        !chosen_extent(n, total, 3, 0, &extent)) {
+        no_extent(n);
+        return;
+    }
+    shape[axis] = extent;
+    if (!node_shape_ok(n, rank, shape)) return;
+    split[1] = extent;
+    Value *result = zeros(g, v->dt, 3, split);
+    if (extent) {
+        int64_t space[3] = {it.before, it.n, it.after};
+        b = build(g, 3, space);
+        const Expr *item = ex_var(x, 1);
+        const Expr *target[3] = {ex_var(x, 0), build_load(&b, place, &item), ex_var(x, 2)};
+        const Expr *guard = ex_bin(x, EX_eq, build_load(&b, first, &item), item);
+        guard = ex_and(x, guard, ex_lt(x, target[1], ex_i(x, extent)));
+        result = build_scatter(&b, result, COMBINE_none, target, guard, build_in(&b, flat));
+    }
+    n->out[0] = g_reshape(g, result, rank, shape);
+    if (node_wants(n, 1)) n->out[1] = per_unique(n, place, extent, COMBINE_none, first, true);
+    if (node_wants(n, 2)) n->out[2] = g_cast(g, place, DT_i64);
+    if (node_wants(n, 3)) n->out[3] = per_unique(n, place, extent, COMBINE_sum, NULL, false);
+}
+
+/* --- NonMaxSuppression
+ * ----------------------------------------------------------------------------*/
+
+/* Lower and upper corner of a box along one of its two axes. */
+static void corners(Builder *b, Value *boxes, const Expr *batch, const Expr *box, int axis,
+                    bool centred, const Expr **low, const Expr **high) {
+    Exprs *x = b->x;
+    const Expr *first[3] = {batch, box, ex_i(x, axis)},
+               *second[3] = {batch, box, ex_i(x, axis + 2)};
+    const Expr *p = build_load(b, boxes, first), *q = build_load(b, boxes, second);
+    if (centred) {
+        q = ex_div(x, q, ex_num(x, DT_f32, 2));
+        *low = ex_sub(x, p, q);
+        *high = ex_add(x, p, q);
+    } else {
+        *low = ex_bin(x, EX_min, p, q);
+        *high = ex_bin(x, EX_max, p, q);
+    }
+}
+
+/* Whether two boxes overlap by more than the threshold, as a share of their union. */
+static const Expr *overlap(Builder *b, Value *boxes, Value *threshold, const Expr *batch,
+                           const Expr *one, const Expr *two, bool centred) {
+    Exprs *x = b->x;
+    const Expr *zero = ex_num(x, DT_f32, 0), *common = NULL, *area[2] = {NULL, NULL};
+    const Expr *meets = ex_int(x, DT_bool, 1);
+    for (int axis = 0; axis < 2; axis++) {
+        const Expr *low[2], *high[2];
+        corners(b, boxes, batch, one, axis, centred, &low[0], &high[0]);
+        corners(b, boxes, batch, two, axis, centred, &low[1], &high[1]);
+        const Expr *from = ex_bin(x, EX_max, low[0], low[1]);
+        const Expr *side = ex_sub(x, ex_bin(x, EX_min, high[0], high[1]), from);
+        meets = ex_and(x, meets, ex_lt(x, zero, side));
+        common = common ? ex_mul(x, common, side) : side;
+        for (int i = 0; i < 2; i++) {
+            const Expr *edge = ex_sub(x, high[i], low[i]);
+            area[i] = area[i] ? ex_mul(x, area[i], edge) : edge;
+        }
+    }
+    const Expr *whole = ex_sub(x, ex_add(x, area[0], area[1]), common);
+    for (int i = 0; i < 2; i++) meets = ex_and(x, meets, ex_lt(x, zero, area[i]));
+    meets = ex_and(x, meets, ex_lt(x, zero, whole));
+    const Expr *limit = threshold ? build_in(b, threshold) : zero;
+    return ex_and(x, meets, ex_lt(x, limit, ex_div(x, common, whole)));
+}
+
+/* One choice in every batch and class, as the body of a loop. State: which boxes are left [batches,
+ * classes, boxes]; result: the best of them, or the number of boxes if none is left. */
+static Graph *nms_step(Node *n, Value *boxes, Value *scores, Value *threshold, bool centred) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    int64_t count = scores->shape[2];
+    Value *left = graph_input(g, NULL, DT_bool, 3, scores->shape);
+    boxes = graph_input(g, NULL, DT_f32, 3, boxes->shape);
+    scores = graph_input(g, NULL, DT_f32, 3, scores->shape);
+    if (threshold) threshold = graph_input(g, NULL, DT_f32, 0, NULL);
+    const Expr *batch = ex_var(x, 0), *class = ex_var(x, 1);
+    Builder b = build(g, 2, scores->shape);
+    const Expr *r = build_red(&b, count), *at[3] = {batch, class, r};
+    const Expr *none = ex_un(x, EX_neg, ex_div(x, ex_num(x, DT_f32, 1), ex_num(x, DT_f32, 0)));
+    const Expr *e = ex_select(x, build_load(&b, left, at), build_load(&b, scores, at), none);
+    Value *best = build_reduce(&b, DT_f32, COMBINE_max, e, NULL);
+    b = build(g, 2, scores->shape);
+    r = build_red(&b, count);
+    const Expr *is_best = ex_bin(x, EX_eq, build_load(&b, scores, at), build_in(&b, best));
+    is_best = ex_and(x, build_load(&b, left, at), is_best);
+    Value *chosen =
+        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, is_best, r, ex_i(x, count)), NULL);
+    b = build(g, 3, scores->shape);
+    const Expr *pair[2] = {batch, class}, *box = ex_var(x, 2);
+    const Expr *pick = build_load(&b, chosen, pair);
+    const Expr *inside = index_clamp(x, pick, count);
+    const Expr *gone = overlap(&b, boxes, threshold, batch, box, inside, centred);
+    gone = ex_and(x, ex_lt(x, pick, ex_i(x, count)), gone);
+    gone = ex_bin(x, EX_or, ex_bin(x, EX_eq, box, pick), gone);
+    e = ex_and(x, build_in(&b, left), ex_un(x, EX_not, gone));
+    graph_output(g, build_map(&b, DT_bool, e), NULL);
+    graph_output(g, chosen, NULL);
+    return g;
+}
+
+/* A scalar of this type from an optional input of one element; NULL if absent or after a report. */
+static Value *one_number(Node *n, int i, DType dt) {
+    Value *v = node_in(n, i);
+    if (!v) return NULL;
+    if (value_numel(v) == 1) return g_cast(n->g, g_reshape(n->g, v, 0, NULL), dt);
+    invalid(n, E2005, "input %d must be one number", i);
+    return NULL;
+}
+
+/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order. */
+static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes, int64_t rows) {
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    int64_t trips = chosen->shape[0], batches = chosen->shape[1], classes = chosen->shape[2];
+    int64_t space[2] = {3, trips * batches * classes}, shape[2] = {rows, 3};
+    Builder b = build(g, 1, space + 1);
+    const Expr *i = ex_var(x, 0), *none = ex_i(x, boxes);
+    const Expr *trip = ex_bin(x, EX_rem, i, ex_i(x, trips)), *line = ex_div(x, i, ex_i(x, trips));
+    const Expr *at[3] = {trip, ex_div(x, line, ex_i(x, classes)),
+                         ex_bin(x, EX_rem, line, ex_i(x, classes))};
+    const Expr *box = build_load(&b, chosen, at);
+    const Expr *few = ex_lt(x, ex_cast(x, DT_i64, trip), build_in(&b, most));
+    Value *flat = build_map(&b, DT_i32, ex_select(x, few, box, none));
+    b = build(g, 1, space + 1);
+    Value *flags = build_map(&b, DT_bool, ex_lt(x, build_in(&b, flat), none)), *count;
+    Value *place = places_of(n, flags, &count);
+    b = build(g, 2, space);
+    const Expr *own = ex_var(x, 1), *part = ex_var(x, 0);
+    line = ex_div(x, own, ex_i(x, trips));
+    const Expr *e =
+        ex_select(x, ex_bin(x, EX_eq, part, ex_i(x, 0)), ex_div(x, line, ex_i(x, classes)),
+                  ex_select(x, ex_bin(x, EX_eq, part, ex_i(x, 1)),
+                            ex_bin(x, EX_rem, line, ex_i(x, classes)), build_load(&b, flat, &own)));
+    const Expr *target[2] = {build_load(&b, place, &own), part};
+    const Expr *guard = ex_lt(x, target[0], ex_i(x, rows));
+    guard = ex_and(x, build_load(&b, flags, &own), guard);
+    return build_scatter(&b, zeros(g, DT_i64, 2, shape), COMBINE_none, target, guard, e);
+}
+
+void import_non_max_suppression(Node *n) {
+    Value *boxes = node_need(n, 0), *scores = node_need(n, 1);
+    if (!boxes || !scores) return;
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    if (boxes->rank != 3 || scores->rank != 3 || boxes->shape[2] != 4 ||
+        boxes->shape[0] != scores->shape[0] || boxes->shape[1] != scores->shape[2]) {
+        invalid(n, E2005, "boxes of shape %s and scores of shape %s",
+                shape_text(g->arena, boxes->rank, boxes->shape),
+                shape_text(g->arena, scores->rank, scores->shape));
+        return;
+    }
+    if (boxes->dt != DT_f32 || scores->dt != DT_f32) {
+        invalid(n, E2006, "boxes and scores must be f32");
+        return;
+    }
+    Value *most = one_number(n, 2, DT_i64), *iou = one_number(n, 3, DT_f32);
+    Value *least = one_number(n, 4, DT_f32);
+    if (n->failed) return;
+    if (!most) most = g_scalar(g, DT_i64, 0);
+    int rank, n_known;
+    int64_t rows, shape[MAX_TENSOR_RANK], trips = boxes->shape[1];
+    const int64_t *known = value_ints(g, most, &n_known);
+    if (known && known[0] < trips) trips = known[0] < 0 ? 0 : known[0];
+    int64_t lines = scores->shape[0] * scores->shape[1];
+    if (trips == 0 || lines == 0) {
+        rows = 0;
+    } else if (node_declared_shape(n, 0, &rank, shape) && rank == 2) {
+        rows = shape[0];
+    } else {
+        no_extent(n);
+        return;
+    }
+    int64_t out_shape[2] = {rows, 3};
+    /* a class gives no more rows than there are in all */
+    if (rows < trips) trips = rows;
+    int64_t space[2] = {3, trips * lines};
+    if (!node_shape_ok(n, 2, out_shape) || !node_shape_ok(n, 2, space)) return;
+    if (rows == 0) {
+        n->out[0] = zeros(g, DT_i64, 2, out_shape);
+        return;
+    }
+    Builder b = build(g, 3, scores->shape);
+    const Expr *score = build_in(&b, scores);
+    const Expr *open = ex_un(x, EX_not, ex_un(x, EX_isnan, score));
+    if (least) open = ex_lt(x, build_in(&b, least), score);
+    Value *in[4] = {build_map(&b, DT_bool, open), boxes, scores, iou}, *out[2];
+    bool centred = attr_int(n, "center_point_box", 0) != 0;
+    build_loop(g, nms_step(n, boxes, scores, iou, centred), trips, 1, iou ? 4 : 3, in, out);
+    n->out[0] = nms_rows(n, out[1], most, boxes->shape[1], rows);
+}

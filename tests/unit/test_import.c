@@ -1,0 +1,222 @@
+/* The importer: how names, functions, sub-graphs and shapes are brought together, and every message
+ * it has for models that are wrong or not supported. */
+#include "tests/unit/model_text.h"
+
+static void expect_run(Bench *b, const char *text, const char *input, const char *wanted) {
+    assert_string_equal(run_text(b, text, NULL, 1, &input), wanted);
+}
+
+static void refuse(Bench *b, const char *text, ErrCode code, const char *part) {
+    assert_null(import_text(b, text, NULL));
+    expect_error(b, code, part);
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+static void test_order(void **state) {
+    Bench *b = *state;
+    expect_run(b, "input x f32[2] output z  z = Add(y, y)  y = Neg(x)", "1 2", "f32[2] -2 -4");
+    refuse(b, "input x f32[2] output z z = Add(x, nothing)", E2001,
+           "node #0 'z' (Add): input 'nothing' is made by no node");
+    refuse(b, "input x f32[2] output z y = Neg(x)", E2001, "output 'z': made by no node");
+    refuse(b, "input x f32[2] output y \"twice\" y = Neg(x) y = Abs(x)", E2002,
+           "output 'y' is defined twice");
+    refuse(b, "input x f32[2] input x f32[2] output x", E2002, "input 'x' is defined twice");
+    refuse(b, "init x f32[1] = 1 init x f32[1] = 1 output x", E2002, "'x' is defined twice");
+    refuse(b, "input x f32[2] output y \"a\" y = Add(z, x) \"b\" w = Neg(y) z = Abs(w)", E2003,
+           "node 'a' (Add) -> node #2 'z' (Abs) -> node 'b' (Neg) -> node 'a' (Add)");
+    refuse(b, "output y y = Neg(y)", E2003, "(Neg) -> node #0 'y' (Neg)");
+}
+
+/* 100,000 nodes, each needing the one behind it: no recursion, no quadratic time. */
+static void test_long_chain(void **state) {
+    Bench *b = *state;
+    Text t = text_new(&b->arena);
+    text_add(&t, "input x f32[1] output v0 ");
+    for (int i = 0; i < 100000; i++) text_addf(&t, "v%d = Neg(v%d) ", i, i + 1);
+    text_add(&t, "v100000 = Identity(x)");
+    Graph *g = import_text(b, text_get(&t), NULL);
+    assert_non_null(g);
+    assert_int_equal(g->outputs.n, 1);
+}
+
+static void test_initializers(void **state) {
+    Bench *b = *state;
+    const char *one = "input x f32[2] input w f32[2] output y init w f32[2] = 1 2 y = Add(x, w)";
+    expect_run(b, one, "10 20", "f32[2] 11 22");
+    expect_run(b, "ir 3 input x f32[2] input w f32[2] init w f32[2] = 3 4 output y y = Add(x, w)",
+               "10 20", "f32[2] 13 24");
+    expect_run(b, "input x f32[4] sparse s f32[4] = 1:5 3:7 output y y = Add(x, s)", "1 1 1 1",
+               "f32[4] 1 6 1 8");
+    /* of several Constant nodes the last counts */
+    expect_run(b,
+               "input x f32[1] output y c = Constant() {value=f32[1](1)} y = Add(x, c) "
+               "c = Constant() {value=f32[1](2)}",
+               "10", "f32[1] 12");
+    refuse(b, "sparse s f32[4] = 9:5 output y y = Neg(s)", E2005, "index 0 is outside");
+    expect_run(b, "input x f32[1] output x output w init w i64[2] = 1 -2", "3",
+               "f32[1] 3; i64[2] 1 -2");
+}
+
+/* --- shapes ---------------------------------------------------------------------------------- */
+
+static void test_dims(void **state) {
+    Bench *b = *state;
+    const char *text =
+        "input x f32[N,?] input y f32[M,?] output s output t s = Shape(x) t = Shape(y)";
+    assert_null(import_text(b, text, "N=2"));
+    expect_error(b, E2008, "give --dim x.1=VALUE --dim M=VALUE --dim y.1=VALUE");
+    Graph *g = import_text(b, text, "N=2 y.1=5 *=7");
+    assert_non_null(g);
+    int n;
+    assert_memory_equal(value_ints(g, g->outputs.items[0], &n), ((int64_t[]){2, 7}), 16);
+    assert_memory_equal(value_ints(g, g->outputs.items[1], &n), ((int64_t[]){7, 5}), 16);
+    assert_null(import_text(b, text, "K=2 *=1"));
+    expect_error(b, E0001, "--dim K=2: the model has no such dimension; it has: N x.1 M y.1");
+    assert_null(import_text(b, text, "N=-2 *=1"));
+    expect_error(b, E0001, "--dim N=-2: a dimension is between 0 and 2^31-1");
+}
+
+static void test_declared(void **state) {
+    Bench *b = *state;
+    const char *const inputs[] = {"1 2 3 4", "2 2"};
+    /* the shape of Reshape is only known at run time; a declaration stands in for it */
+    const char *direct = "input x f32[4] input s i64[2] output y f32[2,2] y = Reshape(x, s)";
+    assert_string_equal(run_text(b, direct, NULL, 2, inputs), "f32[2, 2] 1 2 3 4");
+    const char *behind = "input x f32[4] input s i64[2] output y f32[2,2] t = Reshape(x, s) "
+                         "u = Neg(t) c = Constant() {value=f32[](1)} y = Add(u, c)";
+    assert_string_equal(run_text(b, behind, NULL, 2, inputs), "f32[2, 2] 0 -1 -2 -3");
+    const char *info = "input x f32[4] input s i64[2] value t f32[M,2] output y t = Reshape(x, s) "
+                       "y = Shape(t) input z f32[M] output z";
+    assert_non_null(import_text(b, info, "M=2"));
+    refuse(b, "input x f32[4] input s i64[2] output y y = Reshape(x, s)", E3004,
+           "node #0 'y' (Reshape): the shape must be constant, but 's' is computed at run time");
+    refuse(b, "input x f32[4] output y f32[5] y = Neg(x)", E2009,
+           "output 'y': declared with shape [5] (-1: not fixed), but computed with [4]");
+    refuse(b, "input x f32[4] output y i32[4] y = Neg(x)", E2009,
+           "output 'y': declared as i32, but computed as f32");
+}
+
+/* --- operators ------------------------------------------------------------------------------- */
+
+static void test_unsupported(void **state) {
+    Bench *b = *state;
+    const char *text = "input x f32[2] output y \"first\" a = Foo(x) b = Foo(a) c = ai.x:Bar(b) "
+                       "d = Neg(c) y = Reshape(d, q) opset 17 opset ai.x 3";
+    assert_null(import_text(b, text, NULL));
+    assert_int_equal(b->diag.messages.n, 3);
+    assert_int_equal(diag_exit_status(&b->diag), ERR_MODEL); /* for q, which nothing defines */
+    const DiagMessage *m = b->diag.messages.items;
+    assert_string_equal(m[0].text, "node 'first' (Foo): operator Foo of ai.onnx, opset 17, is not "
+                                   "supported (used 2 times)");
+    assert_string_equal(m[1].text,
+                        "node #2 'c' (Bar): operator Bar of ai.x, opset 3, is not supported");
+    assert_int_equal(m[2].code, E2001);
+    forget(b);
+    refuse(b, "input x f32[2] output y y = ai.x:Bar(x)", E2010,
+           "domain 'ai.x' of operator Bar is not in opset_import");
+    refuse(b, "opset 0 input x f32[2] output x", E2010, "domain 'ai.onnx' has version 0");
+    expect_run(b, "input x f32[2] output y y = ai.onnx:Neg(x)", "1 2", "f32[2] -1 -2");
+    assert_true(onnx_supports("ai.onnx", "Add", 7));
+    assert_false(onnx_supports("", "Foo", 7));
+}
+
+static void test_refusals(void **state) {
+    Bench *b = *state;
+    refuse(b, "input x f32[2] output y y = Neg(_)", E2007, "(Neg): input 0 is missing");
+    refuse(b, "input x f32[2] output y y = Neg(x, x)", E2007, "2 inputs, expected 1");
+    refuse(b, "input x f32[2] output y y, z = Neg(x) output z", E3002,
+           "output 1, 'z', is not supported");
+    refuse(b, "input x f32[2] input s str[1] output x", E3003,
+           "input 's': tensors of type str are not supported");
+    refuse(b, "input x seq(f32[2]) output x", E3002, "input 'x': an input that is not a tensor");
+    refuse(b, "input x f32 output x", E3002, "does not say how many dimensions");
+    refuse(b, "input x f32[1,1,1,1,1,1,1,1,1] output x", E3002, "9 dimensions; at most 8");
+    refuse(b, "input x f32[3000000000] output x", E3005, "more than 2^31-1 elements");
+    refuse(b, "input x f32[2] output y y = Flatten(x) {axis=1.5}", E2004,
+           "attribute 'axis' is FLOAT, expected INT");
+    refuse(b, "input x f32[2] output y y = Flatten(x) {axis=3}", E2004, "axis 3 is not in [-1, 1]");
+    refuse(b, "input x f32[2] output y y = Softmax(x) {axis=3}", E2004, "axis 3 is not in [-1, 1)");
+    refuse(b, "input x f32[2] input z f32[3] output y y = Add(x, z)", E2005,
+           "input shapes [2] and [3] do not broadcast");
+    refuse(b, "input x f32[2] input z i32[2] output y y = Add(x, z)", E2006, "do not fit");
+    refuse(b, "input x bool[2] output y y = Exp(x)", E2006, "takes no elements of type bool");
+    refuse(b, "input x f32[2] output y y = Cast(x) {to=99}", E2004, "99 is not an element type");
+    refuse(b, "input x f32[2] output y y = Cast(x) {to=8}", E3003, "type str");
+    refuse(b, "input x f32[2] output y y = Cast(x) {to=@some}", E2004, "not an element type");
+    refuse(b, "init s i64[3] = 2000 2000 2000 output y y = ConstantOfShape(s)", E3005,
+           "[2000, 2000, 2000] has more than 2^31-1 elements");
+    refuse(b, "init s i64[1] = -5 output y y = ConstantOfShape(s)", E2005, "shape [-5]");
+}
+
+/* --- functions and sub-graphs ---------------------------------------------------------------- */
+
+static void test_functions(void **state) {
+    Bench *b = *state;
+    const char *text = "opset 17 opset f 1 input x f32[2] output y output z "
+                       "y = f:Scale(x) {by=3.0} z = f:Scale(y) "
+                       "function f:Scale(a, missing) -> (c) <by=2.0> { opset 17 "
+                       "k = Constant() {value_float=@by} c = f:Times(k, a) } "
+                       "function f:Times(a, b) -> (c) { opset 17 c = Mul(a, b) }";
+    expect_run(b, text, "1 2", "f32[2] 3 6; f32[2] 6 12");
+    refuse(b,
+           "opset 17 opset f 1 input x f32[2] output y \"call\" y = f:F(x) "
+           "function f:F(a) -> (c) { opset 17 c = Softmax(a) {axis=@ax} } "
+           "function f:F(a) -> (c) { opset 17 c = Neg(a) }",
+           E2002, "function 'F' is defined twice");
+    refuse(b,
+           "opset 17 opset f 1 input x f32[2] output y \"call\" y = f:F(x) {ax=4} "
+           "function f:F(a) -> (c) <ax> { opset 17 \"in\" c = Softmax(a) {axis=@ax} }",
+           E2004, "node 'call' (F): in function 'F': node 'in' (Softmax): axis 4 is not in");
+    refuse(b,
+           "opset 17 opset f 1 input x f32[2] output y y = f:F(x) "
+           "function f:F(a) -> (c) { opset 17 c = f:G(a) } "
+           "function f:G(a) -> (c) { opset 17 c = f:F(a) }",
+           E2003, "function 'F' calls itself");
+    refuse(b,
+           "opset 17 opset f 1 input x f32[2] output y y = f:F(x, x) "
+           "function f:F(a) -> (c) { opset 17 c = Neg(a) }",
+           E2007, "function 'F' has 1 inputs and 1 outputs, the call 2 and 1");
+    refuse(b,
+           "opset 17 opset f 1 input x f32[2] output y y = f:F(x) "
+           "function f:F(a) -> (c) { opset 17 d = Neg(a) }",
+           E2001, "function 'F': output 'c' is made by no node");
+    refuse(b,
+           "opset 17 opset f 1 input x f32[2] output y y = f:F(x) "
+           "function f:F(a) -> (c) { opset 17 \"in\" c = Foo(a) }",
+           E3001, "function 'F': node 'in' (Foo): operator Foo");
+}
+
+/* Functions that call the next one twice would unfold to 2^40 nodes. */
+static void test_unfolding(void **state) {
+    Bench *b = *state;
+    Text t = text_new(&b->arena);
+    text_add(&t, "opset 17 opset f 1 input x f32[2] output y y = f:F0(x) ");
+    for (int i = 0; i < 200; i++)
+        text_addf(&t, "function f:F%d(a) -> (c) { c = f:F%d(a) } ", i, i + 1);
+    text_add(&t, "function f:F200(a) -> (c) { opset 17 c = Neg(a) }");
+    assert_null(import_text(b, text_get(&t), NULL));
+    expect_error(b, E0007, "nested more than 128 deep");
+    t = text_new(&b->arena);
+    text_add(&t, "opset 17 opset f 1 input x f32[2] output y y = f:F0(x) ");
+    for (int i = 0; i < 40; i++)
+        text_addf(&t, "function f:F%d(a) -> (c) { b = f:F%d(a) c = f:F%d(b) } ", i, i + 1, i + 1);
+    text_add(&t, "function f:F40(a) -> (c) { opset 17 c = Neg(a) }");
+    assert_null(import_text(b, text_get(&t), NULL));
+    expect_error(b, E0007, "unfold to more than 500000 nodes");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_long_chain, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_initializers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dims, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_declared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unsupported, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_functions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unfolding, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
