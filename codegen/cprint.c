@@ -257,7 +257,44 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
     }
 }
 
+/* True if `e` reads what `store` stores to in the place it stores to, or not at all. */
+static bool reads_own_place(const Expr *e, const Stmt *store) {
+    if (e->op == EX_load && e->k.i == store->buffer)
+        for (int i = 0; i < e->n; i++)
+            if (e->arg[i] != store->index[i]) return false;
+    for (int i = 0; i < e->n; i++)
+        if (!reads_own_place(e->arg[i], store)) return false;
+    return true;
+}
+
+/* A vector loop that stands alone inside of unrolled loops, with one store in it whose iterations
+ * are independent, goes outside: compilers then keep the rows of the array that the unrolled loops
+ * go through in registers. (gcc 12 does not do so otherwise, and is up to 25 times slower.) Returns
+ * the loop to print instead. */
+static const Stmt *vector_outside(Printer *p, const Stmt *unrolled) {
+    const Stmt *inner = unrolled;
+    while (inner->kind == ST_for && inner->role == ROLE_unroll && inner->body && !inner->body->next)
+        inner = inner->body;
+    const Stmt *store = inner->body;
+    if (inner->kind != ST_for || inner->role != ROLE_vector || !store || store->next ||
+        store->kind != ST_store || !ex_is_const(inner->extent) ||
+        !reads_own_place(store->value, store))
+        return unrolled;
+    Stmt *vector = arena_copy(p->scratch, inner, sizeof *inner), **place = &vector->body;
+    vector->next = unrolled->next;
+    for (const Stmt *s = unrolled; s != inner; s = s->body) {
+        if (!ex_is_const(s->extent)) return unrolled;
+        Stmt *copy = arena_copy(p->scratch, s, sizeof *s);
+        copy->next = NULL;
+        *place = copy;
+        place = &copy->body;
+    }
+    *place = inner->body;
+    return vector;
+}
+
 static void print_for(Printer *p, const Stmt *s) {
+    if (s->role == ROLE_unroll && p->d->vector_outside) s = vector_outside(p, s);
     const Expr *extent = prepare(p, s->extent);
     const char *position = grid_position(p, s->role);
     if (ex_is_const(extent) && extent->k.i <= 0) return;

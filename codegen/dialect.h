@@ -33,6 +33,7 @@ typedef struct Dialect {
     bool select_min_max; /* min and max of a constant may be printed as a comparison */
 
     const char *function; /* before the type of a helper function */
+    bool vector_outside;  /* vector loops go outside of unrolled ones, see cprint.c */
     const char *barrier;
     const char *unroll;                     /* line before a loop to be unrolled; NULL: none */
     const char *shared;                     /* qualifier of shared memory; NULL: there is none */

@@ -188,6 +188,7 @@ const Dialect dialect_c = {
         },
     .select_min_max = true,
     .function = "static inline ",
+    .vector_outside = true,
     .unroll = "MLCC_UNROLL",
     .reserved = reserved,
 };

@@ -360,6 +360,21 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
     return NULL;
 }
 
+int ex_order(const Expr *a, const Expr *b) {
+    while (a != b) {
+        if (a->size != b->size) return a->size > b->size ? -1 : 1;
+        if (a->op != b->op) return a->op < b->op ? -1 : 1;
+        if (a->dt != b->dt) return a->dt < b->dt ? -1 : 1;
+        if (a->k.i != b->k.i) return a->k.i < b->k.i ? -1 : 1;
+        if (a->n != b->n) return a->n < b->n ? -1 : 1;
+        int i = 0;
+        while (i < a->n && a->arg[i] == b->arg[i]) i++;
+        if (i == a->n) break;
+        a = a->arg[i], b = b->arg[i];
+    }
+    return 0;
+}
+
 const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
     DType dt = (DType)a->dt;
     if (dt_is_narrow(dt)) {
@@ -380,7 +395,7 @@ const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
     }
     bool commutes = op == EX_add || op == EX_mul || op == EX_min || op == EX_max || op == EX_band ||
                     op == EX_bor || op == EX_bxor || op == EX_eq || op == EX_ne;
-    if (commutes && (ex_is_const(a) || (!ex_is_const(b) && a->id > b->id))) {
+    if (commutes && (ex_is_const(a) || (!ex_is_const(b) && ex_order(a, b) > 0))) {
         const Expr *t = a;
         a = b;
         b = t;

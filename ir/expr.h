@@ -100,6 +100,9 @@ const Expr *ex_formula(Exprs *x, const char *text, int n, const char *const *nam
  * rewritten before; `args` holds them). `leaf` returns the replacement. Shared parts are visited once. */
 typedef const Expr *ExprLeafFn(void *user, const Expr *leaf, const Expr *const *args);
 const Expr *ex_rewrite(Exprs *x, const Expr *e, ExprLeafFn *leaf, void *user);
+/* An order of expressions that depends on nothing but their structure (not on what was built before):
+ * larger ones first. */
+int ex_order(const Expr *a, const Expr *b);
 /* The node `e` with other operands, through the constructors. `e` has operands. */
 const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg);
 /* Replaces var i by to[i] for i < n. */

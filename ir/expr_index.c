@@ -1,8 +1,8 @@
 /* Index arithmetic: bounds, affine forms, and simplification with known coordinate ranges.
  *
  * Movement operators turn into index expressions, and chains of reshapes into divisions and remainders.
- * ex_simplify brings every i32 sum into a linear form (terms with coefficients, in the order of their
- * ids) and uses three facts about it, for a positive constant c:
+ * ex_simplify brings every i32 sum into a linear form (terms with coefficients, in the order of
+ * ex_order) and uses three facts about it, for a positive constant c:
  *   (A*c + R) / c = A + R/c      and (A*c + R) % c = R % c     when A*c + R >= 0 and R >= 0
  *   (z % c) + (z / c)*c = z                                    (taking an index apart and together)
  *   (z / a) / b = z / (a*b),  (z % (a*b)) / b = (z / b) % a    when z >= 0 (one form for each value)
@@ -185,13 +185,12 @@ static bool linear_add(Linear *l, const Expr *e, int64_t factor) {
     }
 }
 
-static int by_id(const void *a, const void *b) {
-    uint32_t ia = ((const Term *)a)->e->id, ib = ((const Term *)b)->e->id;
-    return ia < ib ? -1 : ia > ib;
+static int by_structure(const void *a, const void *b) {
+    return ex_order(((const Term *)a)->e, ((const Term *)b)->e);
 }
 
 static const Expr *linear_expr(Exprs *x, Linear *l) {
-    qsort(l->term, (size_t)l->n, sizeof *l->term, by_id);
+    qsort(l->term, (size_t)l->n, sizeof *l->term, by_structure);
     const Expr *sum = NULL;
     /* positive terms first, so that the sum needs no negation */
     for (int pass = 0; pass < 2; pass++)

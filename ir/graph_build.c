@@ -88,6 +88,10 @@ Builder build(Graph *g, int rank, const int64_t *shape) {
 }
 
 const Expr *build_red(Builder *b, int64_t extent) {
+    if (b->rank + b->n_red == MAX_RANK) {
+        diag_error(b->g->diag, E3006, "more than %d dimensions, those reduced counted in", MAX_RANK);
+        b->n_red--;
+    }
     b->red[b->n_red++] = extent;
     return ex_var(b->x, b->rank + b->n_red - 1);
 }
@@ -196,6 +200,10 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
         int rank = 0;
         if (i >= n_state) shape[rank++] = trips;
         for (int k = 0; k < v->rank; k++) shape[rank++] = v->shape[k];
+        if (rank > MAX_RANK) {
+            diag_error(g->diag, E3006, "a stacked result of more than %d dimensions", MAX_RANK);
+            rank = MAX_RANK;
+        }
         out[i] = graph_new_value(g, op, i, v->dt, rank, shape);
     }
     graph_append(g, op);

@@ -49,8 +49,10 @@ Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Sc
         if (before[i] > 0) inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), index[i]));
         if (after[i] > 0) inside = ex_and(x, inside, ex_lt(x, index[i], ex_i(x, v->shape[i])));
     }
-    const Expr *e = build_load(&b, v, index);
-    return build_map(&b, v->dt, ex_select(x, inside, e, ex_const(x, v->dt, fill)));
+    uint64_t stored[2]; /* the fill as the type holds it */
+    dt_save(v->dt, stored, 0, fill);
+    const Expr *e = build_load(&b, v, index), *rim = ex_const(x, v->dt, dt_load(v->dt, stored, 0));
+    return build_map(&b, v->dt, ex_select(x, inside, e, rim));
 }
 
 Value *g_concat(Graph *g, int n, Value *const *v, int axis) {

@@ -61,6 +61,12 @@ const Expr *nest_body(const Nest *n) {
     return ex_simplify(n->x, e, n->n_loops, extent);
 }
 
+/* A kernel has a parameter for every loop counter up to the last that it reads. */
+static void note_counter(void *user, const Expr *e) {
+    Kernel *k = user;
+    if (e->op == EX_ctr && k->n_scalars <= e->k.i) k->n_scalars = (int)e->k.i + 1;
+}
+
 /* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
 static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *args) {
     Build *b = user;
@@ -71,9 +77,7 @@ static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *ar
         const Expr *flat = flat_index(b->x, b->n->op->in[e->k.i], args);
         return ex_load(b->x, (DType)e->dt, (int)e->k.i, 1, &flat);
     }
-    default:
-        if (e->op == EX_ctr && b->k->n_scalars <= e->k.i) b->k->n_scalars = (int)e->k.i + 1;
-        return e;
+    default: note_counter(b->k, e); return e;
     }
 }
 
@@ -462,6 +466,17 @@ static Stmt *build_updates(Build *b) {
     return wrap(b, b->n->n_order, b->n->order, store);
 }
 
+static void note_counters(Build *b) {
+    const Op *op = b->n->op;
+    Arena *arena = b->p->arena;
+    for (int i = 0; i < b->n->n_coords; i++) ex_visit(arena, b->coord[i], note_counter, b->k);
+    for (int i = 0; op->target && i < op->out[0]->rank; i++)
+        ex_visit(arena, op->target[i], note_counter, b->k);
+    const Expr *parts[3] = {op->body, op->post, op->guard};
+    for (int i = 0; i < 3; i++)
+        if (parts[i]) ex_visit(arena, parts[i], note_counter, b->k);
+}
+
 Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     Program *p = n->p;
     const Op *op = n->op;
@@ -480,8 +495,11 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
             k->grid[l->role - ROLE_block_x] = l->extent;
         if (is_thread(l->role)) k->block[l->role - ROLE_thread_x] = l->extent;
     }
-    for (int i = 0; i < n->n_coords; i++)
+    for (int i = 0; i < n->n_coords; i++) {
         b.coord[i] = simplify(&b, ex_subst_vars(b.x, n->coord[i], NEST_MAX_LOOPS, b.loop_var));
+        ex_visit(p->arena, b.coord[i], note_counter, k);
+    }
+    note_counters(&b);
     for (int i = 0; i < 2; i++)
         if (n->guard[i])
             b.guard[i] = simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));

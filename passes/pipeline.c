@@ -41,6 +41,7 @@ static const PassRow rows[] = {
 
 Program *run_passes(Graph *g, const PassOptions *o) {
     Program *p = NULL;
+    if (o->verify && !verify_graph(g, g->diag, "import")) return NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const PassRow *row = &rows[i];
         if (row->graph && strcmp(row->name, "tidy") != 0 && listed(o->skip, row->name)) continue;

@@ -1,0 +1,35 @@
+/* Quantised tensors: integers that stand for (integer - zero point) * scale. Shared by ops_quant.c
+ * (the operators of ONNX) and ops_quant_ms.c (those of com.microsoft). */
+#ifndef COMPILER_ONNX_QUANT_H
+#define COMPILER_ONNX_QUANT_H
+
+#include "compiler/onnx/import.h"
+
+/* A node's inputs that say how a tensor is quantised. */
+typedef struct Quant {
+    Value *scale;
+    Value *zero; /* NULL: 0 */
+    DType dt;    /* of the quantised tensor */
+} Quant;
+
+/* Scale in input i and zero point in input i + 1, which may be absent; `dt` where it is. Both must
+ * be one number for the whole tensor. False after a report. */
+bool quant_read(Node *n, int i, DType dt, Quant *q);
+/* (v - zero) * scale in f32. */
+Value *quant_decode(Node *n, Value *v, const Quant *q);
+/* The nearest integers to v / scale, plus zero, brought into the type's range. `v` is f32. */
+Value *quant_encode(Node *n, Value *v, const Quant *q);
+/* The same for v * factor, where v is an i32 sum and `factor` an f32 tensor that broadcasts to it;
+ * q->scale is not read. */
+Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q);
+/* What `fn` makes as output 0 of other inputs, with this node's attributes. NULL after a report. */
+Value *import_as(Node *n, ImportFn *fn, int version, int n_in, Value *const *in);
+/* v in u8, with scale (f32) and zero point (u8) that fit its range; see DynamicQuantizeLinear. */
+Value *quant_dynamic(Node *n, Value *v, Value **scale, Value **zero);
+/* The matrix product, exact in i32, of two quantised tensors; zero points may be NULL. */
+Value *quant_matmul(Node *n, Value *a, Value *a_zero, Value *b, Value *b_zero);
+/* Scales of the rows of a matrix product's first operand as a tensor that broadcasts to the
+ * product. */
+Value *quant_row_scale(Graph *g, Value *scale);
+
+#endif
