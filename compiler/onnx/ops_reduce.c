@@ -157,8 +157,12 @@ void import_reduce(Node *n) {
     Value *v = node_need(n, 0), *axes_value = NULL;
     int count;
     if (!v) return;
+    if (v->dt == DT_bool && row->combine != COMBINE_max && row->combine != COMBINE_min) {
+        invalid(n, E2006, "the operator takes no elements of type bool");
+        return;
+    }
     bool keep = attr_int(n, "keepdims", 1) != 0, by_input = n->version >= 18;
-    if (row->combine == COMBINE_sum && !strcmp(row->name, "ReduceSum")) by_input = n->version >= 13;
+    if (!strcmp(row->name, "ReduceSum")) by_input = n->version >= 13;
     const int64_t *axes = by_input ? node_ints(n, 1, &count) : attr_ints(n, "axes", &count);
     if (by_input) axes_value = node_in(n, 1);
     if (n->failed) return;

@@ -120,8 +120,10 @@ static inline Text read_tensor(ModelText *m, const char *name, const char *open)
     Text t = tensor(m->b, name, dt, rank, dims);
     want(m, open);
     char *data = arena_alloc(&m->b->arena, (size_t)count * 16);
-    for (int64_t i = 0; i < count && dt_kind(dt) <= DK_float; i++)
-        dt_save(dt, data, (size_t)i, dt_cast(DT_f64, dt, (Scalar){.f = strtod(word(m), NULL)}));
+    for (int64_t i = 0; i < count; i++) {
+        Scalar number = {.f = strtod(word(m), NULL)};
+        if (dt_kind(dt) <= DK_float) dt_save(dt, data, (size_t)i, dt_cast(DT_f64, dt, number));
+    }
     if (*open == '(') want(m, ")");
     put_bytes(&t, 9, data, (size_t)count * dt_store(dt));
     return t;

@@ -1,0 +1,432 @@
+/* Sampling of images at computed positions: GridSample, AffineGrid, RoiAlign. Positions are run-time
+ * values, so every index is brought into its tensor before it is used. */
+#include "compiler/onnx/window.h"
+
+#include <string.h>
+
+/* `e` as an i32 in [low, high], also for what no integer can hold. */
+static const Expr *to_index(Exprs *x, const Expr *e, int64_t low, int64_t high) {
+    DType dt = (DType)e->dt;
+    const Expr *l = ex_num(x, dt, (double)low), *h = ex_num(x, dt, (double)high);
+    e = ex_select(x, ex_lt(x, l, e), e, l);
+    e = ex_cast(x, DT_i32, ex_select(x, ex_lt(x, e, h), e, h));
+    /* f32 rounds large bounds */
+    return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
+}
+
+/* --- GridSample -----------------------------------------------------------------------------------*/
+
+typedef enum SampleMode { SAMPLE_nearest, SAMPLE_linear, SAMPLE_cubic } SampleMode;
+typedef enum Beyond { BEYOND_zeros, BEYOND_border, BEYOND_reflection } Beyond;
+
+#define MAX_GRID 3 /* spatial dimensions that are sampled */
+
+typedef struct Sample {
+    Exprs *x;
+    DType work;
+    SampleMode mode;
+    Beyond beyond;
+    bool corners; /* align_corners */
+    int d;        /* spatial dimensions */
+    int64_t extent[MAX_GRID];
+    const Expr *first[MAX_GRID];  /* element of tap 0, i32 */
+    const Expr *weight[MAX_GRID][4];
+} Sample;
+
+static const Expr *number(const Sample *s, double value) {
+    return ex_num(s->x, s->work, value);
+}
+
+/* A position thrown back at both borders until it is between them. */
+static const Expr *reflect(const Sample *s, const Expr *at, int64_t extent) {
+    Exprs *x = s->x;
+    double low = s->corners ? 0 : -0.5, span = s->corners ? (double)extent - 1 : (double)extent;
+    if (span <= 0) return number(s, 0);
+    const Expr *period = number(s, 2 * span), *from = ex_sub(x, at, number(s, low));
+    const Expr *turns = ex_un(x, EX_floor, ex_div(x, from, period));
+    const Expr *rest = ex_sub(x, from, ex_mul(x, turns, period));
+    const Expr *folded = ex_bin(x, EX_min, rest, ex_sub(x, period, rest));
+    return ex_add(x, number(s, low), folded);
+}
+
+/* The position in elements of what the grid says in [-1, 1], moved into the image unless zeros are
+ * around it. */
+static const Expr *sample_position(const Sample *s, const Expr *grid, int64_t extent) {
+    Exprs *x = s->x;
+    const Expr *one = number(s, 1), *two = number(s, 2), *n = ex_add(x, grid, one), *at;
+    if (s->corners)
+        at = ex_mul(x, ex_div(x, n, two), number(s, (double)extent - 1));
+    else
+        at = ex_div(x, ex_sub(x, ex_mul(x, n, number(s, (double)extent)), one), two);
+    if (s->mode == SAMPLE_nearest) at = ex_un(x, EX_round, at);
+    double low = s->corners ? 0 : -0.5, high = (double)extent - (s->corners ? 1 : 0.5);
+    const Expr *inside = ex_and(x, ex_le(x, number(s, low), at), ex_le(x, at, number(s, high)));
+    const Expr *top = number(s, (double)extent - 1), *zero = number(s, 0);
+    if (s->beyond == BEYOND_border)
+        at = ex_select(x, inside, at, ex_bin(x, EX_min, top, ex_bin(x, EX_max, zero, at)));
+    if (s->beyond == BEYOND_reflection) at = ex_select(x, inside, at, reflect(s, at, extent));
+    return at;
+}
+
+/* First tap and weights of one dimension. */
+static void set_taps(Sample *s, int i, const Expr *at) {
+    Exprs *x = s->x;
+    int64_t extent = s->extent[i];
+    /* beyond these bounds all taps are outside anyway */
+    const Expr *low = number(s, -4), *high = number(s, (double)extent + 4);
+    at = ex_select(x, ex_lt(x, low, at), at, low);
+    at = ex_select(x, ex_lt(x, at, high), at, high);
+    const Expr *floor = ex_un(x, EX_floor, at), *t = ex_sub(x, at, floor);
+    s->first[i] = to_index(x, floor, -4, extent + 4);
+    s->weight[i][0] = number(s, 1);
+    if (s->mode == SAMPLE_linear) {
+        s->weight[i][0] = ex_sub(x, number(s, 1), t);
+        s->weight[i][1] = t;
+    }
+    if (s->mode != SAMPLE_cubic) return;
+    s->first[i] = ex_sub(x, s->first[i], ex_i(x, 1));
+    static const char *const names[] = {"d", "a"};
+    static const char *const formula[] = {"((a * d - 5 * a) * d + 8 * a) * d - 4 * a",
+                                          "((a + 2) * d - (a + 3)) * d * d + 1"};
+    const Expr *back = ex_sub(x, number(s, 1), t), *distance[4] = {
+        ex_add(x, t, number(s, 1)), t, back, ex_add(x, back, number(s, 1))};
+    for (int k = 0; k < 4; k++) {
+        const Expr *operand[2] = {distance[k], number(s, -0.75)};
+        const char *error;
+        s->weight[i][k] = ex_formula(x, formula[k == 1 || k == 2], 2, names, operand, &error);
+    }
+}
+
+/* The sum over the taps of dimension `i` and further; `inside` tells whether all is in the image. */
+static const Expr *gather(const Sample *s, Builder *b, Value *v, int i, const Expr **index,
+                          const Expr *inside) {
+    Exprs *x = s->x;
+    if (i == s->d) {
+        const Expr *e = ex_cast(x, s->work, build_load(b, v, index));
+        return ex_select(x, inside, e, number(s, 0));
+    }
+    int64_t top = s->extent[i] - 1;
+    int count = s->mode == SAMPLE_nearest ? 1 : s->mode == SAMPLE_linear ? 2 : 4;
+    const Expr *sum = NULL;
+    for (int t = 0; t < count; t++) {
+        const Expr *at = ex_add(x, s->first[i], ex_i(x, t)), *in = inside;
+        if (s->beyond == BEYOND_zeros)
+            in = ex_and(x, in, ex_and(x, ex_le(x, ex_i(x, 0), at), ex_le(x, at, ex_i(x, top))));
+        if (s->beyond == BEYOND_reflection)
+            at = to_index(x, reflect(s, ex_cast(x, s->work, at), s->extent[i]), 0, top);
+        index[2 + i] = ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, at, ex_i(x, top)));
+        const Expr *e = gather(s, b, v, i + 1, index, in);
+        if (count > 1) e = ex_mul(x, s->weight[i][t], e);
+        sum = sum ? ex_add(x, sum, e) : e;
+    }
+    return sum;
+}
+
+/* Two names are for the same modes before opset 20. */
+static bool read_sample(Node *n, Sample *s) {
+    const char *mode = attr_str(n, "mode", "linear");
+    const char *beyond = attr_str(n, "padding_mode", "zeros");
+    s->corners = attr_int(n, "align_corners", 0) != 0;
+    if (n->failed) return false;
+    bool linear = !strcmp(mode, "linear") || !strcmp(mode, "bilinear");
+    bool cubic = !strcmp(mode, "cubic") || !strcmp(mode, "bicubic");
+    s->mode = linear ? SAMPLE_linear : cubic ? SAMPLE_cubic : SAMPLE_nearest;
+    s->beyond = !strcmp(beyond, "border")       ? BEYOND_border
+                : !strcmp(beyond, "reflection") ? BEYOND_reflection
+                                                : BEYOND_zeros;
+    if ((s->mode == SAMPLE_nearest && strcmp(mode, "nearest")) ||
+        (s->beyond == BEYOND_zeros && strcmp(beyond, "zeros"))) {
+        invalid(n, E2004, "mode is '%s', padding_mode is '%s'", mode, beyond);
+        return false;
+    }
+    return true;
+}
+
+void import_grid_sample(Node *n) {
+    Value *v = node_need(n, 0), *grid = need_float(n, 1, 3);
+    Exprs *x = n->x;
+    Sample s = {.x = x};
+    if (!v || !grid || !read_sample(n, &s)) return;
+    s.d = v->rank - 2;
+    if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank || grid->shape[0] != v->shape[0] ||
+        grid->shape[v->rank - 1] != s.d) {
+        invalid(n, E2005, "input %s and grid %s do not fit",
+                shape_text(n->g->arena, v->rank, v->shape),
+                shape_text(n->g->arena, grid->rank, grid->shape));
+        return;
+    }
+    s.work = v->dt == DT_f64 || grid->dt == DT_f64 ? DT_f64 : DT_f32;
+    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]};
+    for (int i = 0; i < s.d; i++) {
+        shape[2 + i] = grid->shape[1 + i];
+        s.extent[i] = v->shape[2 + i];
+    }
+    if (!node_shape_ok(n, v->rank, shape)) return;
+    if (value_numel(v) == 0 && shape_numel(v->rank, shape) > 0) {
+        invalid(n, E2005, "the input has no elements to sample");
+        return;
+    }
+    Builder b = build(n->g, v->rank, shape);
+    const Expr *at[MAX_RANK] = {ex_var(x, 0)}, *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)};
+    for (int i = 0; i < s.d; i++) at[1 + i] = ex_var(x, 2 + i);
+    for (int i = 0; i < s.d; i++) {
+        at[1 + s.d] = ex_i(x, s.d - 1 - i); /* the grid names the last dimension first */
+        const Expr *g = ex_cast(x, s.work, build_load(&b, grid, at));
+        set_taps(&s, i, sample_position(&s, g, s.extent[i]));
+    }
+    n->out[0] = build_map(&b, v->dt, gather(&s, &b, v, 0, index, ex_int(x, DT_bool, 1)));
+}
+
+/* --- AffineGrid -----------------------------------------------------------------------------------*/
+
+/* grid[n, d.., k] = theta[n, k] . (x, y, .., 1) for positions evenly spaced in [-1, 1] */
+void import_affine_grid(Node *n) {
+    Value *theta = need_float(n, 0, 3), *size = node_need(n, 1);
+    bool corners = attr_int(n, "align_corners", 0) != 0;
+    if (!theta || !size || n->failed) return;
+    int d = (int)(theta->rank == 3 && theta->shape[1] <= 3 ? theta->shape[1] : 0), count, rank = d + 2;
+    if (d < 2 || theta->shape[2] != d + 1) {
+        invalid(n, E2005, "theta has shape %s; expected [N, 2, 3] or [N, 3, 4]",
+                shape_text(n->g->arena, theta->rank, theta->shape));
+        return;
+    }
+    int64_t shape[MAX_RANK] = {theta->shape[0]};
+    const int64_t *sizes = node_ints(n, 1, &count);
+    if (sizes && count == d + 2) {
+        for (int i = 0; i < d; i++) shape[1 + i] = sizes[2 + i];
+        shape[1 + d] = d;
+    } else if (sizes) {
+        invalid(n, E2005, "the size has %d values; expected %d", count, d + 2);
+        return;
+    } else if (!node_declared_shape(n, 0, &rank, shape)) {
+        node_need_ints(n, 1, "the size", &count);
+        return;
+    }
+    if (rank != d + 2 || shape[0] != theta->shape[0] || shape[1 + d] != d) {
+        invalid(n, E2009, "declared with shape %s, which does not fit theta",
+                shape_text(n->g->arena, rank, shape));
+        return;
+    }
+    if (!node_shape_ok(n, rank, shape)) return;
+    Exprs *x = n->x;
+    DType work = float_work(theta->dt);
+    Builder b = build(n->g, rank, shape);
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1 + d), ex_i(x, d)};
+    const Expr *sum = ex_cast(x, work, build_load(&b, theta, at));
+    for (int j = 0; j < d; j++) {
+        int dim = d - j; /* x is the last dimension */
+        int64_t extent = shape[dim];
+        const Expr *i = ex_cast(x, work, ex_var(x, dim)), *two = ex_num(x, work, 2);
+        double intervals = corners ? (double)extent - 1 : (double)extent;
+        const Expr *step = ex_div(x, two, ex_num(x, work, intervals > 0 ? intervals : 1));
+        const Expr *start = corners ? ex_num(x, work, -1)
+                                    : ex_add(x, ex_num(x, work, -1), ex_div(x, step, two));
+        const Expr *place = ex_add(x, start, ex_mul(x, i, step));
+        at[2] = ex_i(x, j);
+        sum = ex_add(x, sum, ex_mul(x, ex_cast(x, work, build_load(&b, theta, at)), place));
+    }
+    n->out[0] = build_map(&b, theta->dt, sum);
+}
+
+/* --- RoiAlign -------------------------------------------------------------------------------------*/
+
+typedef struct Roi {
+    Exprs *x;
+    DType work;
+    Value *v, *rois, *batch;
+    double scale, offset;
+    bool forced;         /* regions are at least one element large */
+    int64_t ratio;       /* samples in a bin along each axis; 0: as many as the bin has elements */
+    int64_t bins[2], extent[2];
+} Roi;
+
+/* What a region is along one axis (0: height), for region `var 0`. */
+typedef struct RoiAxis {
+    const Expr *start, *bin; /* first position; size of a bin */
+    const Expr *samples;     /* in a bin, in `work` */
+} RoiAxis;
+
+static RoiAxis roi_axis(const Roi *r, Builder *b, int axis) {
+    Exprs *x = r->x;
+    RoiAxis a;
+    const Expr *edge[2], *at[2] = {ex_var(x, 0)};
+    for (int i = 0; i < 2; i++) {
+        at[1] = ex_i(x, 2 * i + 1 - axis);
+        const Expr *e = ex_cast(x, r->work, build_load(b, r->rois, at));
+        edge[i] = ex_sub(x, ex_mul(x, e, ex_num(x, r->work, r->scale)),
+                         ex_num(x, r->work, r->offset));
+    }
+    const Expr *size = ex_sub(x, edge[1], edge[0]);
+    if (r->forced) size = ex_bin(x, EX_max, size, ex_num(x, r->work, 1));
+    a.start = edge[0];
+    a.bin = ex_div(x, size, ex_num(x, r->work, (double)r->bins[axis]));
+    a.samples = r->ratio > 0 ? ex_num(x, r->work, (double)r->ratio) : ex_un(x, EX_ceil, a.bin);
+    return a;
+}
+
+/* Up to how many samples of a bin can lie in the image: they are more than half an element apart where
+ * there are several. */
+static int64_t most_samples(const Roi *r, int axis) {
+    return r->ratio > 0 ? r->ratio : 2 * r->extent[axis] + 6;
+}
+
+/* A sample's place, and the two elements that it lies between. */
+typedef struct RoiSample {
+    const Expr *valid;
+    const Expr *low, *high; /* i32, within the image */
+    const Expr *part;       /* weight of `high` */
+} RoiSample;
+
+/* Sample number `k` of bin `bin`, both coordinates. Adaptive sampling skips those before the image, so
+ * that most_samples is enough. */
+static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr *bin, const Expr *k) {
+    Exprs *x = r->x;
+    DType work = r->work;
+    RoiSample s;
+    const Expr *one = ex_num(x, work, 1), *zero = ex_num(x, work, 0), *half = ex_num(x, work, 0.5);
+    const Expr *limit = ex_num(x, work, (double)r->extent[axis]), *minus = ex_num(x, work, -1);
+    const Expr *begin = ex_add(x, a->start, ex_mul(x, ex_cast(x, work, bin), a->bin));
+    const Expr *number = ex_cast(x, work, k);
+    if (r->ratio <= 0) {
+        const Expr *step = ex_div(x, a->bin, ex_bin(x, EX_max, a->samples, one));
+        const Expr *before = ex_div(x, ex_sub(x, minus, begin), ex_bin(x, EX_max, step, half));
+        /* bins of less than an element have one sample, and nothing is skipped */
+        const Expr *skip = ex_select(x, ex_lt(x, one, a->samples),
+                                     ex_bin(x, EX_max, zero,
+                                            ex_sub(x, ex_un(x, EX_floor, before), one)), zero);
+        number = ex_add(x, number, skip);
+    }
+    const Expr *into = ex_div(x, ex_mul(x, ex_add(x, number, half), a->bin), a->samples);
+    const Expr *at = ex_add(x, begin, into);
+    s.valid = ex_and(x, ex_le(x, minus, at), ex_le(x, at, limit));
+    if (r->ratio <= 0) s.valid = ex_and(x, ex_lt(x, number, a->samples), s.valid);
+    at = ex_bin(x, EX_max, at, zero);
+    int64_t top = r->extent[axis] - 1;
+    const Expr *floor = ex_un(x, EX_floor, at), *last = ex_le(x, ex_num(x, work, (double)top), floor);
+    s.low = to_index(x, floor, 0, top);
+    s.high = ex_bin(x, EX_min, ex_add(x, s.low, ex_i(x, 1)), ex_i(x, top));
+    s.part = ex_select(x, last, zero, ex_sub(x, at, floor));
+    return s;
+}
+
+static const Expr *roi_batch(const Roi *r, Builder *b) {
+    Exprs *x = r->x;
+    const Expr *at[1] = {ex_var(x, 0)}, *e = ex_cast(x, DT_i32, build_load(b, r->batch, at));
+    return ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, e, ex_i(x, r->v->shape[0] - 1)));
+}
+
+/* Pools the samples of each bin themselves. */
+static Value *roi_by_samples(const Roi *r, Graph *g, const int64_t *shape, bool largest) {
+    Exprs *x = r->x;
+    DType work = r->work;
+    Builder b = build(g, 4, shape);
+    RoiAxis a[2];
+    RoiSample s[2];
+    for (int i = 0; i < 2; i++) {
+        a[i] = roi_axis(r, &b, i);
+        s[i] = roi_sample(r, &a[i], i, ex_var(x, 2 + i), build_red(&b, most_samples(r, i)));
+    }
+    const Expr *one = ex_num(x, work, 1), *index[4] = {roi_batch(r, &b), ex_var(x, 1)}, *body = NULL;
+    for (int corner = 0; corner < 4; corner++) {
+        const Expr *weight = one;
+        for (int i = 0; i < 2; i++) {
+            bool high = corner >> i & 1;
+            index[2 + i] = high ? s[i].high : s[i].low;
+            weight = ex_mul(x, weight, high ? s[i].part : ex_sub(x, one, s[i].part));
+        }
+        const Expr *e = ex_mul(x, weight, ex_cast(x, work, build_load(&b, r->v, index)));
+        body = !body ? e : largest ? ex_bin(x, EX_max, body, e) : ex_add(x, body, e);
+    }
+    const Expr *valid = ex_and(x, s[0].valid, s[1].valid), *zero = ex_num(x, work, 0);
+    const Expr *acc = ex_acc(x, work), *all = ex_mul(x, a[0].samples, a[1].samples);
+    if (!largest) {
+        const Expr *post = ex_div(x, acc, ex_bin(x, EX_max, all, one));
+        return build_reduce(&b, r->v->dt, COMBINE_sum, ex_select(x, valid, body, zero), post);
+    }
+    /* a sample outside the image counts as zero, one that there is not as nothing */
+    if (r->ratio <= 0) {
+        const Expr *none = ex_const(x, work, combine_identity(COMBINE_max, work));
+        body = ex_select(x, valid, body, none);
+        const Expr *empty = ex_bin(x, EX_eq, acc, none);
+        return build_reduce(&b, r->v->dt, COMBINE_max, body, ex_select(x, empty, zero, acc));
+    }
+    return build_reduce(&b, r->v->dt, COMBINE_max, ex_select(x, valid, body, zero), NULL);
+}
+
+/* weight[region, bin, element]: how much an element along the axis counts in the sum over all samples of
+ * a bin. */
+static Value *roi_weights(const Roi *r, Graph *g, int axis) {
+    Exprs *x = r->x;
+    DType work = r->work;
+    int64_t shape[3] = {r->rois->shape[0], r->bins[axis], r->extent[axis]};
+    Builder b = build(g, 3, shape);
+    RoiAxis a = roi_axis(r, &b, axis);
+    RoiSample s = roi_sample(r, &a, axis, ex_var(x, 1), build_red(&b, most_samples(r, axis)));
+    const Expr *zero = ex_num(x, work, 0), *one = ex_num(x, work, 1), *element = ex_var(x, 2);
+    const Expr *low = ex_select(x, ex_bin(x, EX_eq, s.low, element), ex_sub(x, one, s.part), zero);
+    const Expr *high = ex_select(x, ex_bin(x, EX_eq, s.high, element), s.part, zero);
+    const Expr *body = ex_select(x, s.valid, ex_add(x, low, high), zero);
+    const Expr *post = ex_div(x, ex_acc(x, work), ex_bin(x, EX_max, a.samples, one));
+    return build_reduce(&b, work, COMBINE_sum, body, post);
+}
+
+/* The average over as many samples as a bin has elements: a weighted sum over height, then one over
+ * width, so that the number of samples need not be known. */
+static Value *roi_by_weights(const Roi *r, Graph *g, const int64_t *shape) {
+    Exprs *x = r->x;
+    Value *weights[2] = {roi_weights(r, g, 0), roi_weights(r, g, 1)};
+    int64_t partial[4] = {shape[0], shape[1], shape[2], r->extent[1]};
+    Builder b = build(g, 4, partial);
+    const Expr *h = build_red(&b, r->extent[0]);
+    const Expr *iv[4] = {roi_batch(r, &b), ex_var(x, 1), h, ex_var(x, 3)};
+    const Expr *iw[3] = {ex_var(x, 0), ex_var(x, 2), h};
+    const Expr *e = ex_mul(x, ex_cast(x, r->work, build_load(&b, r->v, iv)),
+                           build_load(&b, weights[0], iw));
+    Value *rows = build_reduce(&b, r->work, COMBINE_sum, e, NULL);
+    b = build(g, 4, shape);
+    const Expr *w = build_red(&b, r->extent[1]);
+    const Expr *ir[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), w};
+    iw[1] = ex_var(x, 3), iw[2] = w;
+    e = ex_mul(x, build_load(&b, rows, ir), build_load(&b, weights[1], iw));
+    return build_reduce(&b, r->v->dt, COMBINE_sum, e, NULL);
+}
+
+void import_roi_align(Node *n) {
+    Value *v = need_float(n, 0, 4), *rois = need_float(n, 1, 2), *batch = node_need(n, 2);
+    if (!v || !rois || !batch) return;
+    const char *mode = attr_str(n, "mode", "avg");
+    const char *shift = attr_str(n, "coordinate_transformation_mode",
+                                 n->version < 16 ? "output_half_pixel" : "half_pixel");
+    Roi r = {.x = n->x, .work = float_work(v->dt), .v = v, .rois = rois, .batch = batch};
+    r.scale = attr_float(n, "spatial_scale", 1);
+    r.ratio = attr_int(n, "sampling_ratio", 0);
+    r.bins[0] = attr_int(n, "output_height", 1);
+    r.bins[1] = attr_int(n, "output_width", 1);
+    if (n->failed) return;
+    bool largest = !strcmp(mode, "max");
+    r.forced = !strcmp(shift, "output_half_pixel");
+    r.offset = r.forced ? 0 : 0.5;
+    if ((!largest && strcmp(mode, "avg")) || (!r.forced && strcmp(shift, "half_pixel")) ||
+        r.ratio < 0 || r.ratio > 65536) {
+        invalid(n, E2004, "mode '%s', coordinate_transformation_mode '%s', sampling_ratio %lld", mode,
+                shift, (long long)r.ratio);
+        return;
+    }
+    if (v->rank != 4 || rois->rank != 2 || rois->shape[1] != 4 || batch->rank != 1 ||
+        batch->shape[0] != rois->shape[0] || !dt_is_int(batch->dt)) {
+        invalid(n, E2005, "input %s, regions %s and batch indices %s do not fit",
+                shape_text(n->g->arena, v->rank, v->shape),
+                shape_text(n->g->arena, rois->rank, rois->shape),
+                shape_text(n->g->arena, batch->rank, batch->shape));
+        return;
+    }
+    int64_t shape[4] = {rois->shape[0], v->shape[1], r.bins[0], r.bins[1]};
+    if (!node_shape_ok(n, 4, shape)) return;
+    if (value_numel(v) == 0 && shape_numel(4, shape) > 0) {
+        invalid(n, E2005, "the input has no elements to sample");
+        return;
+    }
+    for (int i = 0; i < 2; i++) r.extent[i] = v->shape[2 + i];
+    n->out[0] = !largest && r.ratio == 0 ? roi_by_weights(&r, n->g, shape)
+                                         : roi_by_samples(&r, n->g, shape, largest);
+}
