@@ -38,4 +38,13 @@ const char *bind(Printer *p, const Expr *e);
 const char *operand(Printer *p, Piece piece, int prec);
 const char *logic_operand(Printer *p, Piece piece, int prec);
 
+/* --- crange.c --- */
+
+/* The node of `e` with its range: lo <= value <= hi if it is bounded. */
+const Node *range_of(Printer *p, const Expr *e);
+/* The values of a type, if it has at most 32 bits. */
+void type_range(Node *node, DType dt);
+/* The range of a binary integer operator before it wraps; false if it is not known. */
+bool exact_range(Printer *p, const Expr *e, int64_t *lo, int64_t *hi);
+
 #endif

@@ -54,6 +54,7 @@ bool is_scalar_buffer(const Buffer *b) {
 /* The shortest decimal that reads back as the same value. */
 static const char *decimal(Arena *arena, double value, bool single) {
     char text[40];
+    if (fabs(value) < 1e6 && value == floor(value)) return arena_printf(arena, "%.1f", value);
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value) break;
@@ -136,143 +137,7 @@ static Piece infix(Printer *p, Piece a, const char *op, Piece b, int prec) {
     return (Piece){TEXT("%s %s %s", operand(p, a, prec), op, operand(p, b, prec + 1)), prec};
 }
 
-/* --- ranges of integers
- * ---------------------------------------------------------------------------*/
-
-#define RANGE_LIMIT ((int64_t)1 << 40)
-
-static void type_range(Node *node, DType dt) {
-    int bits = dt_bits(dt);
-    DKind kind = dt_kind(dt);
-    if (bits > 32 || kind == DK_float) {
-        node->bounded = false;
-        return;
-    }
-    node->bounded = true;
-    node->lo = kind == DK_sint ? -((int64_t)1 << (bits - 1)) : 0;
-    node->hi = kind == DK_sint ? ((int64_t)1 << (bits - 1)) - 1 : ((int64_t)1 << bits) - 1;
-}
-
-static void add_bound(Node *node, int64_t v) {
-    if (v < node->lo) node->lo = v;
-    if (v > node->hi) node->hi = v;
-}
-
-static void div_range(Node *node, const Node *a, const Node *b, bool remainder) {
-    if (b->lo <= 0) return;
-    int64_t most = b->hi - 1;
-    if (remainder) {
-        node->lo = a->lo >= 0 ? 0 : a->lo > -most ? a->lo : -most;
-        node->hi = a->hi <= 0 ? 0 : a->hi < most ? a->hi : most;
-    } else {
-        node->lo = a->lo >= 0 ? a->lo / b->hi : a->lo / b->lo;
-        node->hi = a->hi >= 0 ? a->hi / b->lo : a->hi / b->hi;
-    }
-}
-
-static void arithmetic_range(Printer *p, Node *node) {
-    const Expr *e = node->e;
-    const Node *a = node_of(p, e->arg[0]), *b = node_of(p, e->arg[1]);
-    if (!a->bounded || !b->bounded) return;
-    int64_t lo, hi;
-    switch ((ExprOp)e->op) {
-    case EX_add:
-        lo = a->lo + b->lo, hi = a->hi + b->hi;
-        break;
-    case EX_sub:
-        lo = a->lo - b->hi, hi = a->hi - b->lo;
-        break;
-    case EX_mul: {
-        const int64_t limit = INT64_C(1) << 31;
-        if (a->lo < -limit || a->hi > limit || b->lo < -limit || b->hi > limit) return;
-        Node r = {.lo = a->lo * b->lo, .hi = a->lo * b->lo};
-        add_bound(&r, a->lo * b->hi);
-        add_bound(&r, a->hi * b->lo);
-        add_bound(&r, a->hi * b->hi);
-        lo = r.lo, hi = r.hi;
-        break;
-    }
-    case EX_min:
-        lo = a->lo < b->lo ? a->lo : b->lo;
-        hi = a->hi < b->hi ? a->hi : b->hi;
-        break;
-    case EX_max:
-        lo = a->lo > b->lo ? a->lo : b->lo;
-        hi = a->hi > b->hi ? a->hi : b->hi;
-        break;
-    case EX_div:
-    case EX_rem:
-        div_range(node, a, b, e->op == EX_rem);
-        return;
-    case EX_band:
-        if (a->lo < 0 && b->lo < 0) return;
-        lo = 0, hi = a->lo < 0 ? b->hi : b->lo < 0 || a->hi < b->hi ? a->hi : b->hi;
-        break;
-    default:
-        return;
-    }
-    if (lo < -RANGE_LIMIT || hi > RANGE_LIMIT) return;
-    if (node->bounded && (lo < node->lo || hi > node->hi)) return; /* wraps */
-    *node = (Node){.e = node->e,
-                   .stamp = node->stamp,
-                   .uses = node->uses,
-                   .local = node->local,
-                   .name = node->name,
-                   .pure = node->pure,
-                   .ranged = true,
-                   .bounded = true,
-                   .lo = lo,
-                   .hi = hi};
-}
-
-void set_range(Printer *p, Node *node) {
-    if (node->ranged) return;
-    const Expr *e = node->e;
-    for (int i = 0; i < e->n; i++) set_range(p, node_of(p, e->arg[i]));
-    node->ranged = true;
-    type_range(node, (DType)e->dt);
-    if (dt_is_float((DType)e->dt)) return;
-    const Node *from = NULL, *other = NULL;
-    switch ((ExprOp)e->op) {
-    case EX_const:
-        node->bounded = e->k.i > -RANGE_LIMIT && e->k.i < RANGE_LIMIT;
-        node->lo = node->hi = e->k.i;
-        return;
-    case EX_var:
-        if (p->extent[e->k.i] > 0) {
-            node->bounded = true;
-            node->lo = 0;
-            node->hi = p->extent[e->k.i] - 1;
-        }
-        from = p->var_value[e->k.i];
-        break;
-    case EX_ctr:
-        node->lo = 0;
-        return;
-    case EX_cast:
-        from = node_of(p, e->arg[0]);
-        break;
-    case EX_select:
-        from = node_of(p, e->arg[1]), other = node_of(p, e->arg[2]);
-        break;
-    default:
-        if (e->n == 2) arithmetic_range(p, node);
-        return;
-    }
-    if (!from || !from->bounded || (other && !other->bounded)) return;
-    int64_t lo = other && other->lo < from->lo ? other->lo : from->lo;
-    int64_t hi = other && other->hi > from->hi ? other->hi : from->hi;
-    if (node->bounded && (lo < node->lo || hi > node->hi)) return;
-    node->bounded = true;
-    node->lo = lo;
-    node->hi = hi;
-}
-
-static const Node *range_of(Printer *p, const Expr *e) {
-    Node *node = node_of(p, e);
-    set_range(p, node);
-    return node;
-}
+static Piece reg_cast(Printer *p, DType from, DType to, Piece a);
 
 /* --- memory
  * ---------------------------------------------------------------------------------------*/
@@ -309,6 +174,25 @@ static const char *to_memory(Printer *p, DType dt, Piece value) {
     return dt_is_narrow(dt) || dt == DT_bool ? convert(p, type, value).text : value.text;
 }
 
+/* A cast to the type that is stored rounds or wraps once, on its way to memory; NULL: nothing is
+ * gained. */
+static const char *print_stored_cast(Printer *p, DType dt, const Expr *e) {
+    DType from = dt_reg((DType)e->arg[0]->dt);
+    const char *type = mem_type(p->unit, dt);
+    if (!coded_float(dt)) {
+        if (dt_bits(dt) < 8 || !p->d->int_promotion || dt_is_float(from)) return NULL;
+        return convert(p, type, print(p, e->arg[0])).text;
+    }
+    bool direct = dt == DT_f16 || dt == DT_bf16 || dt == DT_f8e8m0;
+    const char *name = helper(p, direct ? "mlcc_%s_encode" : "mlcc_%s_cast", dt);
+    Piece a = print(p, e->arg[0]);
+    if (from == DT_f64)
+        a = call(p, unit_helper(p->unit, "mlcc_f64_to_f32_odd"), a);
+    else
+        a = reg_cast(p, from, DT_f32, a);
+    return convert(p, type, call(p, name, a)).text;
+}
+
 const char *print_stored(Printer *p, DType dt, const Expr *e) {
     const Node *node = node_of(p, e);
     bool copied = coded_float(dt) && e->op == EX_load && !node->name && (DType)e->dt == dt;
@@ -321,6 +205,10 @@ const char *print_stored(Printer *p, DType dt, const Expr *e) {
         if (dt_store(dt) == 1) code = byte;
         Piece text = atom(TEXT("0x%xu", (unsigned)code));
         return p->d->call_casts ? convert(p, mem_type(p->unit, dt), text).text : text.text;
+    }
+    if (e->op == EX_cast && (DType)e->dt == dt && !node->name && dt_is_narrow(dt)) {
+        const char *cast = print_stored_cast(p, dt, e);
+        if (cast) return cast;
     }
     const char *text = print_root(p, e);
     return to_memory(p, dt, (Piece){text, node->name ? P_atom : P_cond});
@@ -529,27 +417,10 @@ static Piece compose_sum(Printer *p, const Expr *e) {
     Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
     const char *op = ex_infix((ExprOp)e->op);
     int prec = e->op == EX_mul ? P_product : P_sum;
-    if (dt_kind(dt) == DK_sint && !p->d->wraps) {
-        Node plain = {.e = e}; /* the range without the limits of the type */
-        const Node *ra = range_of(p, e->arg[0]), *rb = range_of(p, e->arg[1]);
-        int64_t lo = 0, hi = 0;
-        bool known = ra->bounded && rb->bounded;
-        if (known && e->op == EX_add) lo = ra->lo + rb->lo, hi = ra->hi + rb->hi;
-        if (known && e->op == EX_sub) lo = ra->lo - rb->hi, hi = ra->hi - rb->lo;
-        if (known && e->op == EX_mul) {
-            known = ra->lo >= INT32_MIN && ra->hi <= INT32_MAX && rb->lo >= INT32_MIN &&
-                    rb->hi <= INT32_MAX;
-            if (known) {
-                plain.lo = plain.hi = ra->lo * rb->lo;
-                add_bound(&plain, ra->lo * rb->hi);
-                add_bound(&plain, ra->hi * rb->lo);
-                add_bound(&plain, ra->hi * rb->hi);
-                lo = plain.lo, hi = plain.hi;
-            }
-        }
-        if (!known || (dt == DT_i32 && (lo < INT32_MIN || hi > INT32_MAX)))
-            return wrapped(p, dt, a, op, b, prec, e->arg[1]);
-    }
+    int64_t lo, hi;
+    if (dt_kind(dt) == DK_sint && !p->d->wraps &&
+        (!exact_range(p, e, &lo, &hi) || (dt == DT_i32 && (lo < INT32_MIN || hi > INT32_MAX))))
+        return wrapped(p, dt, a, op, b, prec, e->arg[1]);
     if (e->op == EX_add && b.text[0] == '-' && ex_is_const(e->arg[1]))
         return (Piece){TEXT("%s - %s", operand(p, a, prec), b.text + 1), prec};
     return infix(p, a, op, b, prec);

@@ -4,7 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#define LONGEST_LINE 92
+#define LONGEST_LINE  92
+#define MOST_UNROLLED 64 /* iterations; more only costs compile time */
 
 /* --- names and setup
  * ------------------------------------------------------------------------------*/
@@ -66,7 +67,7 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
     p->var = ARENA_ARRAY(scratch, vars + 1, const char *);
     p->scalar = ARENA_ARRAY(scratch, k->n_scalars + 1, const char *);
     p->extent = ARENA_ARRAY(scratch, vars + 1, int64_t);
-    p->var_value = ARENA_ARRAY(scratch, vars + 1, Node *);
+    p->var_value = ARENA_ARRAY(scratch, vars + 1, const Node *);
     p->var_used = ARENA_ARRAY(scratch, vars + 1, bool);
     p->buffer_used = ARENA_ARRAY(scratch, buffers + 1, bool);
     p->declared = ARENA_ARRAY(scratch, buffers + 1, bool);
@@ -192,9 +193,7 @@ static void print_let(Printer *p, const Stmt *s) {
     begin_statement(p, 1, &value);
     print_line(p, "const %s %s = %s;", type_of(p, (DType)value->dt), p->var[s->var],
                print_root(p, value));
-    Node *node = node_of(p, value);
-    set_range(p, node);
-    p->var_value[s->var] = node;
+    p->var_value[s->var] = range_of(p, value);
     end_statement(p, mark);
 }
 
@@ -310,7 +309,8 @@ static void print_for(Printer *p, const Stmt *s) {
     int mark = p->named.n;
     begin_statement(p, 1, &extent);
     const char *bound = print_root(p, extent), *var = p->var[s->var];
-    if (s->role == ROLE_unroll && p->d->unroll) {
+    bool few = ex_is_const(extent) && extent->k.i <= MOST_UNROLLED;
+    if (s->role == ROLE_unroll && p->d->unroll && few) {
         p->unit->needs |= NEEDS_unroll;
         print_line(p, "%s", p->d->unroll);
     }

@@ -64,9 +64,9 @@ typedef struct Printer {
     const Kernel *k;
     Names names;                          /* of the kernel */
     const char **buffer, **var, **scalar; /* names */
-    int64_t *trips;   /* of the loops around the launches, by depth: at most so many */
-    int64_t *extent;  /* upper bounds of the variables, -1: unknown */
-    Node **var_value; /* let variables: what they hold */
+    int64_t *trips;         /* of the loops around the launches, by depth: at most so many */
+    int64_t *extent;        /* upper bounds of the variables, -1: unknown */
+    const Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
     bool *declared; /* buffer i: its alloc waits for the store that sets it */
     Text out;
@@ -126,7 +126,6 @@ bool held_wide(const Printer *p, const Buffer *b);
 bool is_scalar_buffer(const Buffer *b);
 int64_t buffer_elements(const Buffer *b);
 Node *node_of(Printer *p, const Expr *e);
-void set_range(Printer *p, Node *node);
 /* A literal of a type. */
 const char *print_number(Unit *unit, DType dt, Scalar value);
 

@@ -15,6 +15,8 @@ static const Helper helpers[] = {
 #include "codegen/helpers.def"
 };
 
+#define WORD "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
 static bool is_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
@@ -68,6 +70,11 @@ static void translate(Unit *unit, const char *text, Text *out) {
             text_addn(out, text, length);
         } else if (text[length] == '(' && !d->call_casts) {
             text_addf(out, "(%s)", d->reg[dt]);
+            size_t word = strspn(text + length + 1, WORD);
+            if (text[length + 1 + word] == ')') { /* a name or number needs no parentheses */
+                text_addn(out, text + length + 1, word);
+                text += word + 2;
+            }
         } else {
             text_add(out, d->reg[dt]);
         }

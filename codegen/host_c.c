@@ -77,11 +77,11 @@ static void name_tensors(Host *h, Names *macros) {
     names_init(&h->names, h->arena, &h->unit.names, run_names);
     for (int i = 0; i < p->graph->inputs.n; i++) {
         h->input[i] = names_take(&h->names, input_name(p, i), "input");
-        h->input_macro[i] = names_take(macros, upper_case(h->arena, h->input[i]), "INPUT");
+        h->input_macro[i] = names_take(macros, upper_case(h->arena, input_name(p, i)), "INPUT");
     }
     for (int i = 0; i < p->graph->outputs.n; i++) {
         h->output[i] = names_take(&h->names, output_name(p, i), "output");
-        h->output_macro[i] = names_take(macros, upper_case(h->arena, h->output[i]), "OUTPUT");
+        h->output_macro[i] = names_take(macros, upper_case(h->arena, output_name(p, i)), "OUTPUT");
     }
 }
 

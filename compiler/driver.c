@@ -40,8 +40,10 @@ int with_session(const Options *o, int (*body)(Session *)) {
         status = body(s);
     } else {
         /* the arena is full: the message must not need it */
-        fprintf(stderr, "%s: error[E0006]: compiling needs more than %zu MiB of memory; allow more "
-                        "with --max-memory\n", o->model, s->arena.limit >> 20);
+        bool small = s->arena.limit < (size_t)1 << 20;
+        fprintf(stderr, "%s: error[E0006]: compiling needs more than %zu %s of memory; allow more "
+                        "with --max-memory\n",
+                o->model, s->arena.limit >> (small ? 10 : 20), small ? "KiB" : "MiB");
         status = ERR_LIMIT;
     }
     if (status != ERR_LIMIT || s->diag.n_errors) diag_print(&s->diag);
@@ -75,6 +77,34 @@ static bool read_dims(Session *s, ImportOptions *options) {
     return true;
 }
 
+/* Are all names of the list, but for minus signs, among `known`? */
+static bool check_names(Session *s, const char *option, const char *list, const char *known) {
+    while (list && *list) {
+        list += strspn(list, "-,");
+        size_t length = strcspn(list, ",");
+        bool found = length == 0;
+        for (const char *at = known; *at && !found; at += strcspn(at, " "), at += *at == ' ')
+            found = strcspn(at, " ") == length && !strncmp(at, list, length);
+        if (!found) {
+            diag_error(&s->diag, E0001, "%s: there is no '%.*s' among: %s", option, (int)length,
+                       list, known);
+            return false;
+        }
+        list += length;
+    }
+    return true;
+}
+
+/* Do --passes and --dump-ir name passes that there are? */
+static bool check_pass_names(Session *s) {
+    static const char optional[] = "dce cse fuse", all[] = "all import"
+#define PASS(name, level, needs, gives) " " #name
+#include "passes/passes.def"
+        ;
+    return check_names(s, "--passes", s->o->passes, optional) &&
+           check_names(s, "--dump-ir", s->o->dump_ir, all);
+}
+
 static bool wants_dump(const Session *s, const char *pass) {
     const char *list = s->o->dump_ir;
     size_t length = strlen(pass);
@@ -101,7 +131,7 @@ static void after_pass(void *user, const char *pass, const Graph *g, const Progr
 
 Graph *session_graph(Session *s) {
     ImportOptions options = {0};
-    if (!read_dims(s, &options)) return NULL;
+    if (!check_pass_names(s) || !read_dims(s, &options)) return NULL;
     s->model_open = true;
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
     Graph *g = onnx_import(&s->arena, &s->x, &s->diag, &s->model, &options);

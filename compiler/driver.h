@@ -75,7 +75,9 @@ typedef struct OutputFile {
     size_t bytes;
 } OutputFile;
 bool write_outputs(Session *s, int n, const OutputFile *files);
-/* Moves a finished file to its place in one step (copying across file systems). */
+/* Reads a finished file, to be written to file->path. */
+bool load_file(Session *s, const char *from, OutputFile *file);
+/* Copies a finished file to its place in one step. */
 bool install_file(Session *s, const char *from, const char *to);
 /* Runs a program in `folder` with arguments (argv[0] is searched in PATH); output to the terminal.
  * False after a diagnostic. */

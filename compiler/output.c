@@ -5,7 +5,9 @@
 #include "codegen/nvrtc.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +25,14 @@ static const FormRow forms[] = {
     {".spv", FORM_spirv, "vulkan"},   {".o", FORM_object, NULL},     {".a", FORM_archive, NULL},
     {".so", FORM_library, NULL},
 };
+
+/* All that one command writes, so that it appears together or not at all. */
+typedef VEC(OutputFile) Outputs;
+
+static void add_output(Session *s, Outputs *out, const char *path, const void *data, size_t bytes) {
+    OutputFile file = {path, data, bytes};
+    vec_push(&s->arena, out, file);
+}
 
 static const FormRow *find_form(const Target *t, const char *suffix) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
@@ -66,8 +76,17 @@ static bool run_words(Session *s, const char *folder, Words *argv) {
     return run_tool(s, folder, argv->items, "install gcc, or name a C compiler with --cc");
 }
 
-static void compiler_words(Session *s, Words *argv, const char *flags) {
+/* The C compiler. It runs in another folder: a path to it is made absolute. */
+static void cc_words(Session *s, Words *argv) {
+    int first = argv->n;
+    char real[PATH_MAX];
     add_words(s, argv, s->o->cc ? s->o->cc : "cc");
+    if (argv->n > first && strchr(argv->items[first], '/') && realpath(argv->items[first], real))
+        argv->items[first] = arena_strdup(&s->arena, real);
+}
+
+static void compiler_words(Session *s, Words *argv, const char *flags) {
+    cc_words(s, argv);
     vec_push(&s->arena, argv, arena_printf(&s->arena, "-O%s", s->o->optimize ? s->o->optimize : "3"));
     add_words(s, argv, "-w -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -I.");
     bool plain = !strcmp(s->target->name, "c");
@@ -207,7 +226,7 @@ static const char *compile_unit(Session *s, const char *folder, const Unit *u) {
 
 /* Compiles the units in the folder and makes the library, object or archive of them. */
 static bool build_units(Session *s, const char *folder, const Units *units, Form form,
-                        const char *path) {
+                        const char *path, Outputs *out) {
     Words objects = {0};
     for (int i = 0; i < units->n; i++) {
         const char *object = compile_unit(s, folder, &units->items[i]);
@@ -218,17 +237,22 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
     if (form == FORM_archive)
         add_words(s, &argv, "ar rcsD out");
     else {
-        add_words(s, &argv, s->o->cc ? s->o->cc : "cc");
+        cc_words(s, &argv);
         add_words(s, &argv, form == FORM_library ? "-shared -Wl,--build-id=none -Wl,-z,defs -o out"
                                                  : "-r -nostdlib -Wl,--build-id=none -o out");
     }
     for (int i = 0; i < objects.n; i++) vec_push(&s->arena, &argv, objects.items[i]);
     if (form == FORM_library) add_words(s, &argv, units->libraries);
-    return run_words(s, folder, &argv) &&
-           install_file(s, arena_printf(&s->arena, "%s/out", folder), path);
+    OutputFile file = {.path = path};
+    if (!run_words(s, folder, &argv) ||
+        !load_file(s, arena_printf(&s->arena, "%s/out", folder), &file))
+        return false;
+    vec_push(&s->arena, out, file);
+    return true;
 }
 
-static bool write_binary(Session *s, Program *p, EmitOptions *e, Form form, const char *path) {
+static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const char *path,
+                       Outputs *out) {
     UnitsFn *make = !strcmp(s->target->name, "c")      ? c_units
                     : !strcmp(s->target->name, "cuda") ? cuda_units
                                                        : vulkan_units;
@@ -236,7 +260,7 @@ static bool write_binary(Session *s, Program *p, EmitOptions *e, Form form, cons
     if (!folder) return false;
     Units units = {.n = 0};
     bool ok = write_embedded(s, folder) && make(s, p, e, folder, &units) &&
-              build_units(s, folder, &units, form, path);
+              build_units(s, folder, &units, form, path, out);
     temp_remove(folder);
     return ok;
 }
@@ -244,33 +268,31 @@ static bool write_binary(Session *s, Program *p, EmitOptions *e, Form form, cons
 /* --- sources --------------------------------------------------------------------------------------*/
 
 /* One file per kernel; a single one has the name asked for, more have the kernel's name in theirs. */
-static bool write_per_kernel(Session *s, Program *p, const char *path, const Blob *blobs) {
-    OutputFile *files = ARENA_ARRAY(&s->arena, p->kernels.n + 1, OutputFile);
+static void add_per_kernel(Session *s, Program *p, const char *path, const Blob *blobs,
+                           Outputs *out) {
     const char *suffix = strrchr(path, '.');
     for (int i = 0; i < p->kernels.n; i++) {
-        files[i] = (OutputFile){path, blobs[i].data, blobs[i].bytes};
-        if (p->kernels.n > 1)
-            files[i].path = with_suffix(
-                s, path, arena_printf(&s->arena, ".%s%s", p->kernels.items[i]->name, suffix));
+        const char *own = arena_printf(&s->arena, ".%s%s", p->kernels.items[i]->name, suffix);
+        add_output(s, out, p->kernels.n > 1 ? with_suffix(s, path, own) : path, blobs[i].data,
+                   blobs[i].bytes);
     }
-    return write_outputs(s, p->kernels.n, files);
 }
 
-static bool write_sources(Session *s, Program *p, EmitOptions *e, const char *path) {
+static void add_sources(Session *s, Program *p, EmitOptions *e, const char *path, Outputs *out) {
     if (!strcmp(s->target->name, "c")) {
         Text source = text_new(&s->arena), header = text_new(&s->arena);
         const char *header_path = with_suffix(s, path, ".h"), *slash = strrchr(header_path, '/');
         e->header_name = slash ? slash + 1 : header_path;
         emit_c(p, e, &source, &header);
-        OutputFile files[2] = {{path, text_get(&source), source.length},
-                               {header_path, text_get(&header), header.length}};
-        return write_outputs(s, 2, files);
+        add_output(s, out, path, text_get(&source), source.length);
+        add_output(s, out, header_path, text_get(&header), header.length);
+        return;
     }
     if (!strcmp(s->target->name, "cuda")) {
         Text kernels = text_new(&s->arena);
         emit_cuda(p, e, &kernels);
-        OutputFile file = {path, text_get(&kernels), kernels.length};
-        return write_outputs(s, 1, &file);
+        add_output(s, out, path, text_get(&kernels), kernels.length);
+        return;
     }
     Blob *blobs = ARENA_ARRAY(&s->arena, p->kernels.n + 1, Blob);
     for (int i = 0; i < p->kernels.n; i++) {
@@ -278,11 +300,11 @@ static bool write_sources(Session *s, Program *p, EmitOptions *e, const char *pa
         emit_glsl(p, e, i, &shader);
         blobs[i] = (Blob){.data = text_get(&shader), .bytes = shader.length};
     }
-    return write_per_kernel(s, p, path, blobs);
+    add_per_kernel(s, p, path, blobs, out);
 }
 
 /* The side file: "MLCCWTS1", the digest of the weights, the weights (runtime/gpu.h). */
-static bool write_weights(Session *s, const Program *p) {
+static void add_weights(Session *s, const Program *p, Outputs *out) {
     size_t bytes;
     const void *block = weights_block(p, &bytes);
     unsigned char *file = arena_alloc(&s->arena, bytes + 16);
@@ -290,8 +312,7 @@ static bool write_weights(Session *s, const Program *p) {
     memcpy(file, "MLCCWTS1", 8);
     for (int i = 0; i < 8; i++) file[8 + i] = (unsigned char)(digest >> (8 * i));
     if (bytes) memcpy(file + 16, block, bytes);
-    OutputFile out = {s->o->weights, file, bytes + 16};
-    return write_outputs(s, 1, &out);
+    add_output(s, out, s->o->weights, file, bytes + 16);
 }
 
 bool write_program(Session *s, Program *p, const char *path) {
@@ -302,14 +323,16 @@ bool write_program(Session *s, Program *p, const char *path) {
     e.digest = arena_printf(&s->arena, "%016llx",
                             (unsigned long long)fnv1a(s->model.file.data, s->model.file.size,
                                                       FNV_SEED));
-    bool ok;
+    Outputs out = {0};
     if (row->form == FORM_source) {
-        ok = write_sources(s, p, &e, path);
+        add_sources(s, p, &e, path, &out);
     } else if (row->form == FORM_spirv) {
         Blob *blobs = compile_shaders(s, p, &e);
-        ok = blobs && write_per_kernel(s, p, path, blobs);
-    } else {
-        ok = write_binary(s, p, &e, row->form, path);
+        if (!blobs) return false;
+        add_per_kernel(s, p, path, blobs, &out);
+    } else if (!add_binary(s, p, &e, row->form, path, &out)) {
+        return false;
     }
-    return ok && (!s->o->weights || write_weights(s, p));
+    if (s->o->weights) add_weights(s, p, &out);
+    return write_outputs(s, out.n, out.items);
 }

@@ -175,12 +175,17 @@ int command_verify(Session *s) {
         diag_error(&s->diag, E0001, "there is no target '%s' (c, cuda, vulkan)", name);
         return 0;
     }
+    char *end = NULL;
+    uint64_t state = s->o->seed ? strtoull(s->o->seed, &end, 10) : 1;
+    if (end && *end) {
+        diag_error(&s->diag, E0001, "--seed wants a whole number, not '%s'", s->o->seed);
+        return 0;
+    }
     /* the reference first: the passes change the graph */
     Graph *g = session_graph(s);
     if (!g) return 0;
     Io io;
     io_of_graph(s, &io, g);
-    uint64_t state = s->o->seed ? strtoull(s->o->seed, NULL, 10) : 1;
     for (int i = 0; i < io.n_in; i++) fill_random(&io.in[i], io.in_data[i], &state);
     void **want = ARENA_ARRAY(&s->arena, io.n_out + 1, void *);
     for (int i = 0; i < io.n_out; i++) want[i] = arena_alloc(&s->arena, io.out[i].bytes + 64);

@@ -90,7 +90,7 @@ bool write_outputs(Session *s, int n, const OutputFile *files) {
     return ok;
 }
 
-bool install_file(Session *s, const char *from, const char *to) {
+bool load_file(Session *s, const char *from, OutputFile *file) {
     int fd = open(from, O_RDONLY | O_CLOEXEC);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) {
@@ -103,8 +103,14 @@ bool install_file(Session *s, const char *from, const char *to) {
     for (ssize_t n; got < (size_t)st.st_size; got += (size_t)n)
         if ((n = read(fd, data + got, (size_t)st.st_size - got)) <= 0) break;
     close(fd);
-    OutputFile file = {to, data, got};
-    return write_outputs(s, 1, &file);
+    file->data = data;
+    file->bytes = got;
+    return true;
+}
+
+bool install_file(Session *s, const char *from, const char *to) {
+    OutputFile file = {.path = to};
+    return load_file(s, from, &file) && write_outputs(s, 1, &file);
 }
 
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint) {

@@ -56,7 +56,8 @@ bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b,
                      int64_t *shape) {
     int r = rank_a > rank_b ? rank_a : rank_b;
     if (r > MAX_RANK) return false;
-    for (int i = 0; i < r; i++) {
+    /* from the last dimension on, for `shape` may be `a` or `b` */
+    for (int i = r - 1; i >= 0; i--) {
         int64_t da = i < r - rank_a ? 1 : a[i - (r - rank_a)];
         int64_t db = i < r - rank_b ? 1 : b[i - (r - rank_b)];
         if (da != db && da != 1 && db != 1) return false;

@@ -289,6 +289,8 @@ void verify_index(Verifier *v, const VerifyScope *scope, const Expr *index, int6
                   const char *what) {
     int64_t low, high;
     if (index->size > BOUNDED_SIZE || size <= 0) return;
+    for (int i = 0; i < scope->n_vars; i++)
+        if (scope->extents[i] == 0) return; /* in an empty loop: never evaluated */
     if (!ex_bounds(index, scope->n_vars, scope->extents, &low, &high)) return;
     if (high < 0 || low >= size)
         verify_fail(v, "%s: the index %s is always outside 0..%lld", what,

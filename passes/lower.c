@@ -3,6 +3,7 @@
  * Values that share memory are tied together here (Value.storage): reshapes with their operand, the
  * invariants of a loop with the outer values, a loop's carried outputs with the state it updates.
  */
+#include "ir/text.h"
 #include "passes/nest.h"
 #include "passes/passes.h"
 
@@ -11,6 +12,7 @@
 
 typedef struct Lower {
     Program *p;
+    StrMap kernels; /* text of a kernel without its name and source -> the Kernel */
     Graph *g; /* the (sub-)graph at work */
     const Target *target;
 } Lower;
@@ -61,10 +63,32 @@ static uint32_t in_place_inputs(Lower *l, const Op *op) {
     return mask;
 }
 
+/* The kernel to launch for the one just built: an earlier one that computes the same, or itself. Models
+ * repeat their layers; one kernel for all of them saves code and the targets' compilers time. */
+static Kernel *share_kernel(Lower *l, Kernel *k) {
+    const char *name = k->name, *src = k->src;
+    Text text = text_new(l->p->arena);
+    k->name = "k";
+    k->src = NULL;
+    text_kernel(&text, k);
+    k->name = name;
+    k->src = src;
+    void **slot = strmap_put(&l->kernels, text_get(&text));
+    if (!*slot) {
+        *slot = k;
+        return k;
+    }
+    Kernel *same = *slot;
+    l->p->kernels.n--; /* it was the last */
+    if (src && same->src && strlen(same->src) < 400)
+        same->src = arena_printf(l->p->arena, "%s; %s", same->src, src);
+    return same;
+}
+
 static void add_launch(Lower *l, Nest *n) {
     Step step = {.kind = STEP_launch};
     step.in_place = in_place_inputs(l, n->op);
-    step.kernel = nest_build(n, kernel_name(l, n->op), &step.args);
+    step.kernel = share_kernel(l, nest_build(n, kernel_name(l, n->op), &step.args));
     vec_push(l->p->arena, &l->p->steps, step);
 }
 
@@ -139,7 +163,8 @@ static void lower_graph(Lower *l, Graph *g) {
 }
 
 Program *pass_lower(Graph *g, const PassOptions *o) {
-    Lower l = {program_new(g), g, o->target};
+    Lower l = {.p = program_new(g), .g = g, .target = o->target};
+    strmap_init(&l.kernels, g->arena);
     lower_graph(&l, g);
     return l.p;
 }

@@ -193,10 +193,11 @@ static bool replay_step(Nest *n, int count, char **w) {
         return false;
     }
     int64_t factor = strtoll(w[2], NULL, 10);
-    if (factor <= 0 || factor > n->loop[loops[1]].extent) return false;
+    if (factor <= 0 || factor > INT32_MAX) return false;
     if (!strcmp(w[0], "split"))
         nest_split(n, loops[1], factor, &outer, &inner);
-    else if (!strcmp(w[0], "slide") && !n->loop[loops[1]].reduce)
+    else if (!strcmp(w[0], "slide") && !n->loop[loops[1]].reduce &&
+             factor <= n->loop[loops[1]].extent)
         nest_slide(n, loops[1], factor, &outer, &inner);
     else
         return false;

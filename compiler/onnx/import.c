@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-/* --- scopes
- * ---------------------------------------------------------------------------------------*/
+/* --- scopes ----------------------------------------------------------------------------------- */
 
 Entity *entity_tensor(Import *im, Value *v) {
     Entity *e = ARENA_NEW(im->arena, Entity);
@@ -112,8 +111,7 @@ static void bind_initializers(Import *im, Scope *s, const Onnx__GraphProto *grap
     }
 }
 
-/* --- order
- * ----------------------------------------------------------------------------------------*/
+/* --- order ------------------------------------------------------------------------------------ */
 
 typedef struct Order {
     Import *im;
@@ -260,8 +258,7 @@ static bool order_nodes(Order *o, const Scope *scope) {
     return true;
 }
 
-/* --- nodes
- * ----------------------------------------------------------------------------------------*/
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static bool run_nodes(Import *im, Scope *scope, size_t n, Onnx__NodeProto *const *nodes);
 
@@ -379,6 +376,13 @@ static const char *node_label(Import *im, const Scope *scope, const Onnx__NodePr
                         pb_text(scope->frame->function->proto->name), label);
 }
 
+/* Sums and the like take numbers: an operator that adds bools was given what it does not take. */
+static void check_combined(Node *n, const Op *before) {
+    for (const Op *op = before ? before->next : n->g->first; op; op = op->next)
+        if (op->combine != COMBINE_none && op->body && op->body->dt == DT_bool)
+            invalid(n, E2006, "the operator takes no elements of type bool");
+}
+
 static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, size_t number) {
     size_t n_set = proto->n_output > MAX_SET_OUTPUTS ? proto->n_output : MAX_SET_OUTPUTS;
     Node node = {.im = im,
@@ -415,8 +419,10 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
         /* an operator without a row was reported before the walk */
         ready = row && n->version;
         if (ready) {
+            const Op *before = scope->g->last;
             n->row = row->elementwise;
             row->fn(n);
+            check_combined(n, before);
         }
     }
     im->diag->where = n->label;
@@ -490,8 +496,7 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *c
     return ok;
 }
 
-/* --- the model
- * ------------------------------------------------------------------------------------*/
+/* --- the model -------------------------------------------------------------------------------- */
 
 /* Inputs that are not also initializers (which, before IR version 4, had to be listed as inputs).
  */

@@ -78,8 +78,7 @@ Graph *onnx_import(Arena *arena, Exprs *x, Diag *diag, const OnnxModel *model,
 /* True if some import function serves this operator ("" is ai.onnx) in this opset version. */
 bool onnx_supports(const char *domain, const char *name, int version);
 
-/* --- for import functions
- * -------------------------------------------------------------------------*/
+/* --- for import functions --------------------------------------------------------------------- */
 
 /* Attributes: the value, or `fallback` where it is absent. A wrong kind is reported (E2004).
  * References to attributes of an enclosing function are followed. */

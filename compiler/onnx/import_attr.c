@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* --- refusing
- * -------------------------------------------------------------------------------------*/
+/* --- refusing --------------------------------------------------------------------------------- */
 
 void unsupported(Node *n, const char *format, ...) {
     va_list args;
@@ -23,8 +22,7 @@ void invalid(Node *n, ErrCode code, const char *format, ...) {
     n->failed = true;
 }
 
-/* --- attributes
- * -----------------------------------------------------------------------------------*/
+/* --- attributes ------------------------------------------------------------------------------- */
 
 typedef enum AttrKind {
     ATTR_float = 1,
@@ -151,8 +149,7 @@ DType node_dtype(Node *n, int64_t onnx) {
     return dt;
 }
 
-/* --- inputs and outputs
- * ---------------------------------------------------------------------------*/
+/* --- inputs and outputs ----------------------------------------------------------------------- */
 
 Value *node_in(const Node *n, int i) {
     return i < n->n_in ? n->in[i] : NULL;

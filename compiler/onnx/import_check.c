@@ -18,8 +18,7 @@ const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number
     return arena_printf(arena, "node #%zu '%s' (%s)", number, output, op);
 }
 
-/* --- the table of operators
- * -----------------------------------------------------------------------*/
+/* --- the table of operators ------------------------------------------------------------------- */
 
 static const OpRow op_rows[] = {
 #define OP(domain, name, since, fn) {domain, name, since, fn, NULL, NULL},
@@ -62,8 +61,7 @@ bool onnx_supports(const char *domain, const char *name, int version) {
     return false;
 }
 
-/* --- opsets and functions
- * -------------------------------------------------------------------------*/
+/* --- opsets and functions --------------------------------------------------------------------- */
 
 static void fill_opsets(Import *im, StrMap *map, size_t n, Onnx__OperatorSetIdProto *const *sets) {
     strmap_init(map, im->arena);
@@ -116,8 +114,7 @@ static void fill_functions(Import *im) {
     }
 }
 
-/* --- unsupported operators
- * ------------------------------------------------------------------------*/
+/* --- unsupported operators -------------------------------------------------------------------- */
 
 /* One operator that nothing serves, with the first node that uses it. */
 typedef struct Missing {
@@ -218,8 +215,7 @@ bool check_model(Import *im) {
     return true;
 }
 
-/* --- dimensions
- * -----------------------------------------------------------------------------------*/
+/* --- dimensions ------------------------------------------------------------------------------- */
 
 bool check_is_initializer(const StrMap *names, const char *name) {
     const Binding *b = strmap_get(names, name);
@@ -253,16 +249,15 @@ static void resolve_symbol(Import *im, const char *name) {
     *symbol = (Symbol){arena_strdup(im->arena, name), -1};
     *slot = symbol;
     vec_push(im->arena, &im->symbol_list, symbol);
-    DimOption *rest = NULL, *own = NULL;
+    bool own = false; /* the last option of the name, else the last "*" */
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
         DimOption *option = &im->options->dims[i];
-        if (!strcmp(option->name, name)) own = option;
-        if (!strcmp(option->name, "*")) rest = option;
+        bool named = !strcmp(option->name, name);
+        if (!named && (own || strcmp(option->name, "*") != 0)) continue;
+        option->used = true;
+        own = named;
+        symbol->value = option->value;
     }
-    DimOption *option = own ? own : rest;
-    if (!option) return;
-    option->used = true;
-    symbol->value = option->value;
 }
 
 /* Names of the symbols (only the unresolved ones?), separated. */

@@ -100,8 +100,7 @@ static inline const char *pb_text(const char *text) {
 /* "" for "ai.onnx". */
 const char *plain_domain(const char *domain);
 
-/* --- import_check.c
- * -------------------------------------------------------------------------------*/
+/* --- import_check.c --------------------------------------------------------------------------- */
 
 /* Fills ops, opsets, functions; reports unsupported operators, missing opsets and recursion. False
  * if nothing can be walked. */
@@ -126,14 +125,12 @@ int check_opset(const Import *im, const Function *function, const char *domain);
 /* "node 'name' (Op)" */
 const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number);
 
-/* --- import.c
- * -------------------------------------------------------------------------------------*/
+/* --- import.c --------------------------------------------------------------------------------- */
 
 /* The tensor under a name that is known by now; NULL if there is none (yet). */
 const Value *scope_value(const Scope *s, const char *name);
 
-/* --- import_attr.c
- * --------------------------------------------------------------------------------*/
+/* --- import_attr.c ---------------------------------------------------------------------------- */
 
 /* The attribute of a node under a name, references followed; NULL if absent. */
 const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__AttributeProto *attr);

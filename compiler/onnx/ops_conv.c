@@ -1,16 +1,18 @@
-/* Convolutions. All become sums over plain loads, affine in the coordinates, of tensors that were padded
- * before: the form that scheduling knows best. Groups are split off as dimensions of their own. */
+/* Convolutions. All become sums over plain loads, affine in the coordinates, of tensors that were
+ * padded before: the form that scheduling knows best. Groups are split off as dimensions of their
+ * own. */
 #include "compiler/onnx/window.h"
 
 #include <string.h>
 
-/* What a convolution is between: x [N, group * in, D..] and weights of `group * out` output channels. */
+/* What a convolution is between: x [N, group * in, D..] and weights of `group * out` output
+ * channels. */
 typedef struct Channels {
     int64_t group, in, out; /* channels in each group */
 } Channels;
 
-/* Checks group and channels. The weights' dimension 0 has group * out channels and dimension 1 has `in`,
- * or, transposed, group * in and out. */
+/* Checks group and channels. The weights' dimension 0 has group * out channels and dimension 1 has
+ * `in`, or, transposed, group * in and out. */
 static bool read_channels(Node *n, const Value *v, const Value *w, bool transposed, Channels *c) {
     Arena *arena = n->g->arena;
     if (w->rank != v->rank) {
@@ -25,8 +27,8 @@ static bool read_channels(Node *n, const Value *v, const Value *w, bool transpos
         return false;
     }
     if (v->shape[1] < 1 || w->shape[0] < 1 || w->shape[1] < 1) {
-        invalid(n, E2005, "no channels: input %s, weights %s",
-                shape_text(arena, v->rank, v->shape), shape_text(arena, w->rank, w->shape));
+        invalid(n, E2005, "no channels: input %s, weights %s", shape_text(arena, v->rank, v->shape),
+                shape_text(arena, w->rank, w->shape));
         return false;
     }
     if (v->shape[1] % c->group) {
@@ -58,8 +60,8 @@ static bool bias_fits(Node *n, const Value *bias, int64_t channels) {
     return false;
 }
 
-/* True if a dimension of its own for the groups is needed: not with one group, and not where each has one
- * channel on both sides (then group and channel are the same coordinate). */
+/* True if a dimension of its own for the groups is needed: not with one group, and not where each
+ * has one channel on both sides (then group and channel are the same coordinate). */
 static bool splits(const Channels *c) {
     return c->group > 1 && (c->in > 1 || c->out > 1);
 }
@@ -74,9 +76,10 @@ static Value *split_dim(Graph *g, Value *v, int at, int64_t outer, int64_t inner
     return g_reshape(g, v, v->rank + 1, shape);
 }
 
-/* The sum over channels and kernel of x * w, each cast to `acc`, then + bias, as `dt`. `v` is padded. */
-static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, Value *w, Value *bias,
-                       DType acc, DType dt) {
+/* The sum over channels and kernel of x * w, each cast to `acc`, then + bias, as `dt`. `v` is
+ * padded. */
+static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, Value *w,
+                       Value *bias, DType acc, DType dt) {
     Graph *g = n->g;
     Exprs *x = n->x;
     bool split = splits(c), depthwise = c->group > 1 && !split;
@@ -100,8 +103,8 @@ static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, 
     iw[nw++] = depthwise ? ex_i(x, 0) : channel;
     window_reduce(&b, win, rank, iv + nv, iw + nw);
     if (!b.n_red) build_red(&b, 1);
-    const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)),
-                                 ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *product =
+        ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)), ex_cast(x, acc, build_load(&b, w, iw)));
     const Expr *post = NULL;
     if (bias) {
         ib[0] = ex_var(x, 1), ib[1] = ex_var(x, 2);
@@ -151,7 +154,8 @@ void import_conv_integer(Node *n) {
         return;
     if ((vz && value_numel(vz) != 1) ||
         (wz && value_numel(wz) != 1 && (wz->rank != 1 || wz->shape[0] != w->shape[0]))) {
-        invalid(n, E2005, "a zero point must be one number%s", vz ? "" : " for each output channel");
+        invalid(n, E2005, "a zero point must be one number%s",
+                vz ? "" : " for each output channel");
         return;
     }
     /* padding stands for the zero point, so it is 0 once that is taken off */
@@ -160,12 +164,13 @@ void import_conv_integer(Node *n) {
     if (!n->failed) n->out[0] = convolve(n, &win, &c, v, w, NULL, DT_i32, DT_i32);
 }
 
-/* --- transposed convolution -----------------------------------------------------------------------*/
+/* --- transposed convolution
+ * -----------------------------------------------------------------------*/
 
-/* Output position o takes tap k of input position i where o + before = i * stride + k * dilation. With
- * o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride and
- * i = q - j: for every phase a plain convolution with its own taps. So the result is computed with
- * the coordinates q and phase instead of o, from a padded input, and then cut to size.
+/* Output position o takes tap k of input position i where o + before = i * stride + k * dilation.
+ * With o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride
+ * and i = q - j: for every phase a plain convolution with its own taps. So the result is computed
+ * with the coordinates q and phase instead of o, from a padded input, and then cut to size.
  */
 typedef struct Unslide {
     int64_t taps;          /* values of j */
@@ -178,10 +183,14 @@ typedef struct Unslide {
 static bool unplace(Node *n, Slide *s, int64_t extra, const char *how, const int64_t *want) {
     int64_t full = (s->in - 1) * s->stride + extra + s->span;
     bool upper = !strcmp(how, "SAME_UPPER"), same = upper || !strcmp(how, "SAME_LOWER");
+    if (want && (*want < 1 || *want > INT32_MAX)) {
+        invalid(n, E2004, "attribute 'output_shape' holds %lld", (long long)*want);
+        return false;
+    }
     if (!strcmp(how, "VALID")) s->before = s->after = 0;
     if (want || same) {
-        s->out = want ? *want : s->in * s->stride;
-        int64_t total = full > s->out ? full - s->out : 0;
+        int64_t aim = want ? *want : s->in * s->stride, total = full > aim ? full - aim : 0;
+        s->out = want ? aim : full - total; /* padding does not add what the kernel lacks */
         /* which side gets the odd one was the other way round at first */
         s->before = upper == (n->version >= 11) ? total / 2 : total - total / 2;
         s->after = total - s->before;
@@ -245,15 +254,15 @@ static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Cha
     for (int i = 0; i < win->n; i++) {
         const Slide *s = &win->dim[i];
         const Expr *j = reduce_over(&b, u[i].taps), *q = ex_var(x, at[i]);
-        const Expr *back = ex_sub(x, ex_i(x, u[i].first + u[i].before),
-                                  ex_mul(x, j, ex_i(x, u[i].apart)));
+        const Expr *back =
+            ex_sub(x, ex_i(x, u[i].first + u[i].before), ex_mul(x, j, ex_i(x, u[i].apart)));
         iv[nv++] = ex_add(x, q, back);
-        iw[nw++] = s->stride == 1 ? j
-                                  : ex_add(x, ex_var(x, at[i] + 1), ex_mul(x, j, ex_i(x, s->stride)));
+        iw[nw++] =
+            s->stride == 1 ? j : ex_add(x, ex_var(x, at[i] + 1), ex_mul(x, j, ex_i(x, s->stride)));
     }
     if (!b.n_red) build_red(&b, 1);
-    const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)),
-                                 ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *product =
+        ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)), ex_cast(x, acc, build_load(&b, w, iw)));
     const Expr *post = NULL;
     if (bias) post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, bias, ib)));
     Value *out = build_reduce(&b, v->dt, COMBINE_sum, product, post);
@@ -264,7 +273,8 @@ void import_conv_transpose(Node *n) {
     Value *v = need_float(n, 0, 3), *w = need_float(n, 1, 3), *bias = node_in(n, 2);
     Window win;
     Channels c;
-    if (!v || !w || !read_channels(n, v, w, true, &c) || !bias_fits(n, bias, c.group * c.out)) return;
+    if (!v || !w || !read_channels(n, v, w, true, &c) || !bias_fits(n, bias, c.group * c.out))
+        return;
     if (!window_read(n, &win, v, w->shape + 2)) return;
     int n_extra, n_want;
     const int64_t *extra = attr_ints(n, "output_padding", &n_extra);
@@ -272,8 +282,9 @@ void import_conv_transpose(Node *n) {
     const char *how = attr_str(n, "auto_pad", "NOTSET");
     if (n->failed) return;
     if ((extra && n_extra != win.n) || (want && n_want != win.n && n_want != win.n + 2)) {
-        invalid(n, E2004, "output_padding and output_shape need a value for each of %d spatial "
-                          "dimensions",
+        invalid(n, E2004,
+                "output_padding and output_shape need a value for each of %d spatial "
+                "dimensions",
                 win.n);
         return;
     }
@@ -320,10 +331,11 @@ void import_conv_transpose(Node *n) {
     if (all) n->out[0] = g_slice(n->g, all, start, step, shape);
 }
 
-/* --- deformable convolution -----------------------------------------------------------------------*/
+/* --- deformable convolution
+ * -----------------------------------------------------------------------*/
 
-/* cols[n, channel, k.., o..]: the input at each tap's place moved by the offset, linear between elements
- * and zero outside, times the mask. */
+/* cols[n, channel, k.., o..]: the input at each tap's place moved by the offset, linear between
+ * elements and zero outside, times the mask. */
 static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Value *mask,
                        int64_t groups) {
     Graph *g = n->g;
@@ -393,8 +405,8 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
 
 /* The offsets (per: one number for each spatial dimension) and the mask (per 1) have a shape of
  * [N, groups * taps * per, o..]. */
-static bool per_tap_shape(Node *n, const Window *win, const Value *v, const char *what, int64_t batch,
-                          int64_t groups, int per) {
+static bool per_tap_shape(Node *n, const Window *win, const Value *v, const char *what,
+                          int64_t batch, int64_t groups, int per) {
     int64_t channels = groups * per;
     bool fits = v->rank == win->n + 2 && v->shape[0] == batch;
     for (int i = 0; i < win->n && fits; i++) {
@@ -446,13 +458,15 @@ void import_deform_conv(Node *n) {
         ic[2 + win.n + i] = ex_var(x, 2 + i);
     }
     DType acc = cols->dt;
-    const Expr *product = ex_mul(x, build_load(&b, cols, ic), ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *product =
+        ex_mul(x, build_load(&b, cols, ic), ex_cast(x, acc, build_load(&b, w, iw)));
     const Expr *post = NULL, *ib[1] = {ex_var(x, 1)};
     if (bias) post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, bias, ib)));
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, post);
 }
 
-/* --- columns to image -----------------------------------------------------------------------------*/
+/* --- columns to image
+ * -----------------------------------------------------------------------------*/
 
 /* The image's shape [N, C, D..], from constant inputs or as declared. False after a report. */
 static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
@@ -472,7 +486,8 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
         for (int i = 0; i < n_image; i++) shape[i + 2] = image[i];
         *rank = n_image + 2;
     } else if (!node_declared_shape(n, 0, rank, shape)) {
-        node_need_ints(n, image ? 2 : 1, image ? "the block's shape" : "the image's shape", &n_image);
+        node_need_ints(n, image ? 2 : 1, image ? "the block's shape" : "the image's shape",
+                       &n_image);
         return false;
     }
     if (!node_shape_ok(n, *rank, shape)) return false;
@@ -483,8 +498,9 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
     return false;
 }
 
-/* Every position sums what all blocks put there: element k of the block in place l (both taken apart by
- * dimensions) lies at l * stride + k * dilation - before. The block's extents may be run-time values. */
+/* Every position sums what all blocks put there: element k of the block in place l (both taken
+ * apart by dimensions) lies at l * stride + k * dilation - before. The block's extents may be
+ * run-time values. */
 void import_col2_im(Node *n) {
     Value *v = node_need(n, 0), *image = node_need(n, 1), *block = node_need(n, 2);
     int rank, n_block;
@@ -514,17 +530,18 @@ void import_col2_im(Node *n) {
     const Expr *zero = ex_i(x, 0), *hit = ex_int(x, DT_bool, 1);
     for (int i = d - 1; i >= 0; i--) {
         const Slide *s = &win.dim[i];
-        const Expr *stride = ex_i(x, s->stride), *dilation = ex_i(x, s->dilation), *at[1] = {ex_i(x, i)};
-        const Expr *size = known ? ex_i(x, known[i])
-                                 : ex_bin(x, EX_max, ex_i(x, 1),
-                                          ex_cast(x, DT_i32, build_load(&b, block, at)));
+        const Expr *stride = ex_i(x, s->stride), *dilation = ex_i(x, s->dilation),
+                   *at[1] = {ex_i(x, i)};
+        const Expr *size =
+            known ? ex_i(x, known[i])
+                  : ex_bin(x, EX_max, ex_i(x, 1), ex_cast(x, DT_i32, build_load(&b, block, at)));
         const Expr *k = ex_bin(x, EX_rem, rest, size);
         rest = ex_div(x, rest, size);
         const Expr *room = ex_sub(x, ex_i(x, s->in + s->before + s->after - 1),
                                   ex_mul(x, ex_sub(x, size, ex_i(x, 1)), dilation));
         const Expr *count = ex_add(x, ex_div(x, room, stride), ex_i(x, 1));
-        const Expr *from = ex_sub(x, ex_add(x, ex_var(x, 2 + i), ex_i(x, s->before)),
-                                  ex_mul(x, k, dilation));
+        const Expr *from =
+            ex_sub(x, ex_add(x, ex_var(x, 2 + i), ex_i(x, s->before)), ex_mul(x, k, dilation));
         const Expr *l = ex_div(x, from, stride);
         hit = ex_and(x, hit, ex_le(x, zero, from));
         hit = ex_and(x, hit, ex_bin(x, EX_eq, ex_bin(x, EX_rem, from, stride), zero));
@@ -534,8 +551,8 @@ void import_col2_im(Node *n) {
     }
     /* where the extents say otherwise than the declared shape, nothing outside is read */
     hit = ex_and(x, hit, ex_and(x, ex_le(x, zero, place), ex_lt(x, place, ex_i(x, v->shape[2]))));
-    const Expr *index[3] = {ex_var(x, 0),
-                            ex_add(x, ex_mul(x, ex_var(x, 1), ex_i(x, rows)), row), place};
+    const Expr *index[3] = {ex_var(x, 0), ex_add(x, ex_mul(x, ex_var(x, 1), ex_i(x, rows)), row),
+                            place};
     DType acc = dt_reg(v->dt);
     const Expr *e = ex_cast(x, acc, build_load(&b, v, index));
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, ex_select(x, hit, e, ex_num(x, acc, 0)), NULL);

@@ -10,8 +10,7 @@ const Elementwise elementwise_rows[] = {
 #include "compiler/onnx/elementwise.def"
     {0}};
 
-/* --- formulas
- * -------------------------------------------------------------------------------------*/
+/* --- formulas --------------------------------------------------------------------------------- */
 
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v) {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -185,8 +184,7 @@ void import_mean(Node *n) {
     n->out[0] = node_formula(n, formula, 1, &sum);
 }
 
-/* --- types
- * ----------------------------------------------------------------------------------------*/
+/* --- types ------------------------------------------------------------------------------------ */
 
 /* What lies beyond the largest value of an 8-bit float when it must not saturate: the bits of
  * infinity or NaN, from `limit` on (`past`: only above it). */
@@ -300,8 +298,7 @@ void import_bitcast(Node *n) {
     n->out[0] = build_map(&b, dt, ex_bits(n->x, dt, build_in(&b, v)));
 }
 
-/* --- the others
- * -----------------------------------------------------------------------------------*/
+/* --- the others ------------------------------------------------------------------------------- */
 
 void import_identity(Node *n) {
     if (n->n_in && n->entity[0] && n->entity[0]->kind != ENTITY_tensor)

@@ -1,5 +1,5 @@
-/* Sampling of images at computed positions: GridSample, AffineGrid, RoiAlign. Positions are run-time
- * values, so every index is brought into its tensor before it is used. */
+/* Sampling of images at computed positions: GridSample, AffineGrid, RoiAlign. Positions are
+ * run-time values, so every index is brought into its tensor before it is used. */
 #include "compiler/onnx/window.h"
 
 #include <string.h>
@@ -14,7 +14,8 @@ static const Expr *to_index(Exprs *x, const Expr *e, int64_t low, int64_t high) 
     return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
 }
 
-/* --- GridSample -----------------------------------------------------------------------------------*/
+/* --- GridSample
+ * -----------------------------------------------------------------------------------*/
 
 typedef enum SampleMode { SAMPLE_nearest, SAMPLE_linear, SAMPLE_cubic } SampleMode;
 typedef enum Beyond { BEYOND_zeros, BEYOND_border, BEYOND_reflection } Beyond;
@@ -29,7 +30,7 @@ typedef struct Sample {
     bool corners; /* align_corners */
     int d;        /* spatial dimensions */
     int64_t extent[MAX_GRID];
-    const Expr *first[MAX_GRID];  /* element of tap 0, i32 */
+    const Expr *first[MAX_GRID]; /* element of tap 0, i32 */
     const Expr *weight[MAX_GRID][4];
 } Sample;
 
@@ -62,7 +63,8 @@ static const Expr *sample_position(const Sample *s, const Expr *grid, int64_t ex
     double low = s->corners ? 0 : -0.5, high = (double)extent - (s->corners ? 1 : 0.5);
     const Expr *inside = ex_and(x, ex_le(x, number(s, low), at), ex_le(x, at, number(s, high)));
     const Expr *top = number(s, (double)extent - 1), *zero = number(s, 0);
-    if (s->beyond == BEYOND_border)
+    /* (cubic: its elements are taken from the border one by one) */
+    if (s->beyond == BEYOND_border && s->mode != SAMPLE_cubic)
         at = ex_select(x, inside, at, ex_bin(x, EX_min, top, ex_bin(x, EX_max, zero, at)));
     if (s->beyond == BEYOND_reflection) at = ex_select(x, inside, at, reflect(s, at, extent));
     return at;
@@ -88,8 +90,8 @@ static void set_taps(Sample *s, int i, const Expr *at) {
     static const char *const names[] = {"d", "a"};
     static const char *const formula[] = {"((a * d - 5 * a) * d + 8 * a) * d - 4 * a",
                                           "((a + 2) * d - (a + 3)) * d * d + 1"};
-    const Expr *back = ex_sub(x, number(s, 1), t), *distance[4] = {
-        ex_add(x, t, number(s, 1)), t, back, ex_add(x, back, number(s, 1))};
+    const Expr *back = ex_sub(x, number(s, 1), t),
+               *distance[4] = {ex_add(x, t, number(s, 1)), t, back, ex_add(x, back, number(s, 1))};
     for (int k = 0; k < 4; k++) {
         const Expr *operand[2] = {distance[k], number(s, -0.75)};
         const char *error;
@@ -97,7 +99,8 @@ static void set_taps(Sample *s, int i, const Expr *at) {
     }
 }
 
-/* The sum over the taps of dimension `i` and further; `inside` tells whether all is in the image. */
+/* The sum over the taps of dimension `i` and further; `inside` tells whether all is in the image.
+ */
 static const Expr *gather(const Sample *s, Builder *b, Value *v, int i, const Expr **index,
                           const Expr *inside) {
     Exprs *x = s->x;
@@ -177,14 +180,16 @@ void import_grid_sample(Node *n) {
     n->out[0] = build_map(&b, v->dt, gather(&s, &b, v, 0, index, ex_int(x, DT_bool, 1)));
 }
 
-/* --- AffineGrid -----------------------------------------------------------------------------------*/
+/* --- AffineGrid
+ * -----------------------------------------------------------------------------------*/
 
 /* grid[n, d.., k] = theta[n, k] . (x, y, .., 1) for positions evenly spaced in [-1, 1] */
 void import_affine_grid(Node *n) {
     Value *theta = need_float(n, 0, 3), *size = node_need(n, 1);
     bool corners = attr_int(n, "align_corners", 0) != 0;
     if (!theta || !size || n->failed) return;
-    int d = (int)(theta->rank == 3 && theta->shape[1] <= 3 ? theta->shape[1] : 0), count, rank = d + 2;
+    int d = (int)(theta->rank == 3 && theta->shape[1] <= 3 ? theta->shape[1] : 0), count,
+        rank = d + 2;
     if (d < 2 || theta->shape[2] != d + 1) {
         invalid(n, E2005, "theta has shape %s; expected [N, 2, 3] or [N, 3, 4]",
                 shape_text(n->g->arena, theta->rank, theta->shape));
@@ -219,8 +224,8 @@ void import_affine_grid(Node *n) {
         const Expr *i = ex_cast(x, work, ex_var(x, dim)), *two = ex_num(x, work, 2);
         double intervals = corners ? (double)extent - 1 : (double)extent;
         const Expr *step = ex_div(x, two, ex_num(x, work, intervals > 0 ? intervals : 1));
-        const Expr *start = corners ? ex_num(x, work, -1)
-                                    : ex_add(x, ex_num(x, work, -1), ex_div(x, step, two));
+        const Expr *start =
+            corners ? ex_num(x, work, -1) : ex_add(x, ex_num(x, work, -1), ex_div(x, step, two));
         const Expr *place = ex_add(x, start, ex_mul(x, i, step));
         at[2] = ex_i(x, j);
         sum = ex_add(x, sum, ex_mul(x, ex_cast(x, work, build_load(&b, theta, at)), place));
@@ -228,15 +233,16 @@ void import_affine_grid(Node *n) {
     n->out[0] = build_map(&b, theta->dt, sum);
 }
 
-/* --- RoiAlign -------------------------------------------------------------------------------------*/
+/* --- RoiAlign
+ * -------------------------------------------------------------------------------------*/
 
 typedef struct Roi {
     Exprs *x;
     DType work;
     Value *v, *rois, *batch;
     double scale, offset;
-    bool forced;         /* regions are at least one element large */
-    int64_t ratio;       /* samples in a bin along each axis; 0: as many as the bin has elements */
+    bool forced;   /* regions are at least one element large */
+    int64_t ratio; /* samples in a bin along each axis; 0: as many as the bin has elements */
     int64_t bins[2], extent[2];
 } Roi;
 
@@ -253,8 +259,8 @@ static RoiAxis roi_axis(const Roi *r, Builder *b, int axis) {
     for (int i = 0; i < 2; i++) {
         at[1] = ex_i(x, 2 * i + 1 - axis);
         const Expr *e = ex_cast(x, r->work, build_load(b, r->rois, at));
-        edge[i] = ex_sub(x, ex_mul(x, e, ex_num(x, r->work, r->scale)),
-                         ex_num(x, r->work, r->offset));
+        edge[i] =
+            ex_sub(x, ex_mul(x, e, ex_num(x, r->work, r->scale)), ex_num(x, r->work, r->offset));
     }
     const Expr *size = ex_sub(x, edge[1], edge[0]);
     if (r->forced) size = ex_bin(x, EX_max, size, ex_num(x, r->work, 1));
@@ -264,8 +270,8 @@ static RoiAxis roi_axis(const Roi *r, Builder *b, int axis) {
     return a;
 }
 
-/* Up to how many samples of a bin can lie in the image: they are more than half an element apart where
- * there are several. */
+/* Up to how many samples of a bin can lie in the image: they are more than half an element apart
+ * where there are several. */
 static int64_t most_samples(const Roi *r, int axis) {
     return r->ratio > 0 ? r->ratio : 2 * r->extent[axis] + 6;
 }
@@ -277,32 +283,43 @@ typedef struct RoiSample {
     const Expr *part;       /* weight of `high` */
 } RoiSample;
 
-/* Sample number `k` of bin `bin`, both coordinates. Adaptive sampling skips those before the image, so
- * that most_samples is enough. */
-static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr *bin, const Expr *k) {
+/* The place of sample `number` of bin `bin`. */
+static const Expr *sample_place(const Roi *r, const RoiAxis *a, const Expr *bin,
+                                const Expr *number) {
+    Exprs *x = r->x;
+    const Expr *begin = ex_add(x, a->start, ex_mul(x, ex_cast(x, r->work, bin), a->bin));
+    const Expr *middle = ex_add(x, number, ex_num(x, r->work, 0.5));
+    return ex_add(x, begin, ex_div(x, ex_mul(x, middle, a->bin), a->samples));
+}
+
+/* Sample number `k` of bin `bin`, both coordinates. Adaptive sampling skips those before the image,
+ * so that most_samples is enough. */
+static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr *bin,
+                            const Expr *k) {
     Exprs *x = r->x;
     DType work = r->work;
     RoiSample s;
     const Expr *one = ex_num(x, work, 1), *zero = ex_num(x, work, 0), *half = ex_num(x, work, 0.5);
     const Expr *limit = ex_num(x, work, (double)r->extent[axis]), *minus = ex_num(x, work, -1);
-    const Expr *begin = ex_add(x, a->start, ex_mul(x, ex_cast(x, work, bin), a->bin));
     const Expr *number = ex_cast(x, work, k);
     if (r->ratio <= 0) {
         const Expr *step = ex_div(x, a->bin, ex_bin(x, EX_max, a->samples, one));
-        const Expr *before = ex_div(x, ex_sub(x, minus, begin), ex_bin(x, EX_max, step, half));
+        const Expr *before =
+            ex_div(x, ex_sub(x, minus, sample_place(r, a, bin, ex_num(x, work, -0.5))),
+                   ex_bin(x, EX_max, step, half));
         /* bins of less than an element have one sample, and nothing is skipped */
-        const Expr *skip = ex_select(x, ex_lt(x, one, a->samples),
-                                     ex_bin(x, EX_max, zero,
-                                            ex_sub(x, ex_un(x, EX_floor, before), one)), zero);
+        const Expr *skip =
+            ex_select(x, ex_lt(x, one, a->samples),
+                      ex_bin(x, EX_max, zero, ex_sub(x, ex_un(x, EX_floor, before), one)), zero);
         number = ex_add(x, number, skip);
     }
-    const Expr *into = ex_div(x, ex_mul(x, ex_add(x, number, half), a->bin), a->samples);
-    const Expr *at = ex_add(x, begin, into);
+    const Expr *at = sample_place(r, a, bin, number);
     s.valid = ex_and(x, ex_le(x, minus, at), ex_le(x, at, limit));
     if (r->ratio <= 0) s.valid = ex_and(x, ex_lt(x, number, a->samples), s.valid);
     at = ex_bin(x, EX_max, at, zero);
     int64_t top = r->extent[axis] - 1;
-    const Expr *floor = ex_un(x, EX_floor, at), *last = ex_le(x, ex_num(x, work, (double)top), floor);
+    const Expr *floor = ex_un(x, EX_floor, at),
+               *last = ex_le(x, ex_num(x, work, (double)top), floor);
     s.low = to_index(x, floor, 0, top);
     s.high = ex_bin(x, EX_min, ex_add(x, s.low, ex_i(x, 1)), ex_i(x, top));
     s.part = ex_select(x, last, zero, ex_sub(x, at, floor));
@@ -326,7 +343,8 @@ static Value *roi_by_samples(const Roi *r, Graph *g, const int64_t *shape, bool 
         a[i] = roi_axis(r, &b, i);
         s[i] = roi_sample(r, &a[i], i, ex_var(x, 2 + i), build_red(&b, most_samples(r, i)));
     }
-    const Expr *one = ex_num(x, work, 1), *index[4] = {roi_batch(r, &b), ex_var(x, 1)}, *body = NULL;
+    const Expr *one = ex_num(x, work, 1), *index[4] = {roi_batch(r, &b), ex_var(x, 1)},
+               *body = NULL;
     for (int corner = 0; corner < 4; corner++) {
         const Expr *weight = one;
         for (int i = 0; i < 2; i++) {
@@ -343,18 +361,25 @@ static Value *roi_by_samples(const Roi *r, Graph *g, const int64_t *shape, bool 
         const Expr *post = ex_div(x, acc, ex_bin(x, EX_max, all, one));
         return build_reduce(&b, r->v->dt, COMBINE_sum, ex_select(x, valid, body, zero), post);
     }
-    /* a sample outside the image counts as zero, one that there is not as nothing */
-    if (r->ratio <= 0) {
-        const Expr *none = ex_const(x, work, combine_identity(COMBINE_max, work));
-        body = ex_select(x, valid, body, none);
-        const Expr *empty = ex_bin(x, EX_eq, acc, none);
-        return build_reduce(&b, r->v->dt, COMBINE_max, body, ex_select(x, empty, zero, acc));
+    if (r->ratio > 0)
+        return build_reduce(&b, r->v->dt, COMBINE_max, ex_select(x, valid, body, zero), NULL);
+    /* a sample outside the image counts as zero, one that there is not as nothing: zero takes part
+     * if the first or last sample is outside, or if there are none */
+    const Expr *none = ex_const(x, work, combine_identity(COMBINE_max, work));
+    const Expr *partly = ex_bin(x, EX_eq, acc, none);
+    for (int i = 0; i < 2; i++) {
+        const Expr *bin = ex_var(x, 2 + i), *last = ex_sub(x, a[i].samples, one);
+        const Expr *limit = ex_num(x, work, (double)r->extent[i]);
+        const Expr *before = ex_lt(x, sample_place(r, &a[i], bin, zero), ex_num(x, work, -1));
+        const Expr *after = ex_lt(x, limit, sample_place(r, &a[i], bin, last));
+        partly = ex_bin(x, EX_or, partly, ex_bin(x, EX_or, before, after));
     }
-    return build_reduce(&b, r->v->dt, COMBINE_max, ex_select(x, valid, body, zero), NULL);
+    const Expr *post = ex_select(x, partly, ex_bin(x, EX_max, acc, zero), acc);
+    return build_reduce(&b, r->v->dt, COMBINE_max, ex_select(x, valid, body, none), post);
 }
 
-/* weight[region, bin, element]: how much an element along the axis counts in the sum over all samples of
- * a bin. */
+/* weight[region, bin, element]: how much an element along the axis counts in the sum over all
+ * samples of a bin. */
 static Value *roi_weights(const Roi *r, Graph *g, int axis) {
     Exprs *x = r->x;
     DType work = r->work;
@@ -380,8 +405,8 @@ static Value *roi_by_weights(const Roi *r, Graph *g, const int64_t *shape) {
     const Expr *h = build_red(&b, r->extent[0]);
     const Expr *iv[4] = {roi_batch(r, &b), ex_var(x, 1), h, ex_var(x, 3)};
     const Expr *iw[3] = {ex_var(x, 0), ex_var(x, 2), h};
-    const Expr *e = ex_mul(x, ex_cast(x, r->work, build_load(&b, r->v, iv)),
-                           build_load(&b, weights[0], iw));
+    const Expr *e =
+        ex_mul(x, ex_cast(x, r->work, build_load(&b, r->v, iv)), build_load(&b, weights[0], iw));
     Value *rows = build_reduce(&b, r->work, COMBINE_sum, e, NULL);
     b = build(g, 4, shape);
     const Expr *w = build_red(&b, r->extent[1]);
@@ -408,8 +433,8 @@ void import_roi_align(Node *n) {
     r.offset = r.forced ? 0 : 0.5;
     if ((!largest && strcmp(mode, "avg")) || (!r.forced && strcmp(shift, "half_pixel")) ||
         r.ratio < 0 || r.ratio > 65536) {
-        invalid(n, E2004, "mode '%s', coordinate_transformation_mode '%s', sampling_ratio %lld", mode,
-                shift, (long long)r.ratio);
+        invalid(n, E2004, "mode '%s', coordinate_transformation_mode '%s', sampling_ratio %lld",
+                mode, shift, (long long)r.ratio);
         return;
     }
     if (v->rank != 4 || rois->rank != 2 || rois->shape[1] != 4 || batch->rank != 1 ||

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* --- MatMul, Gemm
- * ---------------------------------------------------------------------------------*/
+/* --- MatMul, Gemm ----------------------------------------------------------------------------- */
 
 void import_matmul(Node *n) {
     Value *a = node_need(n, 0), *b = node_need(n, 1);
@@ -97,8 +96,7 @@ void import_gemm(Node *n) {
     n->out[0] = build_reduce(&build_, a->dt, COMBINE_sum, body, post);
 }
 
-/* --- Einsum
- * ---------------------------------------------------------------------------------------*/
+/* --- Einsum ----------------------------------------------------------------------------------- */
 
 /* One label per dimension: a letter, or 256 + k for the k-th dimension from the right under "...".
  */
@@ -276,8 +274,7 @@ void import_einsum(Node *n) {
     n->out[0] = contract(n, last, count > 1 ? 2 : 1, &out);
 }
 
-/* --- Det
- * ------------------------------------------------------------------------------------------*/
+/* --- Det -------------------------------------------------------------------------------------- */
 
 /* One step of elimination with row exchange, as the body of a loop over the columns. States: the
  * matrices [batch, size, size] and the determinants so far [batch]. */

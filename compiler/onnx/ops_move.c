@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* --- Concat and Split
- * -----------------------------------------------------------------------------*/
+/* --- Concat and Split ------------------------------------------------------------------------- */
 
 #define CONCAT_AT_ONCE 32 /* inputs of one map: each is one more level of its body */
 
@@ -123,8 +122,7 @@ void import_split(Node *n) {
     }
 }
 
-/* --- Slice
- * ----------------------------------------------------------------------------------------*/
+/* --- Slice ------------------------------------------------------------------------------------ */
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
@@ -288,8 +286,7 @@ void import_slice(Node *n) {
     slice_constant(n, v, &s);
 }
 
-/* --- Pad
- * ------------------------------------------------------------------------------------------*/
+/* --- Pad -------------------------------------------------------------------------------------- */
 
 typedef enum PadMode { PAD_constant, PAD_reflect, PAD_edge, PAD_wrap } PadMode;
 
@@ -469,8 +466,7 @@ void import_center_crop_pad(Node *n) {
     set_padded(n, &b, v, PAD_constant, before, NULL);
 }
 
-/* --- triangles and blocks
- * -------------------------------------------------------------------------*/
+/* --- triangles and blocks --------------------------------------------------------------------- */
 
 void import_trilu(Node *n) {
     Value *v = node_need(n, 0), *k = node_in(n, 1);

@@ -1,10 +1,11 @@
-/* Normalisations: a scale and a shift by statistics that are given (BatchNormalization at inference) or
- * taken from the tensor itself. All are computed in f32 (f64 for f64). */
+/* Normalisations: a scale and a shift by statistics that are given (BatchNormalization at
+ * inference) or taken from the tensor itself. All are computed in f32 (f64 for f64). */
 #include "compiler/onnx/window.h"
 
 #include <string.h>
 
-/* --- statistics -----------------------------------------------------------------------------------*/
+/* --- statistics
+ * -----------------------------------------------------------------------------------*/
 
 /* The sum of `v` over the axes (bit mask), divided by their extents; the axes stay as 1. */
 static Value *mean_of(Graph *g, Value *v, uint32_t axes) {
@@ -71,7 +72,8 @@ static uint32_t spatial_axes(int rank) {
     return ((1u << rank) - 1) & ~3u;
 }
 
-/* --- BatchNormalization ---------------------------------------------------------------------------*/
+/* --- BatchNormalization
+ * ---------------------------------------------------------------------------*/
 
 /* old * momentum + new * (1 - momentum) */
 static Value *moved(Graph *g, Value *old, Value *fresh, double momentum) {
@@ -137,7 +139,8 @@ void import_batch_normalization(Node *n) {
     n->out[0] = g_cast(g, scale_and_shift(g, wide, scale, shift), v->dt);
 }
 
-/* --- statistics of the tensor itself --------------------------------------------------------------*/
+/* --- statistics of the tensor itself
+ * --------------------------------------------------------------*/
 
 void import_instance_normalization(Node *n) {
     Value *v = need_float(n, 0, 3);
@@ -225,7 +228,8 @@ void import_layer_normalization(Node *n) {
     Moments m = moments_of(g, g_cast(g, v, stash), axes);
     Value *inverse = inverse_root(g, m.variance, epsilon);
     /* the second stage is in the tensor's own type, which for narrow floats means rounded to it */
-    Value *even = g_cast(g, g_cast(g, g_bin(g, EX_mul, m.centred, inverse), v->dt), float_work(v->dt));
+    Value *even =
+        g_cast(g, g_cast(g, g_bin(g, EX_mul, m.centred, inverse), v->dt), float_work(v->dt));
     n->out[0] = g_cast(g, scale_and_shift(g, even, scale, shift), v->dt);
     DType told = node_dtype(n, attr_int(n, "stash_type", 1));
     n->out[1] = g_cast(g, m.mean, told);

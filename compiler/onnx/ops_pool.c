@@ -1,4 +1,5 @@
-/* Pools: reductions over windows, over all positions, over regions of interest, and their inverse. */
+/* Pools: reductions over windows, over all positions, over regions of interest, and their inverse.
+ */
 #include "compiler/onnx/window.h"
 
 #include <math.h>
@@ -27,7 +28,8 @@ static double norm_order(Node *n) {
     return p;
 }
 
-/* --- windows --------------------------------------------------------------------------------------*/
+/* --- windows
+ * --------------------------------------------------------------------------------------*/
 
 /* How many positions window `o` of a dimension covers: of the input, or with its padding. */
 static int64_t covered(const Slide *s, int64_t o, bool with_padding) {
@@ -72,8 +74,8 @@ static Scalar lowest(DType dt) {
     return combine_identity(COMBINE_max, dt);
 }
 
-/* Which element was the largest: its number in row-major order, the first one if several are, counted
- * over the whole tensor, with columns first where `column_major`. */
+/* Which element was the largest: its number in row-major order, the first one if several are,
+ * counted over the whole tensor, with columns first where `column_major`. */
 static Value *largest_index(Node *n, const Window *w, Value *v, Value *padded, Value *top,
                             bool column_major) {
     Graph *g = n->g;
@@ -139,7 +141,8 @@ static void pool(Node *n, PoolKind kind) {
     Combine combine = kind == POOL_max ? COMBINE_max : COMBINE_sum;
     n->out[0] = build_reduce(&b, v->dt, combine, pool_body(x, kind, p, e), post);
     if (kind == POOL_max && node_wants(n, 1))
-        n->out[1] = largest_index(n, &w, v, padded, n->out[0], attr_int(n, "storage_order", 0) != 0);
+        n->out[1] =
+            largest_index(n, &w, v, padded, n->out[0], attr_int(n, "storage_order", 0) != 0);
 }
 
 void import_max_pool(Node *n) {
@@ -154,7 +157,8 @@ void import_lp_pool(Node *n) {
     pool(n, POOL_lp);
 }
 
-/* --- all positions --------------------------------------------------------------------------------*/
+/* --- all positions
+ * --------------------------------------------------------------------------------*/
 
 static void global_pool(Node *n, PoolKind kind) {
     Value *v = need_float(n, 0, 2);
@@ -190,7 +194,8 @@ void import_global_lp_pool(Node *n) {
     global_pool(n, POOL_lp);
 }
 
-/* --- the inverse of MaxPool -----------------------------------------------------------------------*/
+/* --- the inverse of MaxPool
+ * -----------------------------------------------------------------------*/
 
 /* Puts each element back where its index says, zeros elsewhere. The indices count in the shape that
  * kernel, strides and pads give; a larger output_shape adds zeros at the end of each dimension. */
@@ -233,8 +238,8 @@ void import_max_unpool(Node *n) {
     Value *flat = build_map(&zeros, v->dt, ex_num(x, v->dt, 0));
     Builder b = build(n->g, v->rank, v->shape);
     const Expr *at = ex_cast(x, DT_i64, build_in(&b, where));
-    const Expr *inside = ex_and(x, ex_le(x, ex_int(x, DT_i64, 0), at),
-                                ex_lt(x, at, ex_int(x, DT_i64, numel)));
+    const Expr *inside =
+        ex_and(x, ex_le(x, ex_int(x, DT_i64, 0), at), ex_lt(x, at, ex_int(x, DT_i64, numel)));
     const Expr *target[1] = {ex_cast(x, DT_i32, at)};
     flat = build_scatter(&b, flat, COMBINE_none, target, inside, build_in(&b, v));
     Value *out = g_reshape(n->g, flat, v->rank, shape);
@@ -243,7 +248,8 @@ void import_max_unpool(Node *n) {
     n->out[0] = g_pad(n->g, out, none, more, (Scalar){.i = 0});
 }
 
-/* --- regions of interest --------------------------------------------------------------------------*/
+/* --- regions of interest
+ * --------------------------------------------------------------------------*/
 
 /* Element `column` of region r, as a whole number after scaling, rounded half away from zero. */
 static const Expr *roi_edge(Builder *b, Value *rois, int column, double scale, DType work) {
@@ -256,8 +262,8 @@ static const Expr *roi_edge(Builder *b, Value *rois, int column, double scale, D
     return ex_select(x, ex_lt(x, e, zero), down, up);
 }
 
-/* Each region is cut into pooled_shape bins whose edges are rounded outwards; an empty bin gives 0. The
- * bins differ at run time, so each looks at all positions. */
+/* Each region is cut into pooled_shape bins whose edges are rounded outwards; an empty bin gives 0.
+ * The bins differ at run time, so each looks at all positions. */
 void import_max_roi_pool(Node *n) {
     Value *v = need_float(n, 0, 4), *rois = need_float(n, 1, 2);
     int n_pooled;

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* --- Reduce*
- * --------------------------------------------------------------------------------------*/
+/* --- Reduce* ---------------------------------------------------------------------------------- */
 
 /* Each is post(combine over the axes of body(a)), with `a` the element and, in post, `a` the
  * combined value and `b` the number of elements; computed in the wide type of the input's. `real`:
@@ -182,8 +181,7 @@ void import_reduce(Node *n) {
     n->out[0] = reduce_with(n, row, v, mask, keep);
 }
 
-/* --- ArgMax, ArgMin
- * -------------------------------------------------------------------------------*/
+/* --- ArgMax, ArgMin --------------------------------------------------------------------------- */
 
 /* The position along an axis of the largest (smallest) element: first its value, then the first (or
  * last) place that has it. NaN counts as largest and smallest. */
@@ -226,8 +224,7 @@ void import_arg_reduce(Node *n) {
         arg_reduce(n, v, axis, !strcmp(n->op, "ArgMax"), last, attr_int(n, "keepdims", 1) != 0);
 }
 
-/* --- CumSum, CumProd
- * ------------------------------------------------------------------------------*/
+/* --- CumSum, CumProd -------------------------------------------------------------------------- */
 
 static Value *cumulate(Node *n, Value *v, int axis, Combine combine, bool exclusive, bool reverse) {
     Builder b = build(n->g, v->rank, v->shape);
@@ -264,8 +261,7 @@ void import_cumulative(Node *n) {
     n->out[0] = result;
 }
 
-/* --- Softmax and friends
- * --------------------------------------------------------------------------*/
+/* --- Softmax and friends ---------------------------------------------------------------------- */
 
 /* The axes as a mask: one from opset 13 on, before that all from `axis` on. False after a report.
  */

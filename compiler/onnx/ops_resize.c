@@ -1,10 +1,10 @@
 /* Resize and Upsample.
  *
- * Every axis is a thing of its own: a position in the input for each output coordinate, and from it the
- * first of some neighbouring elements ("taps") and a weight for each. These are small tensors along the
- * axis, computed in f32 as graph operators, so they fold into tables when the scales are constant and are
- * computed at run time when they are not. Nearest takes one tap of all axes in one map; linear over few
- * axes is one map too; all else goes axis by axis.
+ * Every axis is a thing of its own: a position in the input for each output coordinate, and from it
+ * the first of some neighbouring elements ("taps") and a weight for each. These are small tensors
+ * along the axis, computed in f32 as graph operators, so they fold into tables when the scales are
+ * constant and are computed at run time when they are not. Nearest takes one tap of all axes in one
+ * map; linear over few axes is one map too; all else goes axis by axis.
  *
  * Scales, sizes and roi may be run-time values where the output's shape is declared.
  */
@@ -28,26 +28,28 @@ typedef enum Coordinates {
 } Coordinates;
 
 static const char *const coordinate_names[AT_count] = {
-    "half_pixel",   "half_pixel_symmetric", "pytorch_half_pixel",  "align_corners",
-    "asymmetric",   "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+    "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
 
-/* Which neighbour is nearest. `simple` is that of opset 10: down where the output is larger, else up. */
+/* Which neighbour is nearest. `simple` is that of opset 10: down where the output is larger, else
+ * up. */
 typedef enum Nearest { TO_prefer_floor, TO_prefer_ceil, TO_floor, TO_ceil, TO_simple } Nearest;
 
-static const char *const nearest_names[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+static const char *const nearest_names[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
+                                            "ceil"};
 
 typedef enum Policy { FIT_stretch, FIT_not_larger, FIT_not_smaller } Policy;
 
 static const char *const policy_names[] = {"stretch", "not_larger", "not_smaller"};
 
 typedef struct Axis {
-    int number;        /* of the input; -1: not resized */
+    int number; /* of the input; -1: not resized */
     int64_t in, out;
-    int slot;          /* its place in scales, sizes and roi */
-    bool exact;        /* the scale is out / in */
-    bool known;        /* the scale is constant: */
+    int slot;   /* its place in scales, sizes and roi */
+    bool exact; /* the scale is out / in */
+    bool known; /* the scale is constant: */
     float scale;
-    Value *position;   /* [out] f32; NULL: coordinate and position are the same */
+    Value *position; /* [out] f32; NULL: coordinate and position are the same */
 } Axis;
 
 typedef struct Resize {
@@ -66,7 +68,8 @@ typedef struct Resize {
     int64_t shape[MAX_TENSOR_RANK]; /* of the output */
 } Resize;
 
-/* --- reading --------------------------------------------------------------------------------------*/
+/* --- reading
+ * --------------------------------------------------------------------------------------*/
 
 /* The attribute's place in a list of names; -1 after a report. */
 static int attr_choice(Node *n, const char *attr, int fallback, int count,
@@ -167,12 +170,14 @@ static bool read_extents(Resize *r) {
     for (int i = 0; i < r->v->rank; i++) r->shape[i] = r->v->shape[i];
     if (!shape_from_consts(r)) {
         if (!node_declared_shape(n, 0, &rank, declared)) {
-            invalid(n, E3004, "the %s are computed at run time, and the output's shape is not declared",
+            invalid(n, E3004,
+                    "the %s are computed at run time, and the output's shape is not declared",
                     r->scales ? "scales" : "sizes");
             return false;
         }
         if (rank != r->v->rank) {
-            invalid(n, E2009, "declared with %d dimensions, but the input has %d", rank, r->v->rank);
+            invalid(n, E2009, "declared with %d dimensions, but the input has %d", rank,
+                    r->v->rank);
             return false;
         }
         for (int i = 0; i < r->n_axes; i++) {
@@ -197,7 +202,8 @@ static bool read_extents(Resize *r) {
     return node_shape_ok(n, r->v->rank, r->shape);
 }
 
-/* --- positions ------------------------------------------------------------------------------------*/
+/* --- positions
+ * ------------------------------------------------------------------------------------*/
 
 static const Expr *f32(Resize *r, double value) {
     return ex_num(r->x, DT_f32, value);
@@ -213,8 +219,8 @@ static const Expr *scale_of(Resize *r, Builder *b, const Axis *a) {
         at[0] = ex_i(x, i);
         const Expr *size = ex_cast(x, DT_f32, build_load(b, r->sizes, at));
         const Expr *ratio = ex_div(x, size, f32(r, (double)r->axis[i].in));
-        best = !best ? ratio
-                     : ex_bin(x, r->policy == FIT_not_larger ? EX_min : EX_max, best, ratio);
+        best =
+            !best ? ratio : ex_bin(x, r->policy == FIT_not_larger ? EX_min : EX_max, best, ratio);
     }
     return best;
 }
@@ -241,16 +247,21 @@ static const Expr *position(Resize *r, Builder *b, const Axis *a, const Expr *o)
     const Expr *scale = scale_of(r, b, a);
     const Expr *centre = ex_div(x, ex_add(x, o, half), scale);
     switch (r->at) {
-    case AT_half_pixel: return ex_sub(x, centre, half);
+    case AT_half_pixel:
+        return ex_sub(x, centre, half);
     case AT_half_pixel_symmetric: {
         const Expr *ratio = ex_div(x, f32(r, (double)a->out), full_width(r, a, scale));
         const Expr *offset = ex_mul(x, f32(r, (double)a->in / 2), ex_sub(x, f32(r, 1), ratio));
         return ex_sub(x, ex_add(x, offset, centre), half);
     }
-    case AT_pytorch_half_pixel: return a->out > 1 ? ex_sub(x, centre, half) : zero;
-    case AT_align_corners: return by_corners(r, a, scale, o, zero);
-    case AT_asymmetric: return ex_div(x, o, scale);
-    case AT_tf_half_pixel_for_nn: return centre;
+    case AT_pytorch_half_pixel:
+        return a->out > 1 ? ex_sub(x, centre, half) : zero;
+    case AT_align_corners:
+        return by_corners(r, a, scale, o, zero);
+    case AT_asymmetric:
+        return ex_div(x, o, scale);
+    case AT_tf_half_pixel_for_nn:
+        return centre;
     case AT_tf_crop_and_resize: {
         const Expr *at[1] = {ex_i(x, a->slot)};
         const Expr *start = ex_cast(x, DT_f32, build_load(b, r->roi, at));
@@ -260,7 +271,8 @@ static const Expr *position(Resize *r, Builder *b, const Axis *a, const Expr *o)
         const Expr *inner = by_corners(r, a, scale, ex_mul(x, o, span), single);
         return ex_add(x, ex_mul(x, start, last), inner);
     }
-    case AT_count: break;
+    case AT_count:
+        break;
     }
     return o;
 }
@@ -288,14 +300,16 @@ static const Expr *to_index(Resize *r, const Expr *e, int64_t low, int64_t high)
     return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
 }
 
-/* --- nearest --------------------------------------------------------------------------------------*/
+/* --- nearest
+ * --------------------------------------------------------------------------------------*/
 
 /* The i32 constants of a table. */
 static const int32_t *const_indices(const Value *v) {
     return value_is_const(v) ? v->data : NULL;
 }
 
-/* The table's entry for coordinate `o`: where it is o / k, or a multiple of o, arithmetic says it. */
+/* The table's entry for coordinate `o`: where it is o / k, or a multiple of o, arithmetic says it.
+ */
 static const Expr *indexed(Resize *r, Builder *b, const Axis *a, Value *table, const Expr *o) {
     Exprs *x = r->x;
     const int32_t *index = const_indices(table);
@@ -317,10 +331,18 @@ static Value *nearest_index(Resize *r, const Axis *a) {
     Builder b = build(r->g, 1, &a->out);
     const Expr *e = build_in(&b, a->position), *half = f32(r, 0.5);
     switch (r->nearest) {
-    case TO_prefer_floor: e = ex_un(x, EX_ceil, ex_sub(x, e, half)); break;
-    case TO_prefer_ceil: e = ex_un(x, EX_floor, ex_add(x, e, half)); break;
-    case TO_floor: e = ex_un(x, EX_floor, e); break;
-    case TO_ceil: e = ex_un(x, EX_ceil, e); break;
+    case TO_prefer_floor:
+        e = ex_un(x, EX_ceil, ex_sub(x, e, half));
+        break;
+    case TO_prefer_ceil:
+        e = ex_un(x, EX_floor, ex_add(x, e, half));
+        break;
+    case TO_floor:
+        e = ex_un(x, EX_floor, e);
+        break;
+    case TO_ceil:
+        e = ex_un(x, EX_ceil, e);
+        break;
     case TO_simple:
         e = ex_select(x, ex_lt(x, scale_of(r, &b, a), f32(r, 1)), ex_un(x, EX_ceil, e),
                       ex_un(x, EX_floor, e));
@@ -357,7 +379,8 @@ static Value *resize_nearest(Resize *r) {
     return build_map(&b, r->v->dt, or_beyond(r, &b, build_load(&b, r->v, index)));
 }
 
-/* --- linear and cubic -----------------------------------------------------------------------------*/
+/* --- linear and cubic
+ * -----------------------------------------------------------------------------*/
 
 /* The interpolation kernel at distance `d`. */
 static const Expr *kernel(Resize *r, const Expr *d) {
@@ -368,14 +391,15 @@ static const Expr *kernel(Resize *r, const Expr *d) {
     static const char *const names[] = {"d", "a"};
     const Expr *operand[2] = {d, f32(r, r->cubic_a)};
     const char *error;
-    const Expr *near = ex_formula(x, "((a + 2) * d - (a + 3)) * d * d + 1", 2, names, operand, &error);
-    const Expr *far = ex_formula(x, "((a * d - 5 * a) * d + 8 * a) * d - 4 * a", 2, names, operand,
-                                 &error);
+    const Expr *near =
+        ex_formula(x, "((a + 2) * d - (a + 3)) * d * d + 1", 2, names, operand, &error);
+    const Expr *far =
+        ex_formula(x, "((a * d - 5 * a) * d + 8 * a) * d - 4 * a", 2, names, operand, &error);
     return ex_select(x, ex_le(x, d, one), near, ex_select(x, ex_lt(x, d, f32(r, 2)), far, zero));
 }
 
-/* The taps of one axis. Tap t of coordinate o is element first[o] + t, at the edges the last one there
- * is, with weight[t, o]. */
+/* The taps of one axis. Tap t of coordinate o is element first[o] + t, at the edges the last one
+ * there is, with weight[t, o]. */
 typedef struct Taps {
     int count;
     Value *first;  /* [out] i32 */
@@ -404,7 +428,8 @@ static Taps taps_of(Resize *r, const Axis *a) {
     if (stretch) distance = ex_mul(x, distance, ex_bin(x, EX_min, scale_of(r, &b, a), f32(r, 1)));
     const Expr *weight = kernel(r, distance), *zero = f32(r, 0);
     if (r->exclude) {
-        const Expr *in = ex_and(x, ex_le(x, ex_i(x, 0), element), ex_lt(x, element, ex_i(x, a->in)));
+        const Expr *in =
+            ex_and(x, ex_le(x, ex_i(x, 0), element), ex_lt(x, element, ex_i(x, a->in)));
         weight = ex_select(x, in, weight, zero);
     }
     t.weight = build_map(&b, DT_f32, weight);
@@ -418,7 +443,8 @@ static Taps taps_of(Resize *r, const Axis *a) {
 }
 
 /* Index and weight (in `work`) of tap `t` for the output's coordinate along the axis. */
-static const Expr *tap_index(Resize *r, Builder *b, const Axis *a, const Taps *taps, const Expr *t) {
+static const Expr *tap_index(Resize *r, Builder *b, const Axis *a, const Taps *taps,
+                             const Expr *t) {
     Exprs *x = r->x;
     const Expr *o = ex_var(x, a->number);
     const Expr *at = ex_add(x, build_load(b, taps->first, &o), t);
@@ -565,7 +591,8 @@ void import_resize(Node *n) {
     }
 }
 
-/* Scales are an attribute before opset 9 (at first, one each for height and width), then an input. */
+/* Scales are an attribute before opset 9 (at first, one each for height and width), then an input.
+ */
 void import_upsample(Node *n) {
     Resize r = {.n = n, .g = n->g, .x = n->x, .v = node_need(n, 0)};
     if (!r.v || !read_mode(&r)) return;

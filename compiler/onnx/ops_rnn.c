@@ -1,13 +1,13 @@
 /* Recurrent networks: RNN, GRU, LSTM.
  *
- * What does not depend on the state is taken out of the loop: the product of all inputs with the weights
- * of all gates and directions is one matrix product before it. Each trip of the loop then does one step
- * of every direction at once, with states of shape [directions, batch, hidden]; the direction that runs
- * backwards reads its inputs from the end. Its outputs, stacked in the order of the steps, are turned
- * round when all is done. A single step needs no loop.
+ * What does not depend on the state is taken out of the loop: the product of all inputs with the
+ * weights of all gates and directions is one matrix product before it. Each trip of the loop then
+ * does one step of every direction at once, with states of shape [directions, batch, hidden]; the
+ * direction that runs backwards reads its inputs from the end. Its outputs, stacked in the order of
+ * the steps, are turned round when all is done. A single step needs no loop.
  *
- * With sequence_lens, a sequence that has ended keeps its state, and its outputs are zero; one that runs
- * backwards begins at its own last element.
+ * With sequence_lens, a sequence that has ended keeps its state, and its outputs are zero; one that
+ * runs backwards begins at its own last element.
  */
 #include "compiler/onnx/window.h"
 
@@ -57,27 +57,27 @@ struct Rnn {
     bool batch_first; /* layout 1 */
     int64_t steps, batch, in, hidden;
     DType work;
-    double clip; /* 0: none */
-    bool couple; /* LSTM input_forget */
+    double clip;     /* 0: none */
+    bool couple;     /* LSTM input_forget */
     bool late_reset; /* GRU linear_before_reset */
     Activation act[2][MAX_ACTIVATIONS];
-    Value *x_gates;  /* [steps, batch, dirs, gates * hidden], or batch first */
-    Value *r;        /* [dirs, gates * hidden, hidden] */
-    Value *bias;     /* [dirs, 2 * gates * hidden] or NULL */
-    Value *peephole; /* [dirs, 3 * hidden] or NULL */
-    Value *lens;     /* [batch] or NULL */
+    Value *x_gates;            /* [steps, batch, dirs, gates * hidden], or batch first */
+    Value *r;                  /* [dirs, gates * hidden, hidden] */
+    Value *bias;               /* [dirs, 2 * gates * hidden] or NULL */
+    Value *peephole;           /* [dirs, 3 * hidden] or NULL */
+    Value *lens;               /* [batch] or NULL */
     Value *state[2], *next[2]; /* [dirs, batch, hidden] */
 };
 
-/* --- reading --------------------------------------------------------------------------------------*/
+/* --- reading
+ * --------------------------------------------------------------------------------------*/
 
 /* Input i, if it is there, must have this shape. */
 static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *shape) {
     const Value *v = node_in(r->n, i);
     if (!v || shape_equal(v->rank, v->shape, rank, shape)) return true;
     invalid(r->n, E2005, "%s has shape %s; expected %s", what,
-            shape_text(r->n->g->arena, v->rank, v->shape),
-            shape_text(r->n->g->arena, rank, shape));
+            shape_text(r->n->g->arena, v->rank, v->shape), shape_text(r->n->g->arena, rank, shape));
     return false;
 }
 
@@ -93,19 +93,20 @@ static bool read_shapes(Rnn *r) {
     r->batch = v->shape[!r->batch_first];
     r->in = v->shape[2];
     r->hidden = rec->shape[2];
-    int64_t wide = r->gates * r->hidden, dirs = r->dirs, hidden = attr_int(n, "hidden_size", r->hidden);
+    int64_t wide = r->gates * r->hidden, dirs = r->dirs,
+            hidden = attr_int(n, "hidden_size", r->hidden);
     if (n->failed) return false;
     if (hidden != r->hidden || hidden < 1) {
         invalid(n, E2005, "hidden_size is %lld, but R has %lld", (long long)hidden,
                 (long long)r->hidden);
         return false;
     }
-    int64_t states[3] = {r->batch_first ? r->batch : dirs, r->batch_first ? dirs : r->batch, hidden};
+    int64_t states[3] = {r->batch_first ? r->batch : dirs, r->batch_first ? dirs : r->batch,
+                         hidden};
     if (!has_shape(r, 1, "W", 3, (int64_t[]){dirs, wide, r->in}) ||
         !has_shape(r, 2, "R", 3, (int64_t[]){dirs, wide, hidden}) ||
         !has_shape(r, 3, "B", 2, (int64_t[]){dirs, 2 * wide}) ||
-        !has_shape(r, 4, "sequence_lens", 1, &r->batch) ||
-        !has_shape(r, 5, "initial_h", 3, states))
+        !has_shape(r, 4, "sequence_lens", 1, &r->batch) || !has_shape(r, 5, "initial_h", 3, states))
         return false;
     if (r->n_states > 1 && (!has_shape(r, 6, "initial_c", 3, states) ||
                             !has_shape(r, 7, "P", 2, (int64_t[]){dirs, 3 * hidden})))
@@ -125,7 +126,8 @@ static bool read_shapes(Rnn *r) {
     return true;
 }
 
-/* The names come direction by direction; alphas and betas are used up by the functions that have them. */
+/* The names come direction by direction; alphas and betas are used up by the functions that have
+ * them. */
 static bool read_activations(Rnn *r) {
     Node *n = r->n;
     int n_names, n_alpha, n_beta, a = 0, b = 0;
@@ -171,7 +173,8 @@ static bool read_attributes(Rnn *r) {
     return false;
 }
 
-/* --- parts of a step ------------------------------------------------------------------------------*/
+/* --- parts of a step
+ * ------------------------------------------------------------------------------*/
 
 /* `a`, or `b` in the second direction; `dir` is the direction's coordinate. */
 static const Expr *by_direction(Rnn *r, const Expr *dir, const Expr *a, const Expr *b) {
@@ -179,11 +182,12 @@ static const Expr *by_direction(Rnn *r, const Expr *dir, const Expr *a, const Ex
     return ex_select(r->x, ex_bin(r->x, EX_eq, dir, ex_i(r->x, 0)), a, b);
 }
 
-/* Activation function `which` of the directions, its operand clipped. */
+/* Activation function `which` of the directions, its operand clipped; only that of LSTM's cell (2)
+ * is not, as in ONNX Runtime. */
 static const Expr *activate(Rnn *r, const Expr *dir, int which, const Expr *e) {
     Exprs *x = r->x;
     const Expr *out[2];
-    if (r->clip > 0) {
+    if (r->clip > 0 && which < 2) {
         const Expr *limit = ex_num(x, r->work, r->clip);
         e = ex_bin(x, EX_min, ex_bin(x, EX_max, e, ex_un(x, EX_neg, limit)), limit);
     }
@@ -219,17 +223,19 @@ static const Expr *turned(Rnn *r, Builder *b, const Expr *dir, const Expr *batch
     return r->reverse ? back : by_direction(r, dir, s, back);
 }
 
-/* What the input gives to element `gate` (of gates * hidden) at step `s`; vars 0 and 1 are direction and
- * batch. */
+/* What the input gives to element `gate` (of gates * hidden) at step `s`; vars 0 and 1 are
+ * direction and batch. */
 static const Expr *from_input(Rnn *r, Builder *b, const Expr *s, const Expr *gate) {
-    const Expr *dir = ex_var(r->x, 0), *batch = ex_var(r->x, 1), *index[4] = {NULL, NULL, dir, gate};
+    const Expr *dir = ex_var(r->x, 0), *batch = ex_var(r->x, 1),
+               *index[4] = {NULL, NULL, dir, gate};
     index[r->batch_first] = turned(r, b, dir, batch, s);
     index[!r->batch_first] = batch;
     return build_load(b, r->x_gates, index);
 }
 
 /* Begins the product of a state [dirs, batch, hidden] with rows `first` .. `first + rows` of R. */
-static Builder recur(Rnn *r, Graph *g, Value *state, int64_t first, int64_t rows, const Expr **body) {
+static Builder recur(Rnn *r, Graph *g, Value *state, int64_t first, int64_t rows,
+                     const Expr **body) {
     Exprs *x = r->x;
     int64_t shape[3] = {r->dirs, r->batch, rows};
     Builder b = build(g, 3, shape);
@@ -262,7 +268,8 @@ static const Expr *while_running(Rnn *r, Builder *b, const Expr *s, const Expr *
     return ex_select(r->x, ex_lt(r->x, s, length_of(r, b, ex_var(r->x, 1))), fresh, old);
 }
 
-/* --- the three cells ------------------------------------------------------------------------------*/
+/* --- the three cells
+ * ------------------------------------------------------------------------------*/
 
 /* h' = f(x_gates + h R) */
 static void step_rnn(Rnn *r, Graph *g, const Expr *s) {
@@ -275,8 +282,8 @@ static void step_rnn(Rnn *r, Graph *g, const Expr *s) {
     r->next[0] = build_reduce(&b, r->work, COMBINE_sum, body, e);
 }
 
-/* Gates z, r, h. h' = (1 - z) * c + z * h, where the candidate c sees r * h through R or, late reset,
- * r * (h R + bias). */
+/* Gates z, r, h. h' = (1 - z) * c + z * h, where the candidate c sees r * h through R or, late
+ * reset, r * (h R + bias). */
 static void step_gru(Rnn *r, Graph *g, const Expr *s) {
     Exprs *x = r->x;
     DType work = r->work;
@@ -284,13 +291,16 @@ static void step_gru(Rnn *r, Graph *g, const Expr *s) {
     Value *h = r->state[0];
     Builder b = recur(r, g, h, 0, (r->late_reset ? 3 : 2) * r->hidden, &body);
     post = ex_acc(x, work);
-    if (!r->late_reset) post = activate(r, dir, 0, ex_add(x, post, from_input(r, &b, s, ex_var(x, 2))));
+    if (!r->late_reset)
+        post = activate(r, dir, 0, ex_add(x, post, from_input(r, &b, s, ex_var(x, 2))));
     Value *gates = build_reduce(&b, work, COMBINE_sum, body, post);
     const Expr *z, *candidate;
     if (r->late_reset) {
         b = build_state(r, g);
-        z = activate(r, dir, 0, ex_add(x, load_gate(r, &b, gates, 0), from_input(r, &b, s, gate_at(r, 0))));
-        const Expr *reset = ex_add(x, load_gate(r, &b, gates, 1), from_input(r, &b, s, gate_at(r, 1)));
+        z = activate(r, dir, 0,
+                     ex_add(x, load_gate(r, &b, gates, 0), from_input(r, &b, s, gate_at(r, 0))));
+        const Expr *reset =
+            ex_add(x, load_gate(r, &b, gates, 1), from_input(r, &b, s, gate_at(r, 1)));
         reset = activate(r, dir, 0, reset);
         const Expr *own = load_gate(r, &b, gates, 2);
         if (r->bias) {
@@ -309,10 +319,12 @@ static void step_gru(Rnn *r, Graph *g, const Expr *s) {
     const Expr *old = build_in(&b, h);
     const Expr *e = ex_add(x, ex_mul(x, ex_sub(x, one, z), candidate), ex_mul(x, z, old));
     e = while_running(r, &b, s, e, old);
-    r->next[0] = r->late_reset ? build_map(&b, work, e) : build_reduce(&b, work, COMBINE_sum, body, e);
+    r->next[0] =
+        r->late_reset ? build_map(&b, work, e) : build_reduce(&b, work, COMBINE_sum, body, e);
 }
 
-/* A gate of an LSTM before its activation, with the peephole (0: input, 1: output, 2: forget) at `cell`. */
+/* A gate of an LSTM before its activation, with the peephole (0: input, 1: output, 2: forget) at
+ * `cell`. */
 static const Expr *lstm_gate(Rnn *r, Builder *b, Value *gates, int gate, const Expr *cell) {
     Exprs *x = r->x;
     const Expr *e = load_gate(r, b, gates, gate);
@@ -322,7 +334,8 @@ static const Expr *lstm_gate(Rnn *r, Builder *b, Value *gates, int gate, const E
     return ex_add(x, e, ex_mul(x, peephole, cell));
 }
 
-/* Gates i, o, f, c: cell' = f * cell + i * c, h' = o * act(cell'). State 0 is h, state 1 the cell. */
+/* Gates i, o, f, c: cell' = f * cell + i * c, h' = o * act(cell'). State 0 is h, state 1 the cell.
+ */
 static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     Exprs *x = r->x;
     DType work = r->work;
@@ -347,7 +360,8 @@ static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     r->next[0] = build_map(&b, work, while_running(r, &b, s, h, build_in(&b, r->state[0])));
 }
 
-/* --- around the steps -----------------------------------------------------------------------------*/
+/* --- around the steps
+ * -----------------------------------------------------------------------------*/
 
 /* X W + biases, for all positions, directions and gates: one matrix product. */
 static void project_input(Rnn *r) {
@@ -405,8 +419,8 @@ static Value *bring_in(Graph *sub, Value *v, Value **in, int *n_in) {
     return graph_input(sub, NULL, v->dt, v->rank, v->shape);
 }
 
-/* Runs the steps in a loop; r->next gets the last states. Returns the outputs of all steps, stacked, or
- * NULL if they are not wanted. */
+/* Runs the steps in a loop; r->next gets the last states. Returns the outputs of all steps,
+ * stacked, or NULL if they are not wanted. */
 static Value *run_loop(Rnn *r, bool stacked) {
     Graph *g = r->n->g, *sub = graph_new_sub(g);
     Rnn outer = *r;
@@ -445,7 +459,8 @@ static Value *run_once(Rnn *r) {
     return g_reshape(g, build_map(&b, r->work, e), 4, (int64_t[]){1, r->dirs, r->batch, r->hidden});
 }
 
-/* Outputs stacked by steps [steps, dirs, batch, hidden] as those by positions, in the operator's layout. */
+/* Outputs stacked by steps [steps, dirs, batch, hidden] as those by positions, in the operator's
+ * layout. */
 static Value *by_position(Rnn *r, Value *stacked, DType dt) {
     Exprs *x = r->x;
     int64_t shape[4] = {r->steps, r->dirs, r->batch, r->hidden};
@@ -455,8 +470,7 @@ static Value *by_position(Rnn *r, Value *stacked, DType dt) {
     const Expr *batch = ex_var(x, r->batch_first ? 0 : 2);
     const Expr *index[4] = {turned(r, &b, dir, batch, at), dir, batch, ex_var(x, 3)};
     const Expr *e = build_load(&b, stacked, index);
-    if (r->lens)
-        e = ex_select(x, ex_lt(x, at, length_of(r, &b, batch)), e, ex_num(x, r->work, 0));
+    if (r->lens) e = ex_select(x, ex_lt(x, at, length_of(r, &b, batch)), e, ex_num(x, r->work, 0));
     return build_map(&b, dt, e);
 }
 
@@ -482,30 +496,18 @@ static void import_recurrent(Rnn *r) {
 
 void import_rnn(Node *n) {
     static const char *const usual[] = {"Tanh"};
-    import_recurrent(&(Rnn){.n = n,
-                            .gates = 1,
-                            .n_states = 1,
-                            .n_activations = 1,
-                            .usual = usual,
-                            .step = step_rnn});
+    import_recurrent(&(Rnn){
+        .n = n, .gates = 1, .n_states = 1, .n_activations = 1, .usual = usual, .step = step_rnn});
 }
 
 void import_gru(Node *n) {
     static const char *const usual[] = {"Sigmoid", "Tanh"};
-    import_recurrent(&(Rnn){.n = n,
-                            .gates = 3,
-                            .n_states = 1,
-                            .n_activations = 2,
-                            .usual = usual,
-                            .step = step_gru});
+    import_recurrent(&(Rnn){
+        .n = n, .gates = 3, .n_states = 1, .n_activations = 2, .usual = usual, .step = step_gru});
 }
 
 void import_lstm(Node *n) {
     static const char *const usual[] = {"Sigmoid", "Tanh", "Tanh"};
-    import_recurrent(&(Rnn){.n = n,
-                            .gates = 4,
-                            .n_states = 2,
-                            .n_activations = 3,
-                            .usual = usual,
-                            .step = step_lstm});
+    import_recurrent(&(Rnn){
+        .n = n, .gates = 4, .n_states = 2, .n_activations = 3, .usual = usual, .step = step_lstm});
 }

@@ -15,8 +15,7 @@
 
 #include <string.h>
 
-/* --- order
- * ----------------------------------------------------------------------------------------*/
+/* --- order ------------------------------------------------------------------------------------*/
 
 /* Whether element a comes after b in ascending order. */
 static const Expr *greater(Exprs *x, const Expr *a, const Expr *b) {
@@ -65,8 +64,7 @@ static void no_extent(Node *n) {
             "fixed shape for the result");
 }
 
-/* --- TopK
- * -----------------------------------------------------------------------------------------*/
+/* --- TopK -------------------------------------------------------------------------------------*/
 
 /* The place of every element along the axis, i32. */
 static Value *ranks(Node *n, Value *v, int axis, bool largest) {
@@ -135,8 +133,7 @@ void import_topk(Node *n) {
     if (node_wants(n, 1)) n->out[1] = take_to(n, v, place, axis, shape, DT_i64, true);
 }
 
-/* --- NonZero, Compress
- * ----------------------------------------------------------------------------*/
+/* --- NonZero, Compress ------------------------------------------------------------------------*/
 
 /* For flags (bool, rank 1): how many are set before each (i32), and how many in all (i64 scalar).
  */
@@ -232,8 +229,7 @@ void import_compress(Node *n) {
     n->out[0] = result;
 }
 
-/* --- Unique
- * ---------------------------------------------------------------------------------------*/
+/* --- Unique -----------------------------------------------------------------------------------*/
 
 /* Items along the middle of [before, items, after]. Item i is said by its own elements [before,
  * after]; two are compared at the first place where they differ. */
@@ -356,8 +352,7 @@ void import_unique(Node *n) {
     if (node_wants(n, 3)) n->out[3] = per_unique(n, place, extent, COMBINE_sum, NULL, false);
 }
 
-/* --- NonMaxSuppression
- * ----------------------------------------------------------------------------*/
+/* --- NonMaxSuppression ------------------------------------------------------------------------*/
 
 /* Lower and upper corner of a box along one of its two axes. */
 static void corners(Builder *b, Value *boxes, const Expr *batch, const Expr *box, int axis,

@@ -8,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- asking for shapes
- * ----------------------------------------------------------------------------*/
+/* --- asking for shapes ------------------------------------------------------------------------ */
 
 /* The declared shape of output 0, or E3004 naming the input that should have been constant. */
 static bool declared_instead(Node *n, int input, const char *what, int *rank, int64_t *shape) {
@@ -42,8 +41,7 @@ static void set_reshaped(Node *n, Value *v, int rank, const int64_t *shape) {
     n->out[0] = g_reshape(n->g, v, rank, shape);
 }
 
-/* --- new shapes
- * -----------------------------------------------------------------------------------*/
+/* --- new shapes ------------------------------------------------------------------------------- */
 
 void import_reshape(Node *n) {
     Value *v = node_need(n, 0);
@@ -259,8 +257,7 @@ void import_tile(Node *n) {
     set_tiled(n, v, shape);
 }
 
-/* --- telling shapes
- * -------------------------------------------------------------------------------*/
+/* --- telling shapes --------------------------------------------------------------------------- */
 
 void import_shape(Node *n) {
     Value *v = node_need(n, 0);
@@ -280,8 +277,7 @@ void import_size(Node *n) {
     n->out[0] = graph_const(n->g, DT_i64, 0, NULL, arena_copy(n->g->arena, &size, sizeof size));
 }
 
-/* --- tensors from nothing
- * -------------------------------------------------------------------------*/
+/* --- tensors from nothing --------------------------------------------------------------------- */
 
 void import_constant(Node *n) {
     Graph *g = n->g;
@@ -359,6 +355,10 @@ void import_range(Node *n) {
             return;
         }
         is_const &= value_is_const(v[i]);
+    }
+    if (v[0]->dt == DT_bool) {
+        invalid(n, E2006, "the operator takes no elements of type bool");
+        return;
     }
     if (is_const) {
         shape[0] = range_length(v[0], v[1], v[2]);

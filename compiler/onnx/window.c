@@ -17,8 +17,8 @@ Value *need_float(Node *n, int i, int rank) {
     return v;
 }
 
-/* Takes `count` values of an attribute, each in [low, 2^31), to every `step`-th place from `to`; absent:
- * all are `fallback`. */
+/* Takes `count` values of an attribute, each in [low, 2^31), to every `step`-th place from `to`;
+ * absent: all are `fallback`. */
 static bool take_ints(Node *n, const char *name, int count, int64_t low, int64_t fallback,
                       int64_t *to) {
     int have;
@@ -42,8 +42,9 @@ bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
     int64_t size[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL], pads[2 * MAX_SPATIAL];
     *w = (Window){.n = v->rank - 2};
     if (v->rank < 3) {
-        invalid(n, E2005, "the input has shape %s; a window slides over the dimensions from the third "
-                          "on, and it has none",
+        invalid(n, E2005,
+                "the input has shape %s; a window slides over the dimensions from the third "
+                "on, and it has none",
                 shape_text(n->g->arena, v->rank, v->shape));
         return false;
     }
@@ -65,13 +66,15 @@ bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
         s->before = pads[i];
         s->after = pads[w->n + i];
         if (kernel && attr_has(n, "kernel_shape") && size[i] != kernel[i]) {
-            invalid(n, E2005, "attribute 'kernel_shape' says %lld for spatial dimension %d, but the "
-                              "weights have %lld",
+            invalid(n, E2005,
+                    "attribute 'kernel_shape' says %lld for spatial dimension %d, but the "
+                    "weights have %lld",
                     (long long)size[i], i, (long long)kernel[i]);
             return false;
         }
         if (s->kernel < 1 || s->kernel > INT32_MAX / s->dilation) {
-            invalid(n, E2005, "the kernel has %lld elements, %lld apart, along spatial dimension %d",
+            invalid(n, E2005,
+                    "the kernel has %lld elements, %lld apart, along spatial dimension %d",
                     (long long)s->kernel, (long long)s->dilation, i);
             return false;
         }
@@ -114,7 +117,8 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
         Slide *s = &w->dim[i];
         place(s, how, ceiling);
         if (s->out > 0) continue;
-        invalid(n, E2005, "a window of %lld positions does not fit into %lld of spatial dimension %d",
+        invalid(n, E2005,
+                "a window of %lld positions does not fit into %lld of spatial dimension %d",
                 (long long)s->span, (long long)(s->in + s->before + s->after), i);
         return false;
     }

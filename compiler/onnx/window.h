@@ -1,5 +1,8 @@
-/* Windows: how a kernel slides over the spatial dimensions of a tensor [N, C, D1 .. Dn]. Convolutions and
- * pools read them from the same attributes: kernel_shape, strides, dilations, pads, auto_pad. */
+/* Windows: how a kernel slides over the spatial dimensions of a tensor [N, C, D1 .. Dn].
+ * Convolutions and pools read them from the same attributes: kernel_shape, strides, dilations,
+ * pads, auto_pad.
+ * The small helpers on float inputs at the end serve all operators of neural networks.
+ */
 #ifndef COMPILER_ONNX_WINDOW_H
 #define COMPILER_ONNX_WINDOW_H
 
@@ -7,7 +10,8 @@
 
 #define MAX_SPATIAL (MAX_TENSOR_RANK - 2)
 
-/* One spatial dimension. Window o reads positions o * stride + k * dilation - before, 0 <= k < kernel. */
+/* One spatial dimension. Window o reads positions o * stride + k * dilation - before, 0 <= k <
+ * kernel. */
 typedef struct Slide {
     int64_t in, out;
     int64_t kernel, stride, dilation;
@@ -20,16 +24,18 @@ typedef struct Window {
     Slide dim[MAX_SPATIAL];
 } Window;
 
-/* Reads the attributes for an input `v`; `kernel` (n extents) comes from the weights, or is NULL: then
- * kernel_shape must say it. Everything but `out` and automatic padding. False after a report. */
+/* Reads the attributes for an input `v`; `kernel` (n extents) comes from the weights, or is NULL:
+ * then kernel_shape must say it. Everything but `out` and automatic padding. False after a report.
+ */
 bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel);
-/* The same, with padding and output extents of a convolution or pool. `ceiling`: the last window may
- * reach past the end (ceil_mode). */
+/* The same, with padding and output extents of a convolution or pool. `ceiling`: the last window
+ * may reach past the end (ceil_mode). */
 bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, bool ceiling);
 /* `v` with as much padding of `fill` as the windows touch; `v` itself if they touch none. */
 Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill);
-/* Adds a reduction coordinate for each kernel dimension and gives the index into the padded tensor in
- * index[0..n-1], for output coordinates that begin at `first`; the kernel coordinates in tap[0..n-1]. */
+/* Adds a reduction coordinate for each kernel dimension and gives the index into the padded tensor
+ * in index[0..n-1], for output coordinates that begin at `first`; the kernel coordinates in
+ * tap[0..n-1]. */
 void window_reduce(Builder *b, const Window *w, int first, const Expr **index, const Expr **tap);
 /* A reduction coordinate, or the constant 0 where there is nothing to run over. */
 const Expr *reduce_over(Builder *b, int64_t extent);

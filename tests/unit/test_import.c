@@ -11,7 +11,7 @@ static void refuse(Bench *b, const char *text, ErrCode code, const char *part) {
     expect_error(b, code, part);
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static void test_order(void **state) {
     Bench *b = *state;
@@ -58,7 +58,7 @@ static void test_initializers(void **state) {
                "f32[1] 3; i64[2] 1 -2");
 }
 
-/* --- shapes ---------------------------------------------------------------------------------- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 static void test_dims(void **state) {
     Bench *b = *state;
@@ -66,7 +66,7 @@ static void test_dims(void **state) {
         "input x f32[N,?] input y f32[M,?] output s output t s = Shape(x) t = Shape(y)";
     assert_null(import_text(b, text, "N=2"));
     expect_error(b, E2008, "give --dim x.1=VALUE --dim M=VALUE --dim y.1=VALUE");
-    Graph *g = import_text(b, text, "N=2 y.1=5 *=7");
+    Graph *g = import_text(b, text, "N=3 N=2 y.1=5 *=7");
     assert_non_null(g);
     int n;
     assert_memory_equal(value_ints(g, g->outputs.items[0], &n), ((int64_t[]){2, 7}), 16);
@@ -97,7 +97,7 @@ static void test_declared(void **state) {
            "output 'y': declared as i32, but computed as f32");
 }
 
-/* --- operators ------------------------------------------------------------------------------- */
+/* --- operators -------------------------------------------------------------------------------- */
 
 static void test_unsupported(void **state) {
     Bench *b = *state;
@@ -149,7 +149,7 @@ static void test_refusals(void **state) {
     refuse(b, "init s i64[1] = -5 output y y = ConstantOfShape(s)", E2005, "shape [-5]");
 }
 
-/* --- functions and sub-graphs ---------------------------------------------------------------- */
+/* --- functions and sub-graphs ----------------------------------------------------------------- */
 
 static void test_functions(void **state) {
     Bench *b = *state;

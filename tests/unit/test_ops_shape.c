@@ -342,6 +342,8 @@ static void test_products(void **state) {
     static const Wrong wrong[] = {
         {M23 "y = MatMul(x, x)", E2005, "a matrix product of shapes [2, 3] and [2, 3]"},
         {M23 "input z f64[3,2] y = MatMul(x, z)", E2006, "inputs are f32 and f64"},
+        {"input x bool[2,2] output y y = MatMul(x, x)", E2006, "no elements of type bool"},
+        {"input x bool[2,2] output y y = Einsum(x) {equation=\"ij->i\"}", E2006, "of type bool"},
         {M23 "y = Gemm(x, x) {transA=1 transB=1}", E2005,
          "[2, 3] transposed and [2, 3] transposed"},
         {M23 "init c f32[3] = 1 2 3 y = Gemm(x, x, c) {transB=1}", E2005,

@@ -1,0 +1,303 @@
+/* Attention and rotary embedding; see attention.h. Heads stay where they lie: a packed tensor is read in
+ * its own order, so nothing is transposed. With grouped queries the group is a coordinate of its own
+ * (h = key head * group + member), which keeps every load affine. */
+#include "compiler/onnx/attention.h"
+
+#include <math.h>
+
+/* --- heads ----------------------------------------------------------------------------------------*/
+
+bool heads_from(Node *n, Value *v, int64_t heads, const char *what, Heads *out) {
+    *out = (Heads){0};
+    if (v->rank == 4) {
+        *out = (Heads){v, false, v->shape[0], v->shape[1], v->shape[2], v->shape[3]};
+        return true;
+    }
+    if (v->rank != 3) {
+        invalid(n, E2005, "%s must have 3 or 4 dimensions, not %s", what,
+                shape_text(n->g->arena, v->rank, v->shape));
+        return false;
+    }
+    if (heads < 1 || v->shape[2] % heads) {
+        invalid(n, E2005, "%s: %lld heads do not divide %lld", what, (long long)heads,
+                (long long)v->shape[2]);
+        return false;
+    }
+    int64_t shape[4] = {v->shape[0], v->shape[1], heads, v->shape[2] / heads};
+    *out = (Heads){g_reshape(n->g, v, 4, shape), true, shape[0], heads, shape[1], shape[3]};
+    return true;
+}
+
+const Expr *heads_load(Builder *builder, const Heads *heads, const Expr *b, const Expr *h,
+                       const Expr *at, const Expr *d) {
+    const Expr *plain[4] = {b, h, at, d}, *packed[4] = {b, at, h, d};
+    return build_load(builder, heads->v, heads->packed ? packed : plain);
+}
+
+Value *heads_plain(Node *n, const Heads *heads) {
+    static const int perm[4] = {0, 2, 1, 3};
+    return heads->packed ? g_transpose(n->g, heads->v, perm) : heads->v;
+}
+
+bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
+    bool fits = past->rank == 4 && past->shape[0] == now->batch && past->shape[1] == now->heads &&
+                past->shape[3] == now->size;
+    if (!fits || past->dt != now->v->dt) {
+        invalid(n, fits ? E2006 : E2005, "the past %s, %s%s, does not fit the present", what,
+                dt_name(past->dt), shape_text(n->g->arena, past->rank, past->shape));
+        return false;
+    }
+    Value *both[2] = {past, heads_plain(n, now)};
+    int64_t shape[4] = {now->batch, now->heads, past->shape[2] + now->length, now->size};
+    if (!node_shape_ok(n, 4, shape)) return false;
+    *now = (Heads){g_concat(n->g, 2, both, 2), false, shape[0], shape[1], shape[2], shape[3]};
+    return true;
+}
+
+/* --- attention ------------------------------------------------------------------------------------*/
+
+/* Broadcasts to [batch, heads, queries, keys]; `shorter`: the last dimension may be less. */
+static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter) {
+    int64_t full[4] = {a->q.batch, a->q.heads, a->q.length, a->k.length};
+    bool fits = v->rank <= 4;
+    for (int i = 0; i < v->rank && fits; i++) {
+        int64_t want = full[4 - v->rank + i];
+        bool last = i == v->rank - 1;
+        fits = v->shape[i] == want || v->shape[i] == 1 || (last && shorter && v->shape[i] < want);
+    }
+    if (!fits)
+        invalid(n, E2005, "a mask of shape %s does not broadcast to %s",
+                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, 4, full));
+    return fits;
+}
+
+static bool per_batch(Node *n, const Attention *a, const Value *v) {
+    if (!v || value_numel(v) == a->q.batch) return true;
+    invalid(n, E2005, "lengths of shape %s for a batch of %lld",
+            shape_text(n->g->arena, v->rank, v->shape), (long long)a->q.batch);
+    return false;
+}
+
+bool attention_check(Node *n, const Attention *a) {
+    const Heads *q = &a->q, *k = &a->k, *v = &a->v;
+    bool fits = q->batch == k->batch && q->batch == v->batch && k->heads == v->heads &&
+                q->size == k->size && k->length == v->length && k->heads > 0 &&
+                q->heads % k->heads == 0;
+    if (!fits) {
+        invalid(n, E2005,
+                "%lld heads of %lld queries of size %lld do not fit %lld heads of %lld keys of "
+                "size %lld and %lld heads of %lld values",
+                (long long)q->heads, (long long)q->length, (long long)q->size, (long long)k->heads,
+                (long long)k->length, (long long)k->size, (long long)v->heads,
+                (long long)v->length);
+        return false;
+    }
+    if (!dt_is_float(q->v->dt) || k->v->dt != q->v->dt || !dt_is_float(v->v->dt)) {
+        invalid(n, E2006, "queries are %s, keys %s, values %s", dt_name(q->v->dt),
+                dt_name(k->v->dt), dt_name(v->v->dt));
+        return false;
+    }
+    int64_t scores[4] = {q->batch, q->heads, q->length, k->length};
+    return (!a->mask || bias_fits(n, a, a->mask, true)) &&
+           (!a->bias || bias_fits(n, a, a->bias, false)) && per_batch(n, a, a->lengths) &&
+           per_batch(n, a, a->offsets) && node_shape_ok(n, 4, scores);
+}
+
+/* The element of a mask at (b, h, i, j). */
+static const Expr *load_bias(Builder *builder, Value *v, const Expr *const *at) {
+    const Expr *index[4];
+    for (int i = 0; i < v->rank; i++)
+        index[i] = v->shape[i] == 1 ? ex_i(builder->x, 0) : at[4 - v->rank + i];
+    return build_load(builder, v, index);
+}
+
+/* Element b of a vector of integers (of any rank), as i64. */
+static const Expr *load_length(Builder *builder, Value *v, const Expr *b) {
+    Exprs *x = builder->x;
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) index[i] = v->shape[i] == 1 ? ex_i(x, 0) : b;
+    return ex_cast(x, DT_i64, build_load(builder, v, index));
+}
+
+/* Whether causality, window and lengths let query i see key j; NULL: always. */
+static const Expr *sees(Builder *builder, const Attention *a, const Expr *const *at) {
+    Exprs *x = builder->x;
+    const Expr *i = ex_cast(x, DT_i64, at[2]), *j = ex_cast(x, DT_i64, at[3]), *see = NULL;
+    const Expr *offset = a->offsets ? load_length(builder, a->offsets, at[0])
+                                    : ex_int(x, DT_i64, a->offset);
+    const Expr *position = ex_add(x, i, offset);
+    if (a->causal) see = ex_le(x, j, position);
+    if (a->window > 0) {
+        const Expr *near = ex_lt(x, position, ex_add(x, j, ex_int(x, DT_i64, a->window)));
+        see = see ? ex_and(x, see, near) : near;
+    }
+    if (a->lengths) {
+        const Expr *valid = ex_lt(x, j, load_length(builder, a->lengths, at[0]));
+        see = see ? ex_and(x, see, valid) : valid;
+    }
+    return see;
+}
+
+static const Expr *add_bias(Builder *builder, const Attention *a, DType work, const Expr *e,
+                            const Expr *const *at) {
+    Exprs *x = builder->x;
+    const Expr *none = ex_num(x, work, a->masked), *zero = ex_num(x, work, 0);
+    if (a->bias) e = ex_add(x, e, ex_cast(x, work, load_bias(builder, a->bias, at)));
+    if (a->mask) {
+        const Expr *m = load_bias(builder, a->mask, at);
+        m = a->mask->dt == DT_bool ? ex_select(x, m, zero, none) : ex_cast(x, work, m);
+        int64_t last = a->mask->rank ? a->mask->shape[a->mask->rank - 1] : 1;
+        if (last != 1 && last < a->k.length)
+            m = ex_select(x, ex_lt(x, at[3], ex_i(x, last)), m, ex_num(x, work, -INFINITY));
+        e = ex_add(x, e, m);
+    }
+    const Expr *see = sees(builder, a, at);
+    return see ? ex_select(x, see, e, ex_num(x, work, -INFINITY)) : e;
+}
+
+/* Coordinates (b, key head, [member of the group], i, j or d) of a result with `last` as its last
+ * extent; *h and *kh: the heads. */
+static Builder grouped(Graph *g, const Attention *a, int64_t last, const Expr **at,
+                       const Expr **kh) {
+    Exprs *x = g->x;
+    int64_t group = a->q.heads / a->k.heads;
+    int64_t whole[5] = {a->q.batch, a->k.heads, group, a->q.length, last};
+    int64_t plain[4] = {a->q.batch, a->k.heads, a->q.length, last};
+    int skip = group > 1;
+    at[0] = ex_var(x, 0);
+    at[1] = *kh = ex_var(x, 1);
+    if (skip) at[1] = ex_add(x, ex_mul(x, *kh, ex_i(x, group)), ex_var(x, 2));
+    at[2] = ex_var(x, 2 + skip);
+    at[3] = ex_var(x, 3 + skip);
+    return build(g, 4 + skip, skip ? whole : plain);
+}
+
+Value *attention_scores(Node *n, const Attention *a, ScoreStage stage) {
+    Exprs *x = n->x;
+    DType work = dt_reg(a->q.v->dt);
+    const Expr *at[4], *kh;
+    Builder b = grouped(n->g, a, a->k.length, at, &kh);
+    const Expr *d = build_red(&b, a->q.size);
+    const Expr *q = ex_cast(x, work, heads_load(&b, &a->q, at[0], at[1], at[2], d));
+    const Expr *k = ex_cast(x, work, heads_load(&b, &a->k, at[0], kh, at[3], d));
+    const Expr *e = ex_mul(x, ex_acc(x, work), ex_num(x, work, a->scale));
+    if (stage >= SCORE_capped && a->softcap > 0) {
+        const Expr *cap = ex_num(x, work, a->softcap);
+        e = ex_mul(x, ex_un(x, EX_tanh, ex_div(x, e, cap)), cap);
+    }
+    if (stage >= SCORE_biased) e = add_bias(&b, a, work, e, at);
+    Value *v = build_reduce(&b, work, COMBINE_sum, ex_mul(x, q, k), e);
+    int64_t shape[4] = {a->q.batch, a->q.heads, a->q.length, a->k.length};
+    return v->rank == 4 ? v : g_reshape(n->g, v, 4, shape);
+}
+
+Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, DType dt) {
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    DType work = dt_reg(probs->dt);
+    int64_t group = a->q.heads / a->k.heads, size = a->v.size;
+    int64_t plain[4] = {a->q.batch, a->q.heads, a->q.length, size};
+    int64_t flat[3] = {a->q.batch, a->q.length, a->q.heads * size};
+    if (packed && !node_shape_ok(n, 3, flat)) return NULL;
+    Builder b;
+    const Expr *at[4], *kh;
+    if (packed) { /* (b, i, key head, member, d): what is stored is [b, i, heads * size] */
+        int64_t shape[5] = {a->q.batch, a->q.length, a->k.heads, group, size};
+        b = build(g, 5, shape);
+        at[0] = ex_var(x, 0);
+        at[2] = ex_var(x, 1);
+        kh = ex_var(x, 2);
+        at[1] = ex_add(x, ex_mul(x, kh, ex_i(x, group)), ex_var(x, 3));
+        at[3] = ex_var(x, 4);
+    } else {
+        b = grouped(g, a, size, at, &kh);
+    }
+    const Expr *j = build_red(&b, a->k.length);
+    const Expr *where[4] = {at[0], at[1], at[2], j};
+    const Expr *p = ex_cast(x, work, build_load(&b, probs, where));
+    const Expr *v = ex_cast(x, work, heads_load(&b, &a->v, at[0], kh, j, at[3]));
+    Value *y = build_reduce(&b, dt, COMBINE_sum, ex_mul(x, p, v), NULL);
+    return g_reshape(g, y, packed ? 3 : 4, packed ? flat : plain);
+}
+
+/* --- rotary embedding -----------------------------------------------------------------------------*/
+
+bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
+    Arena *arena = n->g->arena;
+    const Value *c = r->cos;
+    if (r->size == 0) r->size = heads->size;
+    bool positions = r->ids || r->starts;
+    bool fits = shape_equal(c->rank, c->shape, r->sin->rank, r->sin->shape) &&
+                c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) && r->size % 2 == 0 &&
+                r->size <= heads->size && r->size >= 0 && c->shape[c->rank - 1] == r->size / 2;
+    if (fits && positions) fits = c->shape[0] > 0 || value_numel(heads->v) == 0;
+    if (fits && !positions)
+        fits = c->shape[0] == heads->batch && c->shape[1] == heads->length;
+    if (!fits) {
+        invalid(n, E2005, "caches of shapes %s and %s do not fit %lld elements of heads %s",
+                shape_text(arena, c->rank, c->shape),
+                shape_text(arena, r->sin->rank, r->sin->shape), (long long)r->size,
+                shape_text(arena, heads->v->rank, heads->v->shape));
+        return false;
+    }
+    if (r->ids && value_numel(r->ids) != 1 &&
+        (r->ids->rank != 2 || r->ids->shape[0] != heads->batch ||
+         r->ids->shape[1] != heads->length)) {
+        invalid(n, E2005, "positions of shape %s for a batch of %lld with length %lld",
+                shape_text(arena, r->ids->rank, r->ids->shape), (long long)heads->batch,
+                (long long)heads->length);
+        return false;
+    }
+    return true;
+}
+
+/* The row of the caches for (b, s), within them whatever the positions are. */
+static const Expr *rotary_row(Builder *b, const Heads *heads, const Rotary *r, const Expr *batch,
+                              const Expr *at) {
+    Exprs *x = b->x;
+    const Expr *p;
+    const Expr *step = ex_cast(x, DT_i64, at);
+    if (r->starts) {
+        p = ex_add(x, load_length(b, r->starts, batch), step);
+    } else if (r->ids->rank == 2 && r->ids->shape[0] == heads->batch &&
+               r->ids->shape[1] == heads->length) {
+        const Expr *index[2] = {batch, at};
+        p = ex_cast(x, DT_i64, build_load(b, r->ids, index));
+    } else {
+        p = ex_add(x, load_length(b, r->ids, ex_i(x, 0)), step);
+    }
+    const Expr *last = ex_int(x, DT_i64, r->cos->shape[0] - 1), *zero = ex_int(x, DT_i64, 0);
+    return ex_cast(x, DT_i32, ex_bin(x, EX_max, ex_bin(x, EX_min, p, last), zero));
+}
+
+Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r) {
+    Exprs *x = n->x;
+    DType dt = heads->v->dt, work = dt_reg(dt);
+    Builder b = build(n->g, 4, heads->v->shape);
+    const Expr *batch = ex_var(x, 0), *h = ex_var(x, heads->packed ? 2 : 1),
+               *at = ex_var(x, heads->packed ? 1 : 2), *d = ex_var(x, 3);
+    const Expr *half = ex_i(x, r->size / 2), *two = ex_i(x, 2), *first, *pair, *partner;
+    if (r->size == 0) return heads->v;
+    if (r->interleaved) {
+        first = ex_bin(x, EX_eq, ex_bin(x, EX_rem, d, two), ex_i(x, 0));
+        pair = ex_div(x, d, two);
+        partner = ex_select(x, first, ex_add(x, d, ex_i(x, 1)), ex_sub(x, d, ex_i(x, 1)));
+    } else {
+        first = ex_lt(x, d, half);
+        pair = ex_select(x, first, d, ex_sub(x, d, half));
+        partner = ex_select(x, first, ex_add(x, d, half), ex_sub(x, d, half));
+    }
+    const Expr *row[2] = {NULL, pair}, *own[3] = {batch, at, pair};
+    if (r->cos->rank == 2) row[0] = rotary_row(&b, heads, r, batch, at);
+    const Expr *const *where = r->cos->rank == 2 ? row : own;
+    const Expr *c = ex_cast(x, work, build_load(&b, r->cos, where));
+    const Expr *s = ex_cast(x, work, build_load(&b, r->sin, where));
+    const Expr *e = ex_cast(x, work, heads_load(&b, heads, batch, h, at, d));
+    const Expr *other = ex_cast(x, work, heads_load(&b, heads, batch, h, at, partner));
+    const Expr *across = ex_mul(x, s, other);
+    const Expr *turned = ex_add(x, ex_mul(x, c, e),
+                                ex_select(x, first, ex_un(x, EX_neg, across), across));
+    if (r->size < heads->size)
+        turned = ex_select(x, ex_lt(x, d, ex_i(x, r->size)), turned, e);
+    return build_map(&b, dt, turned);
+}

@@ -1,0 +1,333 @@
+/* Attention and its relatives of ai.onnx and ai.onnx.preview; what they share is in attention.h. */
+#include "compiler/onnx/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- Attention ------------------------------------------------------------------------------------*/
+
+/* The type that scores are made probabilities in. */
+static DType softmax_type(Node *n, DType fallback) {
+    if (!attr_has(n, "softmax_precision")) return fallback;
+    DType dt = node_dtype(n, attr_int(n, "softmax_precision", 1));
+    if (dt == DT_none || dt_is_float(dt)) return dt;
+    invalid(n, E2004, "softmax_precision is %s", dt_name(dt));
+    return DT_none;
+}
+
+static double attention_scale(Node *n, int64_t size) {
+    double scale = attr_float(n, "scale", 0);
+    return attr_has(n, "scale") ? scale : size > 0 ? 1 / sqrt((double)size) : 1;
+}
+
+/* Inputs 4 and 5, the past, before keys and values; outputs 1 and 2. */
+static bool add_past(Node *n, Attention *a) {
+    Value *past[2] = {node_in(n, 4), node_in(n, 5)};
+    if (!past[0] != !past[1]) {
+        invalid(n, E2007, "of past_key and past_value one is missing");
+        return false;
+    }
+    if (past[0]) {
+        if (!heads_append(n, past[0], &a->k, "key") || !heads_append(n, past[1], &a->v, "value"))
+            return false;
+        a->offset = past[0]->shape[2];
+    }
+    if (node_wants(n, 1)) n->out[1] = heads_plain(n, &a->k);
+    if (node_wants(n, 2)) n->out[2] = heads_plain(n, &a->v);
+    return true;
+}
+
+void import_attention(Node *n) {
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2);
+    if (!q || !k || !v) return;
+    int64_t q_heads = attr_int(n, "q_num_heads", 0), kv_heads = attr_int(n, "kv_num_heads", 0);
+    Attention a = {.mask = node_in(n, 3), .lengths = node_in(n, 6), .masked = -INFINITY};
+    if (!heads_from(n, q, q_heads, "Q", &a.q) || !heads_from(n, k, kv_heads, "K", &a.k) ||
+        !heads_from(n, v, kv_heads, "V", &a.v) || !add_past(n, &a))
+        return;
+    a.scale = attention_scale(n, a.q.size);
+    a.softcap = attr_float(n, "softcap", 0);
+    a.causal = attr_int(n, "is_causal", 0) != 0;
+    DType work = dt_reg(q->dt), soft = softmax_type(n, work);
+    int64_t mode = attr_int(n, "qk_matmul_output_mode", 0);
+    if (n->failed || soft == DT_none || !attention_check(n, &a)) return;
+    if (mode < 0 || mode > 3) {
+        invalid(n, E2004, "qk_matmul_output_mode is %lld", (long long)mode);
+        return;
+    }
+    Value *scores = attention_scores(n, &a, SCORE_biased);
+    Value *probs = g_softmax(g, g_cast(g, scores, soft), 1u << 3, false);
+    if (node_wants(n, 3)) {
+        Value *shown = mode == 3   ? probs
+                       : mode == 2 ? scores
+                                   : attention_scores(n, &a, (ScoreStage)mode);
+        n->out[3] = g_cast(g, shown, q->dt);
+    }
+    n->out[0] = attention_result(n, &a, probs, q->rank == 3, q->dt);
+}
+
+/* --- FlexAttention --------------------------------------------------------------------------------*/
+
+/* The sub-graph of an attribute applied to v; v itself if there is none. NULL after a report. */
+static Value *modified(Node *n, const char *name, Value *v) {
+    const Onnx__GraphProto *graph = attr_graph(n, name);
+    if (!graph) return v;
+    if (graph->n_input != 1 || graph->n_output != 1) {
+        invalid(n, E2007, "'%s' must have one input and one output", name);
+        return NULL;
+    }
+    Entity *in[1] = {entity_tensor(n->im, v)}, *out[1] = {NULL};
+    if (!import_subgraph(n, graph, n->g, in, out, NULL)) return NULL;
+    const Value *got = out[0]->kind == ENTITY_tensor ? out[0]->tensor : NULL;
+    if (!got || got->dt != v->dt || !shape_equal(got->rank, got->shape, v->rank, v->shape)) {
+        invalid(n, E2005, "'%s' must keep shape and type", name);
+        return NULL;
+    }
+    return out[0]->tensor;
+}
+
+void import_flex_attention(Node *n) {
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2);
+    if (!q || !k || !v) return;
+    Attention a = {.masked = -INFINITY};
+    if (!heads_from(n, q, 0, "Q", &a.q) || !heads_from(n, k, 0, "K", &a.k) ||
+        !heads_from(n, v, 0, "V", &a.v))
+        return;
+    a.scale = attention_scale(n, a.q.size);
+    DType soft = softmax_type(n, dt_reg(q->dt));
+    if (n->failed || soft == DT_none || !attention_check(n, &a)) return;
+    Value *scores = modified(n, "score_mod", g_cast(g, attention_scores(n, &a, SCORE_biased), soft));
+    if (!scores) return;
+    Value *probs = modified(n, "prob_mod", g_softmax(g, scores, 1u << 3, false));
+    if (probs) n->out[0] = attention_result(n, &a, probs, false, q->dt);
+}
+
+/* --- RotaryEmbedding ------------------------------------------------------------------------------*/
+
+void import_rotary_embedding(Node *n) {
+    Value *v = node_need(n, 0);
+    Rotary r = {.cos = node_need(n, 1),
+                .sin = node_need(n, 2),
+                .ids = node_in(n, 3),
+                .interleaved = attr_int(n, "interleaved", 0) != 0,
+                .size = attr_int(n, "rotary_embedding_dim", 0)};
+    Heads heads;
+    if (!v || !r.cos || !r.sin || !heads_from(n, v, attr_int(n, "num_heads", 0), "X", &heads) ||
+        !rotary_check(n, &heads, &r) || n->failed)
+        return;
+    Value *turned = rotary_apply(n, &heads, &r);
+    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->shape) : turned;
+}
+
+/* --- LinearAttention ------------------------------------------------------------------------------*/
+
+typedef struct Linear {
+    Heads q, k, v, decay, beta; /* all packed; decay and beta: v NULL where they are absent */
+    double scale;
+    DType work;
+} Linear;
+
+/* One step of the recurrence: the state after it, and *out: [batch, heads, value size]. */
+static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t, Value **out) {
+    Exprs *x = g->x;
+    DType work = l->work;
+    const Expr *b = ex_var(x, 0), *h = ex_var(x, 1), *d = ex_var(x, 2), *m = ex_var(x, 3);
+    if (l->decay.v) {
+        Builder kept = build(g, 4, state->shape);
+        const Expr *last = l->decay.size == 1 ? ex_i(x, 0) : d;
+        const Expr *by = ex_cast(x, work, heads_load(&kept, &l->decay, b, h, t, last));
+        state = build_map(&kept, work, ex_mul(x, build_in(&kept, state), ex_un(x, EX_exp, by)));
+    }
+    Value *recalled = NULL;
+    if (l->beta.v) { /* what the state gives for the key already */
+        int64_t shape[3] = {l->k.batch, l->k.heads, l->v.size};
+        Builder r = build(g, 3, shape);
+        const Expr *red = build_red(&r, l->k.size), *at[4] = {b, h, red, d};
+        const Expr *key = ex_cast(x, work, heads_load(&r, &l->k, b, h, t, red));
+        recalled = build_reduce(&r, work, COMBINE_sum, ex_mul(x, build_load(&r, state, at), key),
+                                NULL);
+    }
+    Builder w = build(g, 4, state->shape);
+    const Expr *value = ex_cast(x, work, heads_load(&w, &l->v, b, h, t, m));
+    const Expr *key = ex_cast(x, work, heads_load(&w, &l->k, b, h, t, d));
+    if (recalled) {
+        const Expr *at[3] = {b, h, m}, *head = l->beta.heads == 1 ? ex_i(x, 0) : h;
+        const Expr *rate = heads_load(&w, &l->beta, b, head, t, ex_i(x, 0));
+        value = ex_mul(x, ex_cast(x, work, rate), ex_sub(x, value, build_load(&w, recalled, at)));
+    }
+    state = build_map(&w, work, ex_add(x, build_in(&w, state), ex_mul(x, key, value)));
+    int64_t shape[3] = {l->q.batch, l->q.heads, l->v.size};
+    Builder o = build(g, 3, shape);
+    const Expr *red = build_red(&o, l->k.size);
+    const Expr *from = ex_div(x, h, ex_i(x, l->q.heads / l->k.heads));
+    const Expr *at[4] = {b, from, red, d};
+    const Expr *query = ex_cast(x, work, heads_load(&o, &l->q, b, h, t, red));
+    *out = build_reduce(&o, work, COMBINE_sum, ex_mul(x, query, build_load(&o, state, at)),
+                        ex_mul(x, ex_acc(x, work), ex_num(x, work, l->scale)));
+    return state;
+}
+
+/* All steps: the last state, and *out: [length, batch, heads, value size]. */
+static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out) {
+    Exprs *x = g->x;
+    int64_t stacked[4] = {l->q.length, l->q.batch, l->q.heads, l->v.size};
+    if (l->q.length <= 1) {
+        Value *row = NULL;
+        if (l->q.length == 1) state = linear_step(g, l, state, ex_i(x, 0), &row);
+        *out = row ? g_reshape(g, row, 4, stacked)
+                   : graph_const(g, l->work, 4, stacked, arena_alloc(g->arena, 16));
+        return state;
+    }
+    Graph *sub = graph_new_sub(g);
+    Linear inner = *l;
+    Heads *part[] = {&inner.q, &inner.k, &inner.v, &inner.decay, &inner.beta};
+    Value *in[6] = {state}, *outs[2], *row;
+    int n_in = 1;
+    Value *carried = graph_input(sub, "state", l->work, 4, state->shape);
+    for (int i = 0; i < 5; i++) {
+        Value *v = part[i]->v;
+        if (!v) continue;
+        if (value_is_const(v)) {
+            part[i]->v = graph_const(sub, v->dt, v->rank, v->shape, v->data);
+        } else {
+            in[n_in++] = v;
+            part[i]->v = graph_input(sub, v->name, v->dt, v->rank, v->shape);
+        }
+    }
+    carried = linear_step(sub, &inner, carried, ex_ctr(x, sub->depth - 1), &row);
+    graph_output(sub, carried, "state");
+    graph_output(sub, row, "row");
+    build_loop(g, sub, l->q.length, 1, n_in, in, outs);
+    *out = outs[1];
+    return outs[0];
+}
+
+/* Optional input i, [batch, length, heads * size]. `want`: the rule has it; `heads`: how many. */
+static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t heads, const char *what,
+                        Heads *out) {
+    Value *v = node_in(n, i);
+    *out = (Heads){0};
+    if (!v && !want) return true;
+    if (!v || !want) {
+        invalid(n, E2007, "%s is %s, but the update rule %s it", what, v ? "given" : "missing",
+                want ? "needs" : "does not take");
+        return false;
+    }
+    if (v->rank == 3 && v->shape[0] == l->q.batch && v->shape[1] == l->q.length)
+        return heads_from(n, v, heads, what, out);
+    invalid(n, E2005, "%s of shape %s does not fit the query", what,
+            shape_text(n->g->arena, v->rank, v->shape));
+    return false;
+}
+
+void import_linear_attention(Node *n) {
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2), *past = node_in(n, 3);
+    int64_t q_heads = attr_int(n, "q_num_heads", 0), kv_heads = attr_int(n, "kv_num_heads", 0);
+    const char *rule = attr_str(n, "update_rule", "gated_delta");
+    if (!q || !k || !v) return;
+    bool gated = strstr(rule, "gated") != NULL, delta = strstr(rule, "delta") != NULL;
+    if (strcmp(rule, "linear") != 0 && strcmp(rule, "gated") != 0 && strcmp(rule, "delta") != 0 &&
+        strcmp(rule, "gated_delta") != 0) {
+        invalid(n, E2004, "update_rule is '%s'", rule);
+        return;
+    }
+    if (q->rank != 3 || k->rank != 3 || v->rank != 3) {
+        invalid(n, E2005, "query, key and value must have 3 dimensions");
+        return;
+    }
+    Linear l = {.work = DT_f32};
+    if (!heads_from(n, q, q_heads, "query", &l.q) || !heads_from(n, k, kv_heads, "key", &l.k) ||
+        !heads_from(n, v, kv_heads, "value", &l.v))
+        return;
+    Attention fits = {.q = l.q, .k = l.k, .v = l.v};
+    if (l.q.length != l.k.length) {
+        invalid(n, E2005, "%lld queries and %lld keys", (long long)l.q.length,
+                (long long)l.k.length);
+        return;
+    }
+    Value *beta = node_in(n, 5);
+    int64_t beta_heads = beta && beta->rank == 3 && beta->shape[2] == 1 ? 1 : kv_heads;
+    if (!attention_check(n, &fits) ||
+        !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
+        !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
+        return;
+    if ((l.decay.v && l.decay.size != 1 && l.decay.size != l.k.size) ||
+        (l.beta.v && l.beta.size != 1)) {
+        invalid(n, E2005, "decay or beta has a wrong last dimension");
+        return;
+    }
+    int64_t shape[4] = {l.k.batch, kv_heads, l.k.size, l.v.size};
+    int64_t flat[3] = {l.q.batch, l.q.length, l.q.heads * l.v.size};
+    if (!node_shape_ok(n, 4, shape) || !node_shape_ok(n, 3, flat)) return;
+    if (past && !shape_equal(past->rank, past->shape, 4, shape)) {
+        invalid(n, E2005, "past_state has shape %s, expected %s",
+                shape_text(g->arena, past->rank, past->shape), shape_text(g->arena, 4, shape));
+        return;
+    }
+    l.scale = attr_float(n, "scale", 0);
+    if (l.scale == 0) l.scale = 1 / sqrt((double)l.q.size);
+    Value *state = past ? g_cast(g, past, l.work) : g_expand(g, g_scalar(g, l.work, 0), 4, shape);
+    Value *rows;
+    state = linear_steps(g, &l, state, &rows);
+    static const int perm[4] = {1, 0, 2, 3};
+    n->out[0] = g_reshape(g, g_cast(g, g_transpose(g, rows, perm), q->dt), 3, flat);
+    n->out[1] = g_cast(g, state, past ? past->dt : q->dt);
+}
+
+/* --- CausalConvWithState --------------------------------------------------------------------------*/
+
+void import_causal_conv_with_state(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *v = node_need(n, 0), *weight = node_need(n, 1), *bias = node_in(n, 2),
+          *past = node_in(n, 3);
+    const char *activation = attr_str(n, "activation", "none");
+    if (!v || !weight) return;
+    bool silu = !strcmp(activation, "silu") || !strcmp(activation, "swish");
+    if (!silu && strcmp(activation, "none") != 0) {
+        invalid(n, E2004, "activation is '%s'", activation);
+        return;
+    }
+    bool fits = v->rank == 3 && weight->rank == 3 && weight->shape[0] == v->shape[1] &&
+                weight->shape[1] == 1 && weight->shape[2] >= 1;
+    if (fits && bias) fits = bias->rank == 1 && bias->shape[0] == v->shape[1];
+    int64_t kernel = fits ? weight->shape[2] : 1;
+    int64_t shape[3] = {0};
+    for (int i = 0; i < 3 && fits; i++) shape[i] = i == 2 ? kernel - 1 : v->shape[i];
+    if (fits && past) fits = shape_equal(past->rank, past->shape, 3, shape);
+    if (!fits) {
+        invalid(n, E2005, "input %s, weight %s, bias and past_state do not fit each other",
+                shape_text(g->arena, v->rank, v->shape),
+                shape_text(g->arena, weight->rank, weight->shape));
+        return;
+    }
+    Value *padded;
+    if (past) {
+        Value *both[2] = {past, v};
+        padded = g_concat(g, 2, both, 2);
+    } else {
+        int64_t before[3] = {0, 0, kernel - 1}, after[3] = {0};
+        padded = g_pad(g, v, before, after, (Scalar){0});
+    }
+    DType work = dt_reg(v->dt);
+    Builder b = build(g, 3, v->shape);
+    const Expr *batch = ex_var(x, 0), *channel = ex_var(x, 1), *r = build_red(&b, kernel);
+    const Expr *at[3] = {batch, channel, ex_add(x, ex_var(x, 2), r)};
+    const Expr *tap[3] = {channel, ex_i(x, 0), r};
+    const Expr *product = ex_mul(x, ex_cast(x, work, build_load(&b, padded, at)),
+                                 ex_cast(x, work, build_load(&b, weight, tap)));
+    const Expr *e = ex_acc(x, work);
+    if (bias) e = ex_add(x, e, ex_cast(x, work, build_load(&b, bias, &channel)));
+    if (silu) {
+        /* the activation is of the rounded sum */
+        e = ex_cast(x, work, ex_cast(x, v->dt, e));
+        const Expr *one = ex_num(x, work, 1);
+        e = ex_div(x, e, ex_add(x, one, ex_un(x, EX_exp, ex_un(x, EX_neg, e))));
+    }
+    n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, e);
+    int64_t start[3] = {0, 0, padded->shape[2] - (kernel - 1)}, step[3] = {1, 1, 1};
+    n->out[1] = g_slice(g, padded, start, step, shape);
+}

@@ -1,0 +1,451 @@
+/* Attention of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding. They
+ * differ from ai.onnx's in how inputs are packed and masks are given; attention.h does the rest. */
+#include "compiler/onnx/attention.h"
+
+#include <math.h>
+
+#define MASK_FILTER (-10000.0f) /* the default of mask_filter_value */
+
+static const char *shape_of(const Node *n, const Value *v) {
+    return shape_text(n->g->arena, v->rank, v->shape);
+}
+
+static double scale_from(Node *n, int64_t size) {
+    double scale = attr_float(n, "scale", 0);
+    return scale != 0 ? scale : size > 0 ? 1 / sqrt((double)size) : 1;
+}
+
+/* Columns begin.. of [batch, length, columns], with as many of the bias added (NULL: none). */
+static Value *columns_of(Graph *g, Value *v, int64_t begin, int64_t count, Value *bias,
+                         int64_t bias_begin) {
+    int64_t start[3] = {0, 0, begin}, step[3] = {1, 1, 1},
+            size[3] = {v->shape[0], v->shape[1], count};
+    v = g_slice(g, v, start, step, size);
+    return bias ? g_bin(g, EX_add, v, g_slice(g, bias, &bias_begin, step, &count)) : v;
+}
+
+/* v [batch, length, heads, parts, size] as its part number `part`, [batch, length, heads * size]. */
+static Value *part_of(Graph *g, Value *v, int64_t part) {
+    int64_t start[5] = {0, 0, 0, part, 0}, step[5] = {1, 1, 1, 1, 1}, size[5], flat[3];
+    for (int i = 0; i < 5; i++) size[i] = i == 3 ? 1 : v->shape[i];
+    flat[0] = size[0], flat[1] = size[1], flat[2] = size[2] * size[4];
+    return g_reshape(g, g_slice(g, v, start, step, size), 3, flat);
+}
+
+/* --- masks ----------------------------------------------------------------------------------------*/
+
+/* i32[batch] of ends (and then of begins) of what is no padding: bool [batch, 1, 1, keys]. */
+static Value *mask_of_ends(Graph *g, Value *ends, int64_t batch, int64_t keys) {
+    Exprs *x = g->x;
+    int64_t shape[4] = {batch, 1, 1, keys};
+    Builder b = build(g, 4, shape);
+    const Expr *at = ex_var(x, 0), *key = ex_cast(x, DT_i64, ex_var(x, 3));
+    const Expr *keep = ex_lt(x, key, ex_cast(x, DT_i64, build_load(&b, ends, &at)));
+    if (ends->shape[0] == 2 * batch) {
+        at = ex_add(x, at, ex_i(x, batch));
+        keep = ex_and(x, keep, ex_le(x, ex_cast(x, DT_i64, build_load(&b, ends, &at)), key));
+    }
+    return build_map(&b, DT_bool, keep);
+}
+
+/* The forms that a padding mask may have, as a bool mask of rank 4. False after a report. */
+static bool padding_mask(Node *n, Attention *a, Value *mask) {
+    Graph *g = n->g;
+    if (!mask) return true;
+    int64_t batch = a->q.batch, keys = a->k.length;
+    if (!dt_is_int(mask->dt)) {
+        invalid(n, E2006, "the mask is %s", dt_name(mask->dt));
+        return false;
+    }
+    if (mask->rank == 1 && (mask->shape[0] == batch || mask->shape[0] == 2 * batch)) {
+        a->mask = mask_of_ends(g, mask, batch, keys);
+        return true;
+    }
+    bool flat = mask->rank == 2 && mask->shape[0] == batch && mask->shape[1] == keys;
+    bool each = mask->rank == 3 && mask->shape[0] == batch && mask->shape[1] == a->q.length &&
+                mask->shape[2] == keys;
+    if (!flat && !each) {
+        unsupported(n, "a mask of shape %s for a batch of %lld with %lld queries and %lld keys",
+                    shape_of(n, mask), (long long)batch, (long long)a->q.length, (long long)keys);
+        return false;
+    }
+    int64_t shape[4] = {batch, 1, flat ? 1 : a->q.length, keys};
+    a->mask = g_reshape(g, g_cast(g, mask, DT_bool), 4, shape);
+    return true;
+}
+
+/* Scores, softmax and result as output 0, packed. probs: what the softmax gives is put there. */
+static void finish_attention(Node *n, const Attention *a, DType dt, Value **probs) {
+    if (n->failed || !attention_check(n, a)) return;
+    *probs = g_softmax(n->g, attention_scores(n, a, SCORE_biased), 1u << 3, false);
+    n->out[0] = attention_result(n, a, *probs, true, dt);
+}
+
+/* --- Attention ------------------------------------------------------------------------------------*/
+
+/* past [2, batch, heads, length, size] before keys and values; output 1 is both together. */
+static bool attention_past(Node *n, Attention *a, Value *past) {
+    Graph *g = n->g;
+    if (past) {
+        if (past->rank != 5 || past->shape[0] != 2) {
+            invalid(n, E2005, "the past has shape %s", shape_of(n, past));
+            return false;
+        }
+        int64_t start[5] = {0}, step[5] = {1, 1, 1, 1, 1}, size[5];
+        for (int i = 0; i < 5; i++) size[i] = i ? past->shape[i] : 1;
+        Value *key = g_reshape(g, g_slice(g, past, start, step, size), 4, size + 1);
+        start[0] = 1;
+        Value *value = g_reshape(g, g_slice(g, past, start, step, size), 4, size + 1);
+        if (!heads_append(n, key, &a->k, "key") || !heads_append(n, value, &a->v, "value"))
+            return false;
+        a->offset = past->shape[3];
+    }
+    if (!node_wants(n, 1)) return true;
+    Value *both[2] = {heads_plain(n, &a->k), heads_plain(n, &a->v)};
+    if (a->k.size != a->v.size) {
+        unsupported(n, "a present of keys and values of different sizes");
+        return false;
+    }
+    int64_t one[5] = {1}, two[5] = {2};
+    for (int i = 1; i < 5; i++) one[i] = two[i] = both[0]->shape[i - 1];
+    if (!node_shape_ok(n, 5, two)) return false;
+    for (int i = 0; i < 2; i++) both[i] = g_reshape(g, both[i], 5, one);
+    n->out[1] = g_concat(g, 2, both, 0);
+    return true;
+}
+
+void import_ms_attention(Node *n) {
+    Graph *g = n->g;
+    Value *v = node_need(n, 0), *weights = node_need(n, 1), *bias = node_in(n, 2);
+    int64_t heads = attr_int(n, "num_heads", 0);
+    int count;
+    const int64_t *sizes = attr_ints(n, "qkv_hidden_sizes", &count);
+    if (!v || !weights || n->failed) return;
+    if (attr_int(n, "do_rotary", 0) || attr_int(n, "past_present_share_buffer", 0)) {
+        unsupported(n, "do_rotary and past_present_share_buffer");
+        return;
+    }
+    bool fits = v->rank == 3 && weights->rank == 2 && v->shape[2] == weights->shape[0] &&
+                (!bias || (bias->rank == 1 && bias->shape[0] == weights->shape[1])) &&
+                (!sizes || count == 3);
+    int64_t size[3], sum = 0;
+    for (int i = 0; i < 3 && fits; i++) {
+        size[i] = sizes ? sizes[i] : weights->shape[1] / 3;
+        fits = size[i] >= 0 && size[i] <= weights->shape[1];
+        sum += size[i];
+    }
+    if (!fits || sum != weights->shape[1]) {
+        invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit", shape_of(n, v),
+                shape_of(n, weights));
+        return;
+    }
+    DType work = dt_reg(v->dt);
+    Value *all = g_matmul(g, v, weights, work, v->dt), *part[3];
+    int64_t begin = 0;
+    for (int i = 0; i < 3; i++) {
+        part[i] = columns_of(g, all, begin, size[i], bias, begin);
+        begin += size[i];
+    }
+    Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
+                   .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
+                   .bias = node_in(n, 5)};
+    if (!heads_from(n, part[0], heads, "the query", &a.q) ||
+        !heads_from(n, part[1], heads, "the key", &a.k) ||
+        !heads_from(n, part[2], heads, "the value", &a.v) ||
+        !attention_past(n, &a, node_in(n, 4)) || !padding_mask(n, &a, node_in(n, 3)))
+        return;
+    a.scale = scale_from(n, a.q.size);
+    Value *probs;
+    finish_attention(n, &a, v->dt, &probs);
+}
+
+/* --- MultiHeadAttention ---------------------------------------------------------------------------*/
+
+/* Query, key and value from the ways in which they may be packed, with the bias added. */
+static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *k = node_in(n, 1), *v = node_in(n, 2), *bias = node_in(n, 3);
+    if (!q) return false;
+    bool key_bias = true; /* keys of rank 4 have it already */
+    if (q->rank == 5 && !k && !v) {
+        if (q->shape[3] != 3) {
+            invalid(n, E2005, "a packed query of shape %s", shape_of(n, q));
+            return false;
+        }
+        k = part_of(g, q, 1);
+        v = part_of(g, q, 2);
+        q = part_of(g, q, 0);
+    } else if (k && k->rank == 5 && !v) {
+        if (k->shape[3] != 2) {
+            invalid(n, E2005, "a packed key of shape %s", shape_of(n, k));
+            return false;
+        }
+        v = part_of(g, k, 1);
+        k = part_of(g, k, 0);
+    } else if (!k || !v) {
+        node_need(n, k ? 2 : 1);
+        return false;
+    } else {
+        key_bias = k->rank == 3;
+    }
+    if (q->rank != 3 || (k->rank != 3 && k->rank != 4) || v->rank != k->rank) {
+        invalid(n, E2005, "query %s, key %s and value %s do not fit", shape_of(n, q),
+                shape_of(n, k), shape_of(n, v));
+        return false;
+    }
+    if (bias) {
+        int64_t hidden = q->shape[2];
+        int64_t values = v->rank == 3 ? v->shape[2] : v->shape[1] * v->shape[3];
+        bool fits = bias->rank == 1 && bias->shape[0] == 2 * hidden + values;
+        if (fits && key_bias) fits = k->shape[2] == hidden;
+        if (!fits) {
+            invalid(n, E2005, "a bias of shape %s", shape_of(n, bias));
+            return false;
+        }
+        q = columns_of(g, q, 0, hidden, bias, 0);
+        if (key_bias) k = columns_of(g, k, 0, hidden, bias, hidden);
+        if (key_bias) v = columns_of(g, v, 0, values, bias, 2 * hidden);
+    }
+    return heads_from(n, q, heads, "the query", &a->q) &&
+           heads_from(n, k, heads, "the key", &a->k) &&
+           heads_from(n, v, heads, "the value", &a->v);
+}
+
+void import_ms_multi_head_attention(Node *n) {
+    int64_t heads = attr_int(n, "num_heads", 0);
+    Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
+                   .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
+                   .bias = node_in(n, 5)};
+    Value *past[2] = {node_in(n, 6), node_in(n, 7)};
+    if (!multi_head_inputs(n, heads, &a) || n->failed) return;
+    if (node_in(n, 8) || node_in(n, 9)) {
+        unsupported(n, "past_sequence_length and cache_indirection");
+        return;
+    }
+    if (!past[0] != !past[1]) {
+        invalid(n, E2007, "of past_key and past_value one is missing");
+        return;
+    }
+    if (past[0]) {
+        if (!heads_append(n, past[0], &a.k, "key") || !heads_append(n, past[1], &a.v, "value"))
+            return;
+        a.offset = past[0]->shape[2];
+    }
+    if (node_wants(n, 1)) n->out[1] = heads_plain(n, &a.k);
+    if (node_wants(n, 2)) n->out[2] = heads_plain(n, &a.v);
+    if (!padding_mask(n, &a, node_in(n, 4))) return;
+    a.scale = scale_from(n, a.q.size);
+    DType dt = a.q.v->dt;
+    Value *probs = NULL;
+    finish_attention(n, &a, dt, &probs);
+    if (probs && node_wants(n, 3)) n->out[3] = g_cast(n->g, probs, dt);
+}
+
+/* --- GroupQueryAttention --------------------------------------------------------------------------*/
+
+typedef struct Cache {
+    Value *past[2];     /* [batch, heads, capacity, size]; NULL: none */
+    int64_t capacity;   /* of the past */
+    int64_t length;     /* of the present */
+    Value *begin;       /* i64[batch]: where the new keys go */
+    Value *end;         /* i64[batch]: how many there are then */
+} Cache;
+
+/* How many keys each of the batch has before and after, from seqlens_k (one less than they are then)
+ * and the greatest of them: where that is the number of queries, there were none before. */
+static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *last = node_need(n, 5), *total = node_need(n, 6);
+    if (!last || !total) return false;
+    if (value_numel(last) != batch || value_numel(total) != 1 || !dt_is_int(last->dt) ||
+        !dt_is_int(total->dt)) {
+        invalid(n, E2005, "seqlens_k %s and total_sequence_length %s for a batch of %lld",
+                shape_of(n, last), shape_of(n, total), (long long)batch);
+        return false;
+    }
+    last = g_reshape(g, last, 1, &batch);
+    total = g_reshape(g, total, 0, NULL);
+    Builder b = build(g, 1, &batch);
+    const Expr *end = ex_add(x, ex_cast(x, DT_i64, build_in(&b, last)), ex_int(x, DT_i64, 1));
+    c->end = build_map(&b, DT_i64, end);
+    b = build(g, 1, &batch);
+    const Expr *news = ex_int(x, DT_i64, queries), *zero = ex_int(x, DT_i64, 0);
+    const Expr *begin = ex_bin(x, EX_max, ex_sub(x, build_in(&b, c->end), news), zero);
+    const Expr *first = ex_bin(x, EX_eq, ex_cast(x, DT_i64, build_in(&b, total)), news);
+    if (!c->past[0]) first = ex_int(x, DT_bool, 1);
+    c->begin = build_map(&b, DT_i64, ex_select(x, first, zero, begin));
+    int rank, count;
+    int64_t shape[MAX_TENSOR_RANK];
+    const int64_t *known = value_ints(g, total, &count);
+    if (node_declared_shape(n, 1, &rank, shape) && rank == 4)
+        c->length = shape[2];
+    else if (known)
+        c->length = known[0] > c->capacity ? known[0] : c->capacity;
+    else
+        c->length = c->capacity + queries;
+    if (c->length >= queries && c->length >= c->capacity) return true;
+    invalid(n, E2005, "a present of %lld for a past of %lld and %lld new keys",
+            (long long)c->length, (long long)c->capacity, (long long)queries);
+    return false;
+}
+
+/* The cache with the new keys (or values) in it, zeros past the end. */
+static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fresh) {
+    Exprs *x = n->x;
+    int64_t shape[4] = {fresh->batch, fresh->heads, c->length, fresh->size};
+    Builder b = build(n->g, 4, shape);
+    const Expr *batch = ex_var(x, 0), *h = ex_var(x, 1), *t = ex_var(x, 2), *d = ex_var(x, 3);
+    const Expr *at = ex_sub(x, ex_cast(x, DT_i64, t), build_load(&b, c->begin, &batch));
+    const Expr *is_new = ex_and(x, ex_le(x, ex_int(x, DT_i64, 0), at),
+                                ex_lt(x, at, ex_int(x, DT_i64, fresh->length)));
+    const Expr *e = ex_num(x, fresh->v->dt, 0), *index[4] = {batch, h, t, d};
+    if (past && c->capacity > 0) {
+        const Expr *kept = ex_and(x, ex_lt(x, t, ex_i(x, c->capacity)),
+                                  ex_lt(x, at, ex_int(x, DT_i64, 0)));
+        e = ex_select(x, kept, build_load(&b, past, index), e);
+    }
+    if (fresh->length > 0) {
+        const Expr *put = heads_load(&b, fresh, batch, h, ex_cast(x, DT_i32, at), d);
+        e = ex_select(x, is_new, put, e);
+    }
+    Value *v = build_map(&b, fresh->v->dt, e);
+    return (Heads){v, false, shape[0], shape[1], shape[2], shape[3]};
+}
+
+/* Softmax over the keys with one more term in the sum, the exponential of `sink` (one number, or one
+ * for each head), that takes its share and gives nothing. */
+static Value *softmax_with_sink(Node *n, Value *scores, Value *sink) {
+    Graph *g = n->g;
+    DType work = scores->dt;
+    static const char *const names[] = {"s", "m", "k"};
+    int64_t shape[4] = {1, value_numel(sink), 1, 1};
+    sink = g_reshape(g, g_cast(g, sink, work), 4, shape);
+    Value *top = g_bin(g, EX_max, g_reduce(g, COMBINE_max, scores, 1u << 3, true), sink);
+    Value *parts[3] = {scores, top};
+    Value *e = g_formula(g, "exp(s - m)", 2, names, parts);
+    Value *sums[3] = {g_reduce(g, COMBINE_sum, e, 1u << 3, true), top, sink};
+    Value *sum = g_formula(g, "s + exp(k - m)", 3, names, sums);
+    return g_bin(g, EX_div, e, sum);
+}
+
+static bool group_rotary(Node *n, const Cache *c, Heads *q, Heads *k) {
+    if (!attr_int(n, "do_rotary", 0)) return true;
+    Rotary r = {.cos = node_need(n, 7),
+                .sin = node_need(n, 8),
+                .ids = node_in(n, 9),
+                .interleaved = attr_int(n, "rotary_interleaved", 0) != 0};
+    if (!r.cos || !r.sin) return false;
+    if (!r.ids) r.starts = c->begin;
+    if (r.cos->rank == 2) r.size = 2 * r.cos->shape[1];
+    if (!rotary_check(n, q, &r) || !rotary_check(n, k, &r)) return false;
+    q->v = rotary_apply(n, q, &r);
+    k->v = rotary_apply(n, k, &r);
+    return true;
+}
+
+void import_ms_group_query_attention(Node *n) {
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *k = node_in(n, 1), *v = node_in(n, 2);
+    int64_t heads = attr_int(n, "num_heads", 0), kv_heads = attr_int(n, "kv_num_heads", 0);
+    if (!q || n->failed) return;
+    if (attr_int(n, "kv_cache_bit_width", 0) || attr_int(n, "sliding_window_cache", 0) ||
+        node_in(n, 14) || node_in(n, 15)) {
+        unsupported(n, "quantised or windowed caches and normalised queries");
+        return;
+    }
+    if (heads < 1 || kv_heads < 1 || heads > INT32_MAX || kv_heads > heads || q->rank != 3) {
+        invalid(n, E2005, "a query of shape %s for %lld and %lld heads", shape_of(n, q),
+                (long long)heads, (long long)kv_heads);
+        return;
+    }
+    if (!k && !v) {
+        int64_t all = heads + 2 * kv_heads, size = q->shape[2] / all;
+        if (q->shape[2] % all) {
+            invalid(n, E2005, "a packed query of shape %s for %lld heads", shape_of(n, q),
+                    (long long)all);
+            return;
+        }
+        k = columns_of(g, q, heads * size, kv_heads * size, NULL, 0);
+        v = columns_of(g, q, (heads + kv_heads) * size, kv_heads * size, NULL, 0);
+        q = columns_of(g, q, 0, heads * size, NULL, 0);
+    }
+    Cache c = {.past = {node_in(n, 3), node_in(n, 4)}};
+    Attention a = {.causal = attr_int(n, "causal", 1) != 0,
+                   .window = attr_int(n, "local_window_size", -1),
+                   .softcap = attr_float(n, "softcap", 0),
+                   .bias = node_in(n, 10)};
+    Heads fresh[2];
+    if (!k || !v || !c.past[0] != !c.past[1]) {
+        invalid(n, E2007, "of key and value, or past_key and past_value, one is missing");
+        return;
+    }
+    if (!heads_from(n, q, heads, "the query", &a.q) ||
+        !heads_from(n, k, kv_heads, "the key", &fresh[0]) ||
+        !heads_from(n, v, kv_heads, "the value", &fresh[1]))
+        return;
+    for (int i = 0; i < 2 && c.past[0]; i++) {
+        const Value *past = c.past[i];
+        bool fits = past->rank == 4 && past->shape[0] == a.q.batch &&
+                    past->shape[1] == kv_heads && past->shape[3] == fresh[i].size &&
+                    past->dt == fresh[i].v->dt;
+        if (fits && i) fits = past->shape[2] == c.capacity;
+        if (!fits) {
+            invalid(n, E2005, "a past of shape %s", shape_of(n, past));
+            return;
+        }
+        c.capacity = past->shape[2];
+    }
+    if (fresh[0].batch != a.q.batch || fresh[1].batch != a.q.batch ||
+        fresh[0].length != a.q.length || fresh[1].length != a.q.length) {
+        invalid(n, E2005, "query, key and value have different batches or lengths");
+        return;
+    }
+    if (!cache_lengths(n, a.q.batch, a.q.length, &c) || !group_rotary(n, &c, &a.q, &fresh[0]))
+        return;
+    int64_t present[4] = {a.q.batch, kv_heads, c.length, fresh[0].size};
+    if (!node_shape_ok(n, 4, present)) return;
+    a.k = cache_update(n, &c, c.past[0], &fresh[0]);
+    a.v = cache_update(n, &c, c.past[1], &fresh[1]);
+    a.offsets = c.begin;
+    a.lengths = c.end;
+    a.scale = scale_from(n, a.q.size);
+    n->out[1] = a.k.v;
+    n->out[2] = a.v.v;
+    if (n->failed || !attention_check(n, &a)) return;
+    Value *sink = node_in(n, 11), *scores = attention_scores(n, &a, SCORE_biased);
+    if (sink && value_numel(sink) != heads) {
+        invalid(n, E2005, "head_sink of shape %s for %lld heads", shape_of(n, sink),
+                (long long)heads);
+        return;
+    }
+    if (!sink && attr_int(n, "smooth_softmax", 0) > 0) sink = g_scalar(g, scores->dt, 0);
+    Value *probs = sink ? softmax_with_sink(n, scores, sink)
+                        : g_softmax(g, scores, 1u << 3, false);
+    n->out[0] = attention_result(n, &a, probs, true, q->dt);
+    int64_t shown = attr_int(n, "qk_output", 0);
+    if (shown && node_wants(n, 3)) n->out[3] = g_cast(g, shown == 1 ? scores : probs, q->dt);
+}
+
+/* --- RotaryEmbedding ------------------------------------------------------------------------------*/
+
+void import_ms_rotary_embedding(Node *n) {
+    Value *v = node_need(n, 0);
+    Rotary r = {.ids = node_need(n, 1),
+                .cos = node_need(n, 2),
+                .sin = node_need(n, 3),
+                .interleaved = attr_int(n, "interleaved", 0) != 0,
+                .size = attr_int(n, "rotary_embedding_dim", 0)};
+    int64_t count = attr_int(n, "num_heads", 0);
+    Heads heads;
+    if (!v || !r.ids || !r.cos || !r.sin || n->failed) return;
+    if (attr_int(n, "is_packed_batching", 0)) {
+        unsupported(n, "is_packed_batching");
+        return;
+    }
+    if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 && r.cos->shape[1] > 0)
+        count = v->shape[2] / (2 * r.cos->shape[1]);
+    if (!heads_from(n, v, count, "the input", &heads) || !rotary_check(n, &heads, &r)) return;
+    Value *turned = rotary_apply(n, &heads, &r);
+    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->shape) : turned;
+}

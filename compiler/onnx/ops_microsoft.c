@@ -1,0 +1,445 @@
+/* Fused operators of com.microsoft, which optimised exports carry: activations, normalisations with a
+ * residual, matrix products. Attention is in ops_attention_ms.c, quantisation in ops_quant_ms.c. */
+#include "compiler/onnx/import.h"
+
+#include <string.h>
+
+static DType work_type(DType dt) {
+    return dt == DT_f64 ? DT_f64 : DT_f32;
+}
+
+/* The node as one of ai.onnx in its newest version, for import functions that serve both. */
+static Node as_onnx(const Node *n) {
+    Node copy = *n;
+    copy.domain = "";
+    copy.version = INT32_MAX;
+    return copy;
+}
+
+/* --- activations ----------------------------------------------------------------------------------*/
+
+#define GELU_ERF  "0.5 * (%s) * (1 + erf((%s) * 0.7071067811865476))"
+#define GELU_TANH "0.5 * (%s) * (1 + tanh((%s) * (0.7978845608028654 + 0.035677408136300125 * " \
+                  "(%s) * (%s))))"
+
+void import_ms_gelu(Node *n) {
+    Value *v = node_need(n, 0);
+    if (v) n->out[0] = node_formula(n, "0.5 * a * (1 + erf(a * 0.7071067811865476))", 1, &v);
+}
+
+void import_ms_bias_gelu(Node *n) {
+    Value *v[2] = {node_need(n, 0), node_need(n, 1)};
+    const char *formula = arena_printf(n->g->arena, GELU_ERF, "a + b", "a + b");
+    if (v[0] && v[1]) n->out[0] = node_formula(n, formula, 2, v);
+}
+
+void import_ms_fast_gelu(Node *n) {
+    Value *v[2] = {node_need(n, 0), node_in(n, 1)};
+    const char *e = v[1] ? "a + b" : "a";
+    const char *formula = arena_printf(n->g->arena, GELU_TANH, e, e, e, e);
+    if (v[0]) n->out[0] = node_formula(n, formula, v[1] ? 2 : 1, v);
+}
+
+void import_ms_quick_gelu(Node *n) {
+    Value *v = node_need(n, 0);
+    double alpha = attr_float(n, "alpha", 1.702f);
+    const char *formula = arena_printf(n->g->arena, "a / (1 + exp(-(%.9g) * a))", alpha);
+    if (v) n->out[0] = node_formula(n, formula, 1, &v);
+}
+
+/* The activation that fused operators name; v itself for none. NULL after a report. p: parameters. */
+static Value *activate(Node *n, Value *v, const char *name, const double *p) {
+    Arena *arena = n->g->arena;
+    const char *formula = NULL;
+    if (!*name) return v;
+    if (!strcmp(name, "Relu"))
+        formula = "max(a, 0)";
+    else if (!strcmp(name, "Tanh"))
+        formula = "tanh(a)";
+    else if (!strcmp(name, "Sigmoid"))
+        formula = "1 / (1 + exp(-a))";
+    else if (!strcmp(name, "LeakyRelu"))
+        formula = arena_printf(arena, "select(a < 0, (%.9g) * a, a)", p[0]);
+    else if (!strcmp(name, "Clip"))
+        formula = arena_printf(arena, "min(max(a, (%.9g)), (%.9g))", p[0], p[1]);
+    else if (!strcmp(name, "HardSigmoid"))
+        formula = arena_printf(arena, "max(0, min(1, (%.9g) * a + (%.9g)))", p[0], p[1]);
+    if (formula) return node_formula(n, formula, 1, &v);
+    unsupported(n, "activation '%s'", name);
+    return NULL;
+}
+
+/* --- normalisation --------------------------------------------------------------------------------*/
+
+typedef struct Norm {
+    Value *mean, *inverse; /* with the normalised axes as 1, in the working type */
+    Value *even;           /* normalised */
+} Norm;
+
+/* Over the axes from `axis` on. simple: only divided by the root of the mean square. */
+static Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple) {
+    DType work = work_type(v->dt);
+    double count = 1;
+    uint32_t axes = 0;
+    for (int i = axis; i < v->rank; i++) {
+        count *= (double)v->shape[i];
+        axes |= 1u << i;
+    }
+    Norm m = {0};
+    Value *wide = g_cast(g, v, work), *size = g_scalar(g, work, count);
+    if (!simple) {
+        m.mean = g_bin(g, EX_div, g_reduce(g, COMBINE_sum, wide, axes, true), size);
+        wide = g_bin(g, EX_sub, wide, m.mean);
+    }
+    Value *squares = g_reduce(g, COMBINE_sum, g_bin(g, EX_mul, wide, wide), axes, true);
+    static const char *const names[] = {"s", "count", "epsilon"};
+    Value *parts[3] = {squares, size, g_scalar(g, work, epsilon)};
+    m.inverse = g_formula(g, "1 / sqrt(s / count + epsilon)", 3, names, parts);
+    m.even = g_bin(g, EX_mul, wide, m.inverse);
+    return m;
+}
+
+/* even * scale + shift (which may be NULL), in `dt`. */
+static Value *scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt) {
+    even = g_bin(g, EX_mul, even, g_cast(g, scale, even->dt));
+    if (shift) even = g_bin(g, EX_add, even, g_cast(g, shift, even->dt));
+    return g_cast(g, even, dt);
+}
+
+/* A vector as long as v's last dimension. */
+static bool is_row(Node *n, const Value *row, const Value *v) {
+    if (!row || (row->rank == 1 && v->rank > 0 && row->shape[0] == v->shape[v->rank - 1]))
+        return true;
+    invalid(n, E2005, "a vector of shape %s for %s",
+            shape_text(n->g->arena, row->rank, row->shape),
+            shape_text(n->g->arena, v->rank, v->shape));
+    return false;
+}
+
+static void skip_normalization(Node *n, bool simple) {
+    Graph *g = n->g;
+    Value *v = node_need(n, 0), *skip = node_need(n, 1), *gamma = node_need(n, 2);
+    Value *beta = simple ? NULL : node_in(n, 3), *bias = node_in(n, simple ? 3 : 4);
+    if (!v || !skip || !gamma) return;
+    if (v->rank < 2 || !dt_is_float(v->dt)) {
+        invalid(n, E2005, "the input is %s%s", dt_name(v->dt),
+                shape_text(g->arena, v->rank, v->shape));
+        return;
+    }
+    if (!is_row(n, gamma, v) || !is_row(n, beta, v) || !is_row(n, bias, v)) return;
+    Value *parts[3] = {v, skip, bias};
+    Value *sum = node_formula(n, bias ? "a + b + c" : "a + b", bias ? 3 : 2, parts);
+    if (!sum) return;
+    if (!shape_equal(sum->rank, sum->shape, v->rank, v->shape)) {
+        invalid(n, E2005, "the skip input is larger than the input");
+        return;
+    }
+    Norm m = normalize(g, sum, v->rank - 1, attr_float(n, "epsilon", 1e-12f), simple);
+    n->out[0] = scaled(g, m.even, gamma, beta, v->dt);
+    if (node_wants(n, 1) && m.mean) n->out[1] = m.mean;
+    if (node_wants(n, 2)) n->out[2] = m.inverse;
+    n->out[3] = sum;
+}
+
+void import_ms_skip_layer_normalization(Node *n) {
+    skip_normalization(n, false);
+}
+
+void import_ms_skip_simplified_layer_normalization(Node *n) {
+    skip_normalization(n, true);
+}
+
+void import_ms_simplified_layer_normalization(Node *n) {
+    Value *v = node_need(n, 0), *scale = node_need(n, 1);
+    if (!v || !scale) return;
+    int axis = node_axis(n, attr_int(n, "axis", -1), v->rank), rank;
+    int64_t shape[MAX_RANK];
+    if (axis < 0) return;
+    if (!shape_broadcast(v->rank, v->shape, scale->rank, scale->shape, &rank, shape) ||
+        !shape_equal(rank, shape, v->rank, v->shape)) {
+        invalid(n, E2005, "a scale of shape %s for %s",
+                shape_text(n->g->arena, scale->rank, scale->shape),
+                shape_text(n->g->arena, v->rank, v->shape));
+        return;
+    }
+    Norm m = normalize(n->g, v, axis, attr_float(n, "epsilon", 1e-5f), true);
+    n->out[0] = scaled(n->g, m.even, scale, NULL, scale->dt);
+    n->out[1] = m.inverse;
+}
+
+/* --- embedding ------------------------------------------------------------------------------------*/
+
+/* Row `at` (any integer type) of a table, clamped to the rows there are. */
+static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Expr *column) {
+    Exprs *x = b->x;
+    const Expr *last = ex_int(x, DT_i64, table->shape[0] - 1), *zero = ex_int(x, DT_i64, 0);
+    at = ex_bin(x, EX_max, ex_bin(x, EX_min, ex_cast(x, DT_i64, at), last), zero);
+    const Expr *index[2] = {ex_cast(x, DT_i32, at), column};
+    return ex_cast(x, work_type(table->dt), build_load(b, table, index));
+}
+
+static bool is_table(Node *n, const Value *v, int64_t hidden) {
+    if (v->rank == 2 && v->shape[1] == hidden && v->shape[0] > 0 && dt_is_float(v->dt)) return true;
+    invalid(n, E2005, "an embedding of shape %s, for %lld columns",
+            shape_text(n->g->arena, v->rank, v->shape), (long long)hidden);
+    return false;
+}
+
+static bool is_ids(Node *n, const Value *v, const Value *ids, bool may_be_one) {
+    bool fits = v->rank == 2 && ids->rank == 2 && v->shape[1] == ids->shape[1] &&
+                (v->shape[0] == ids->shape[0] || (may_be_one && v->shape[0] == 1));
+    if (fits && dt_is_int(v->dt)) return true;
+    invalid(n, E2005, "ids of shape %s beside %s", shape_text(n->g->arena, v->rank, v->shape),
+            shape_text(n->g->arena, ids->rank, ids->shape));
+    return false;
+}
+
+void import_ms_embed_layer_normalization(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *ids = node_need(n, 0), *segments = node_in(n, 1), *words = node_need(n, 2),
+          *positions = node_need(n, 3), *kinds = node_in(n, 4), *gamma = node_need(n, 5),
+          *beta = node_need(n, 6), *mask = node_in(n, 7), *places = node_in(n, 8);
+    if (!ids || !words || !positions || !gamma || !beta) return;
+    int64_t hidden = words->rank == 2 ? words->shape[1] : 0;
+    if (!is_ids(n, ids, ids, false) || !is_table(n, words, hidden) ||
+        !is_table(n, positions, hidden) || (segments && !is_ids(n, segments, ids, false)) ||
+        (kinds && !is_table(n, kinds, hidden)) || (mask && !is_ids(n, mask, ids, false)) ||
+        (places && !is_ids(n, places, ids, true)))
+        return;
+    int64_t shape[3] = {ids->shape[0], ids->shape[1], hidden};
+    if (!node_shape_ok(n, 3, shape)) return;
+    Builder b = build(g, 3, shape);
+    const Expr *at[2] = {ex_var(x, 0), ex_var(x, 1)}, *column = ex_var(x, 2), *place = at[1];
+    if (places) {
+        const Expr *own[2] = {places->shape[0] == 1 ? ex_i(x, 0) : at[0], at[1]};
+        place = build_load(&b, places, own);
+    }
+    const Expr *e = ex_add(x, table_load(&b, words, build_load(&b, ids, at), column),
+                           table_load(&b, positions, place, column));
+    if (segments && kinds)
+        e = ex_add(x, e, table_load(&b, kinds, build_load(&b, segments, at), column));
+    Value *sum = build_map(&b, words->dt, e);
+    if (!is_row(n, gamma, sum) || !is_row(n, beta, sum)) return;
+    Norm m = normalize(g, sum, 2, attr_float(n, "epsilon", 1e-12f), false);
+    n->out[0] = scaled(g, m.even, gamma, beta, words->dt);
+    n->out[2] = sum;
+    Value *counts = mask ? g_reduce(g, COMBINE_sum, g_cast(g, mask, DT_i32), 2, false)
+                         : g_expand(g, g_scalar(g, DT_i32, 0), 1, shape);
+    n->out[1] = counts;
+}
+
+/* --- matrix products ------------------------------------------------------------------------------*/
+
+/* v with dimension 0 moved before the last (batch), and the last two swapped (last). */
+static Value *turned(Graph *g, Value *v, bool batch, bool last) {
+    int perm[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) perm[i] = i;
+    if (v->rank < 2 || (!batch && !last)) return v;
+    if (batch) {
+        for (int i = 0; i < v->rank - 2; i++) perm[i] = i + 1;
+        perm[v->rank - 2] = 0;
+    }
+    if (last) {
+        int swap = perm[v->rank - 2];
+        perm[v->rank - 2] = perm[v->rank - 1];
+        perm[v->rank - 1] = swap;
+    }
+    return g_transpose(g, v, perm);
+}
+
+void import_ms_fused_matmul(Node *n) {
+    Graph *g = n->g;
+    Value *a = node_need(n, 0), *b = node_need(n, 1);
+    if (!a || !b) return;
+    a = turned(g, a, attr_int(n, "transBatchA", 0) != 0, attr_int(n, "transA", 0) != 0);
+    b = turned(g, b, attr_int(n, "transBatchB", 0) != 0, attr_int(n, "transB", 0) != 0);
+    double alpha = attr_float(n, "alpha", 1);
+    if (n->failed) return;
+    DType work = work_type(a->dt);
+    Value *v = g_matmul(g, a, b, work, alpha == 1 ? a->dt : work);
+    if (alpha != 1) v = g_cast(g, g_bin(g, EX_mul, v, g_scalar(g, work, alpha)), a->dt);
+    n->out[0] = v;
+}
+
+void import_ms_fused_gemm(Node *n) {
+    Node plain = as_onnx(n);
+    import_gemm(&plain);
+    n->failed = plain.failed;
+    const double p[2] = {attr_float(n, "activation_alpha", 0.01f),
+                         attr_float(n, "activation_beta", 0)};
+    if (!n->failed && n->out[0])
+        n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
+}
+
+void import_ms_fused_conv(Node *n) {
+    Node plain = as_onnx(n);
+    Value *added = node_in(n, 3);
+    if (plain.n_in > 3) plain.n_in = 3;
+    import_conv(&plain);
+    n->failed = plain.failed;
+    int count;
+    const float *given = attr_floats(n, "activation_params", &count);
+    const double p[2] = {count > 0 ? (double)given[0] : 0.01, count > 1 ? (double)given[1] : 0};
+    Value *sum[2] = {n->out[0], added};
+    if (n->failed || !n->out[0]) return;
+    if (added) n->out[0] = node_formula(n, "a + b", 2, sum);
+    if (n->out[0]) n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
+}
+
+/* --- weights of few bits --------------------------------------------------------------------------*/
+
+/* Element `at` of those packed into bytes along the last dimension of v, low bits first, as u32. */
+static const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
+    Exprs *x = b->x;
+    int each = 8 / bits;
+    index[v->rank - 1] = ex_div(x, at, ex_i(x, each));
+    const Expr *byte = ex_cast(x, DT_u32, build_load(b, v, index));
+    const Expr *part = ex_bin(x, EX_rem, at, ex_i(x, each));
+    const Expr *shift = ex_cast(x, DT_u32, ex_mul(x, part, ex_i(x, bits)));
+    return ex_bin(x, EX_band, ex_bin(x, EX_shr, byte, shift), ex_int(x, DT_u32, (1 << bits) - 1));
+}
+
+static bool bits_ok(Node *n, int64_t bits, int64_t block) {
+    bool power = block >= 2 && block <= (1 << 20) && (block & (block - 1)) == 0;
+    if ((bits == 2 || bits == 4 || bits == 8) && power) return true;
+    if (power)
+        unsupported(n, "weights of %lld bits; 2, 4 and 8 are supported", (long long)bits);
+    else
+        invalid(n, E2004, "attribute 'block_size' is %lld", (long long)block);
+    return false;
+}
+
+/* v as [rows, columns]; NULL after a report if it does not have as many elements. */
+static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const char *what) {
+    int64_t shape[2] = {rows, columns};
+    if (value_numel(v) == rows * columns) return g_reshape(n->g, v, 2, shape);
+    invalid(n, E2005, "%s has shape %s, expected %lld by %lld", what,
+            shape_text(n->g->arena, v->rank, v->shape), (long long)rows, (long long)columns);
+    return NULL;
+}
+
+void import_ms_matmul_n_bits(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2),
+          *zeros = node_in(n, 3), *bias = node_in(n, 5);
+    int64_t columns = attr_int(n, "N", 0), depth = attr_int(n, "K", 0),
+            bits = attr_int(n, "bits", 4), block = attr_int(n, "block_size", 128);
+    if (!a || !packed || !scales || n->failed || !bits_ok(n, bits, block)) return;
+    if (node_in(n, 4)) {
+        unsupported(n, "the input g_idx");
+        return;
+    }
+    if (columns < 1 || depth < 1 || columns > INT32_MAX || depth > INT32_MAX || a->rank < 1 ||
+        a->shape[a->rank - 1] != depth || !dt_is_float(a->dt)) {
+        invalid(n, E2005, "an input of shape %s for K %lld and N %lld",
+                shape_text(g->arena, a->rank, a->shape), (long long)depth, (long long)columns);
+        return;
+    }
+    int64_t blocks = (depth + block - 1) / block, blob = block * bits / 8;
+    packed = as_matrix(n, packed, columns, blocks * blob, "the weights");
+    scales = as_matrix(n, scales, columns, blocks, "the scales");
+    if (!packed || !scales) return;
+    bool packed_zeros = zeros && zeros->dt == DT_u8;
+    if (zeros)
+        zeros = as_matrix(n, zeros, columns, packed_zeros ? (blocks * bits + 7) / 8 : blocks,
+                          "the zero points");
+    if (n->failed || (bias && value_numel(bias) != columns)) {
+        if (!n->failed) invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
+        return;
+    }
+    int64_t shape[MAX_RANK];
+    for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? columns : a->shape[i];
+    if (!node_shape_ok(n, a->rank, shape)) return;
+    DType work = work_type(a->dt);
+    Builder b = build(g, a->rank, shape);
+    const Expr *row = ex_var(x, a->rank - 1), *k, *at_block, *index[MAX_RANK];
+    if (depth % block == 0) {
+        at_block = build_red(&b, blocks);
+        k = ex_add(x, ex_mul(x, at_block, ex_i(x, block)), build_red(&b, block));
+    } else {
+        k = build_red(&b, depth);
+        at_block = ex_div(x, k, ex_i(x, block));
+    }
+    const Expr *place[2] = {row, NULL}, *block_place[2] = {row, at_block};
+    const Expr *w = ex_cast(x, work, packed_load(&b, packed, place, k, (int)bits));
+    const Expr *zero = ex_num(x, work, (double)(1 << (bits - 1)));
+    if (packed_zeros)
+        zero = ex_cast(x, work, packed_load(&b, zeros, place, at_block, (int)bits));
+    else if (zeros)
+        zero = ex_cast(x, work, build_load(&b, zeros, block_place));
+    const Expr *scale = ex_cast(x, work, build_load(&b, scales, block_place));
+    for (int i = 0; i < a->rank; i++) index[i] = i == a->rank - 1 ? k : ex_var(x, i);
+    const Expr *e = ex_mul(x, ex_cast(x, work, build_load(&b, a, index)),
+                           ex_mul(x, ex_sub(x, w, zero), scale));
+    const Expr *post = ex_acc(x, work);
+    if (bias) {
+        const int64_t flat[1] = {columns};
+        post = ex_add(x, post, ex_cast(x, work, build_load(&b, g_reshape(g, bias, 1, flat), &row)));
+    }
+    n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, post);
+}
+
+/* data[..., indices, ...] as (data - zero point) * scale; rows that do not exist are zeros. */
+void import_ms_gather_block_quantized(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *data = node_need(n, 0), *ids = node_need(n, 1), *scales = node_need(n, 2),
+          *zeros = node_in(n, 3);
+    if (!data || !ids || !scales) return;
+    int axis = node_axis(n, attr_int(n, "gather_axis", 0), data->rank),
+        along = node_axis(n, attr_int(n, "quantize_axis", 1), data->rank), rank = data->rank;
+    int64_t bits = attr_int(n, "bits", 4), block = attr_int(n, "block_size", 128);
+    if (axis < 0 || along < 0 || n->failed || !bits_ok(n, bits, block)) return;
+    bool bytes = data->dt == DT_u8;
+    int64_t each = bytes ? 8 / bits : 1, extent[MAX_RANK], shape[MAX_RANK];
+    for (int i = 0; i < rank; i++) extent[i] = data->shape[i] * (i == rank - 1 ? each : 1);
+    bool fits = dt_is_int(data->dt) && dt_is_int(ids->dt) && scales->rank == rank &&
+                dt_is_float(scales->dt) && (!zeros || (zeros->rank == rank && zeros->dt == data->dt));
+    if (bytes && bits < 8) fits = fits && axis != along && axis != rank - 1;
+    for (int i = 0; i < rank && fits; i++) {
+        int64_t want = i == along ? (extent[i] + block - 1) / block : extent[i];
+        fits = scales->shape[i] == want;
+        if (fits && zeros) {
+            if (bytes && i == rank - 1) want = (want + each - 1) / each;
+            fits = zeros->shape[i] == want;
+        }
+    }
+    int out_rank = rank - 1 + ids->rank;
+    if (!fits || out_rank > MAX_TENSOR_RANK) {
+        invalid(n, E2005, "data %s%s, indices, scales %s and zero points do not fit each other",
+                dt_name(data->dt), shape_text(g->arena, rank, data->shape),
+                shape_text(g->arena, scales->rank, scales->shape));
+        return;
+    }
+    for (int i = 0, k = 0; i < rank; i++) {
+        for (int j = 0; i == axis && j < ids->rank; j++) shape[k++] = ids->shape[j];
+        if (i != axis) shape[k++] = extent[i];
+    }
+    if (!node_shape_ok(n, out_rank, shape)) return;
+    Builder b = build(g, out_rank, shape);
+    const Expr *at[MAX_RANK] = {NULL}, *index[MAX_RANK], *id_at[MAX_RANK];
+    for (int j = 0; j < ids->rank; j++) id_at[j] = ex_var(x, axis + j);
+    const Expr *id = ex_cast(x, DT_i64, build_load(&b, ids, id_at)), *zero64 = ex_int(x, DT_i64, 0);
+    const Expr *limit = ex_int(x, DT_i64, extent[axis]);
+    id = ex_select(x, ex_lt(x, id, zero64), ex_add(x, id, limit), id);
+    const Expr *exists = ex_and(x, ex_le(x, zero64, id), ex_lt(x, id, limit));
+    for (int i = 0; i < rank; i++)
+        at[i] = i == axis ? ex_cast(x, DT_i32, id) : ex_var(x, i < axis ? i : i + ids->rank - 1);
+    DType work = work_type(scales->dt);
+    for (int i = 0; i < rank; i++) index[i] = at[i];
+    const Expr *e = bytes ? packed_load(&b, data, index, at[rank - 1], (int)bits)
+                          : build_load(&b, data, index);
+    e = ex_cast(x, work, e);
+    for (int i = 0; i < rank; i++) index[i] = i == along ? ex_div(x, at[i], ex_i(x, block)) : at[i];
+    const Expr *last = index[rank - 1];
+    const Expr *scale = ex_cast(x, work, build_load(&b, scales, index));
+    const Expr *zero = ex_num(x, work, bytes ? (double)(1 << (bits - 1)) : 0);
+    if (zeros) {
+        zero = bytes ? packed_load(&b, zeros, index, last, (int)bits) : build_load(&b, zeros, index);
+        zero = ex_cast(x, work, zero);
+    }
+    e = ex_mul(x, ex_sub(x, e, zero), scale);
+    n->out[0] = build_map(&b, scales->dt, ex_select(x, exists, e, ex_num(x, work, 0)));
+}

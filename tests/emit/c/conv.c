@@ -1,0 +1,105 @@
+/* conv.onnx: a neural network as C99, made by mlcc.
+ * Model digest: 0123456789abcdef.
+ * Constants: 208 bytes; scratch memory (arena): 512 bytes.
+ */
+#include "conv.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Before loops whose arrays should become registers. */
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#define MLCC_UNROLL _Pragma("GCC unroll 32")
+#else
+#define MLCC_UNROLL
+#endif
+
+/* constant: f32 [36] */
+static const float w[36] = {
+    1.0f, 1.0f, 1.0f, 1.0f, 0.5f, 0.5f, 0.5f, 0.5f, -0.25f, -0.25f, -0.25f, -0.25f, 1.0f, 1.0f,
+    1.0f, 1.0f, 0.5f, 0.5f, 0.5f, 0.5f, -0.25f, -0.25f, -0.25f, -0.25f, 1.0f, 1.0f, 1.0f, 1.0f,
+    0.5f, 0.5f, 0.5f, 0.5f, -0.25f, -0.25f, -0.25f, -0.25f
+};
+/* constant: f32 [4] */
+static const float w2[4] = {
+    1.0f, -0.5f, 0.25f, 0.1f
+};
+
+static inline float mlcc_max_f32(float a, float b) {
+    return a > b || a != a ? a : b;
+}
+
+/* Conv(conv1): x0 f32[48], x1 f32[36], x2 f32[4], y f32[96] */
+static void k0_conv_conv1(const float *restrict x0, const float *restrict x1,
+                          const float *restrict x2, float *restrict y) {
+    for (int32_t i2 = 0; i2 < 4; i2++) {
+        float acc[24];
+        for (int32_t i3 = 0; i3 < 6; i3++) {
+            MLCC_UNROLL
+            for (int32_t i0i1 = 0; i0i1 < 4; i0i1++) {
+                acc[i0i1 * 6 + i3] = 0.0f;
+            }
+        }
+        for (int32_t r0r1 = 0; r0r1 < 3; r0r1++) {
+            for (int32_t r2 = 0; r2 < 3; r2++) {
+                for (int32_t i3 = 0; i3 < 6; i3++) {
+                    MLCC_UNROLL
+                    for (int32_t i0i1 = 0; i0i1 < 4; i0i1++) {
+                        const int32_t v0 = i0i1 * 6 + i3;
+                        acc[v0] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4 +
+                            i0i1];
+                    }
+                }
+            }
+        }
+        for (int32_t i3 = 0; i3 < 6; i3++) {
+            MLCC_UNROLL
+            for (int32_t i0i1 = 0; i0i1 < 4; i0i1++) {
+                const float v1 = acc[i0i1 * 6 + i3] + x2[i0i1];
+                y[i0i1 * 24 + i2 * 6 + i3] = v1 < 0.0f ? 0.0f : v1;
+            }
+        }
+    }
+}
+
+/* MaxPool(pool): x0 f32[96], y f32[24] */
+static void k1_maxpool_pool(const float *restrict x0, float *restrict y) {
+    for (int32_t i0i1i2 = 0; i0i1i2 < 8; i0i1i2++) {
+        for (int32_t i3 = 0; i3 < 3; i3++) {
+            float acc = -INFINITY;
+            for (int32_t r0 = 0; r0 < 2; r0++) {
+                for (int32_t r1 = 0; r1 < 2; r1++) {
+                    const float v0 = x0[i0i1i2 * 12 + r0 * 6 + i3 * 2 + r1];
+                    acc = mlcc_max_f32(v0, acc);
+                }
+            }
+            y[i0i1i2 * 3 + i3] = acc;
+        }
+    }
+}
+
+/* Pad(pad): x0 f32[24], y f32[80] */
+static void k2_pad_pad(const float *restrict x0, float *restrict y) {
+    for (int32_t i0i1 = 0; i0i1 < 4; i0i1++) {
+        for (int32_t i2 = 0; i2 < 4; i2++) {
+            for (int32_t i3 = 0; i3 < 5; i3++) {
+                const bool v0 = i2 >= 1 && i2 < 3 && i3 >= 1 && i3 < 4;
+                y[i0i1 * 20 + i2 * 5 + i3] = v0 ? x0[i0i1 * 6 + i2 * 3 + i3 - 4] : 0.5f;
+            }
+        }
+    }
+}
+
+int conv_run(const float image[48], float features[80], void *arena) {
+    if (image == NULL || features == NULL || arena == NULL)
+        return CONV_E_ARGUMENT;
+    unsigned char *const base = arena;
+    float *const t0 = (float *)(void *)(base + 0);
+    float *const t1 = (float *)(void *)(base + 384);
+    k0_conv_conv1(image, w, w2, t0);
+    k1_maxpool_pool(t0, t1);
+    k2_pad_pad(t1, features);
+    return CONV_OK;
+}
