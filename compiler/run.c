@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Inputs, outputs and their memory. */
 typedef struct Io {
@@ -80,6 +81,7 @@ static bool read_inputs(Session *s, Io *io) {
 }
 
 static void write_results(Session *s, const Io *io) {
+    if (s->o->out_dir) mkdir(s->o->out_dir, 0777); /* if that fails, writing to it will say so */
     for (int i = 0; i < io->n_out; i++) {
         if (s->o->out_dir) tensor_write(s, &io->out[i], s->o->out_dir, io->out_data[i]);
         else

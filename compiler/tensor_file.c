@@ -70,9 +70,15 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
     bool type_fits = (*descr == '\'' || *descr == '"') && strlen(descr) > 4 && descr[1] != '>' &&
                      !strncmp(descr + 2, wanted + 1, strlen(wanted + 1)) &&
                      !isdigit((unsigned char)descr[2 + strlen(wanted + 1)]);
-    if (!type_fits || strncmp(npy_field(header, "'fortran_order'"), "False", 5) != 0) {
-        diag_error(&s->diag, E0009, "'%s' holds %.6s; input '%s' is %s (%s, C order)", path, descr,
-                   want->name, dt_name(want->dt), wanted);
+    if (!type_fits) {
+        size_t quoted = *descr ? strcspn(descr + 1, "'\"") : 0;
+        diag_error(&s->diag, E0009, "'%s' holds elements '%.*s'; input '%s' is %s ('%s')", path,
+                   quoted < 20 ? (int)quoted : 20, quoted ? descr + 1 : "", want->name,
+                   dt_name(want->dt), wanted);
+        return false;
+    }
+    if (strncmp(npy_field(header, "'fortran_order'"), "False", 5) != 0) {
+        diag_error(&s->diag, E0009, "'%s' is in Fortran order, it must be in C order", path);
         return false;
     }
     int64_t shape[MAX_RANK];

@@ -126,7 +126,7 @@ void pass_tidy(Graph *g, const PassOptions *o) {
     for (int i = 0; i < g->outputs.n; i++) {
         Value *root = storage(g->outputs.items[i]);
         bool shared = root->def->kind == OP_input || root->def->kind == OP_const ||
-                      root->def->kind == OP_loop;
+                      (root->def->kind == OP_loop && root->def_index < root->def->n_state);
         for (int k = 0; k < i; k++) shared |= storage(g->outputs.items[k]) == root;
         if (shared) g->outputs.items[i] = copy_of(g, g->outputs.items[i]);
     }

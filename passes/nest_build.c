@@ -348,6 +348,32 @@ static Stmt *combine_threads(Build *b, const NestLoop *l) {
     return list;
 }
 
+/* The parts of a condition that have a variable in common with `used`; NULL if none has. */
+static const Expr *concerning(Build *b, const Expr *guard, const UsedVars *used) {
+    if (guard->op == EX_and) {
+        const Expr *left = concerning(b, guard->arg[0], used);
+        const Expr *right = concerning(b, guard->arg[1], used);
+        return left && right ? ex_and(b->x, left, right) : left ? left : right;
+    }
+    UsedVars own = {{false}};
+    ex_visit(b->p->arena, guard, find_vars, &own);
+    for (int i = 0; i < MAX_VARS; i++)
+        if (own.var[i] && used->var[i]) return guard;
+    return NULL;
+}
+
+/* A factor of the product, zero where the work is guarded. Of the spatial guard only what concerns the
+ * factor is taken: its tile in shared memory would otherwise hold a copy for every row (or column) of
+ * the other factor. */
+static const Expr *guarded_factor(Build *b, const Expr *factor) {
+    UsedVars used = {{false}};
+    ex_visit(b->p->arena, factor, find_vars, &used);
+    const Expr *zero = ex_num(b->x, (DType)factor->dt, 0);
+    const Expr *inside = b->guard[0] ? concerning(b, b->guard[0], &used) : NULL;
+    if (b->guard[1]) inside = inside ? ex_and(b->x, inside, b->guard[1]) : b->guard[1];
+    return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
+}
+
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`; with
  * staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
@@ -366,9 +392,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     if (stage_at >= 0) {
         const Expr *part[2];
         for (int f = 0; f < 2; f++) {
-            part[f] = body->arg[f];
-            const Expr *zero = ex_num(b->x, (DType)part[f]->dt, 0);
-            if (inside) part[f] = simplify(b, ex_select(b->x, inside, part[f], zero));
+            part[f] = guarded_factor(b, body->arg[f]);
             if (n->stage_loop[f] < 0) continue;
             stmt_append(&staged, stage(b, f, part[f], stage_at));
             part[f] = b->factor[f];

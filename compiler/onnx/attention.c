@@ -1,11 +1,11 @@
-/* Attention and rotary embedding; see attention.h. Heads stay where they lie: a packed tensor is read in
- * its own order, so nothing is transposed. With grouped queries the group is a coordinate of its own
- * (h = key head * group + member), which keeps every load affine. */
+/* Attention and rotary embedding; see attention.h. Heads stay where they lie: a packed tensor is
+ * read in its own order, so nothing is transposed. With grouped queries the group is a coordinate
+ * of its own (h = key head * group + member), which keeps every load affine. */
 #include "compiler/onnx/attention.h"
 
 #include <math.h>
 
-/* --- heads ----------------------------------------------------------------------------------------*/
+/* --- heads -----------------------------------------------------------------------------------*/
 
 bool heads_from(Node *n, Value *v, int64_t heads, const char *what, Heads *out) {
     *out = (Heads){0};
@@ -54,7 +54,7 @@ bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
     return true;
 }
 
-/* --- attention ------------------------------------------------------------------------------------*/
+/* --- attention -------------------------------------------------------------------------------*/
 
 /* Broadcasts to [batch, heads, queries, keys]; `shorter`: the last dimension may be less. */
 static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter) {
@@ -123,8 +123,8 @@ static const Expr *load_length(Builder *builder, Value *v, const Expr *b) {
 static const Expr *sees(Builder *builder, const Attention *a, const Expr *const *at) {
     Exprs *x = builder->x;
     const Expr *i = ex_cast(x, DT_i64, at[2]), *j = ex_cast(x, DT_i64, at[3]), *see = NULL;
-    const Expr *offset = a->offsets ? load_length(builder, a->offsets, at[0])
-                                    : ex_int(x, DT_i64, a->offset);
+    const Expr *offset =
+        a->offsets ? load_length(builder, a->offsets, at[0]) : ex_int(x, DT_i64, a->offset);
     const Expr *position = ex_add(x, i, offset);
     if (a->causal) see = ex_le(x, j, position);
     if (a->window > 0) {
@@ -220,7 +220,7 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
     return g_reshape(g, y, packed ? 3 : 4, packed ? flat : plain);
 }
 
-/* --- rotary embedding -----------------------------------------------------------------------------*/
+/* --- rotary embedding ------------------------------------------------------------------------*/
 
 bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
     Arena *arena = n->g->arena;
@@ -231,8 +231,7 @@ bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
                 c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) && r->size % 2 == 0 &&
                 r->size <= heads->size && r->size >= 0 && c->shape[c->rank - 1] == r->size / 2;
     if (fits && positions) fits = c->shape[0] > 0 || value_numel(heads->v) == 0;
-    if (fits && !positions)
-        fits = c->shape[0] == heads->batch && c->shape[1] == heads->length;
+    if (fits && !positions) fits = c->shape[0] == heads->batch && c->shape[1] == heads->length;
     if (!fits) {
         invalid(n, E2005, "caches of shapes %s and %s do not fit %lld elements of heads %s",
                 shape_text(arena, c->rank, c->shape),
@@ -295,9 +294,8 @@ Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r) {
     const Expr *e = ex_cast(x, work, heads_load(&b, heads, batch, h, at, d));
     const Expr *other = ex_cast(x, work, heads_load(&b, heads, batch, h, at, partner));
     const Expr *across = ex_mul(x, s, other);
-    const Expr *turned = ex_add(x, ex_mul(x, c, e),
-                                ex_select(x, first, ex_un(x, EX_neg, across), across));
-    if (r->size < heads->size)
-        turned = ex_select(x, ex_lt(x, d, ex_i(x, r->size)), turned, e);
+    const Expr *turned =
+        ex_add(x, ex_mul(x, c, e), ex_select(x, first, ex_un(x, EX_neg, across), across));
+    if (r->size < heads->size) turned = ex_select(x, ex_lt(x, d, ex_i(x, r->size)), turned, e);
     return build_map(&b, dt, turned);
 }

@@ -17,10 +17,11 @@ typedef enum MlSecond { ML_complement, ML_negated } MlSecond;
 
 /* Attribute post_transform; false after a report. */
 bool ml_read_transform(Node *n, MlTransform *transform);
-/* The transform of scores [rows, classes] in their own type. NULL after a report. */
+/* The transform of scores [rows, classes] in their own type; a single score is changed by probit
+ * only. NULL after a report. */
 Value *ml_transform(Node *n, Value *scores, MlTransform transform);
-/* Scores [rows, 2] from one score per row [rows, 1]. Complements are not transformed but by probit,
- * which leaves [rows, 1]. */
+/* Scores [rows, 2] from one score per row [rows, 1]. Of the transforms only logistic (of -s and s)
+ * and probit (of 1 - s and s) change them. */
 Value *ml_two_scores(Node *n, Value *score, MlSecond second, MlTransform transform);
 /* Position of the largest score of each row, the first of several; i32 [rows]. */
 Value *ml_best(Graph *g, Value *scores);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- Attention ------------------------------------------------------------------------------------*/
+/* --- Attention -------------------------------------------------------------------------------*/
 
 /* The type that scores are made probabilities in. */
 static DType softmax_type(Node *n, DType fallback) {
@@ -67,7 +67,7 @@ void import_attention(Node *n) {
     n->out[0] = attention_result(n, &a, probs, q->rank == 3, q->dt);
 }
 
-/* --- FlexAttention --------------------------------------------------------------------------------*/
+/* --- FlexAttention ---------------------------------------------------------------------------*/
 
 /* The sub-graph of an attribute applied to v; v itself if there is none. NULL after a report. */
 static Value *modified(Node *n, const char *name, Value *v) {
@@ -98,13 +98,14 @@ void import_flex_attention(Node *n) {
     a.scale = attention_scale(n, a.q.size);
     DType soft = softmax_type(n, dt_reg(q->dt));
     if (n->failed || soft == DT_none || !attention_check(n, &a)) return;
-    Value *scores = modified(n, "score_mod", g_cast(g, attention_scores(n, &a, SCORE_biased), soft));
+    Value *scores =
+        modified(n, "score_mod", g_cast(g, attention_scores(n, &a, SCORE_biased), soft));
     if (!scores) return;
     Value *probs = modified(n, "prob_mod", g_softmax(g, scores, 1u << 3, false));
     if (probs) n->out[0] = attention_result(n, &a, probs, false, q->dt);
 }
 
-/* --- RotaryEmbedding ------------------------------------------------------------------------------*/
+/* --- RotaryEmbedding -------------------------------------------------------------------------*/
 
 void import_rotary_embedding(Node *n) {
     Value *v = node_need(n, 0);
@@ -121,7 +122,7 @@ void import_rotary_embedding(Node *n) {
     n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->shape) : turned;
 }
 
-/* --- LinearAttention ------------------------------------------------------------------------------*/
+/* --- LinearAttention -------------------------------------------------------------------------*/
 
 typedef struct Linear {
     Heads q, k, v, decay, beta; /* all packed; decay and beta: v NULL where they are absent */
@@ -146,8 +147,8 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
         Builder r = build(g, 3, shape);
         const Expr *red = build_red(&r, l->k.size), *at[4] = {b, h, red, d};
         const Expr *key = ex_cast(x, work, heads_load(&r, &l->k, b, h, t, red));
-        recalled = build_reduce(&r, work, COMBINE_sum, ex_mul(x, build_load(&r, state, at), key),
-                                NULL);
+        recalled =
+            build_reduce(&r, work, COMBINE_sum, ex_mul(x, build_load(&r, state, at), key), NULL);
     }
     Builder w = build(g, 4, state->shape);
     const Expr *value = ex_cast(x, work, heads_load(&w, &l->v, b, h, t, m));
@@ -250,8 +251,7 @@ void import_linear_attention(Node *n) {
     }
     Value *beta = node_in(n, 5);
     int64_t beta_heads = beta && beta->rank == 3 && beta->shape[2] == 1 ? 1 : kv_heads;
-    if (!attention_check(n, &fits) ||
-        !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
+    if (!attention_check(n, &fits) || !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
         !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
         return;
     if ((l.decay.v && l.decay.size != 1 && l.decay.size != l.k.size) ||
@@ -277,7 +277,7 @@ void import_linear_attention(Node *n) {
     n->out[1] = g_cast(g, state, past ? past->dt : q->dt);
 }
 
-/* --- CausalConvWithState --------------------------------------------------------------------------*/
+/* --- CausalConvWithState ---------------------------------------------------------------------*/
 
 void import_causal_conv_with_state(Node *n) {
     Graph *g = n->g;

@@ -1,5 +1,6 @@
-/* Attention of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding. They
- * differ from ai.onnx's in how inputs are packed and masks are given; attention.h does the rest. */
+/* Attention of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding.
+ * They differ from ai.onnx's in how inputs are packed and masks are given; attention.h does the
+ * rest. */
 #include "compiler/onnx/attention.h"
 
 #include <math.h>
@@ -24,7 +25,8 @@ static Value *columns_of(Graph *g, Value *v, int64_t begin, int64_t count, Value
     return bias ? g_bin(g, EX_add, v, g_slice(g, bias, &bias_begin, step, &count)) : v;
 }
 
-/* v [batch, length, heads, parts, size] as its part number `part`, [batch, length, heads * size]. */
+/* v [batch, length, heads, parts, size] as its part number `part`, [batch, length, heads * size].
+ */
 static Value *part_of(Graph *g, Value *v, int64_t part) {
     int64_t start[5] = {0, 0, 0, part, 0}, step[5] = {1, 1, 1, 1, 1}, size[5], flat[3];
     for (int i = 0; i < 5; i++) size[i] = i == 3 ? 1 : v->shape[i];
@@ -32,7 +34,7 @@ static Value *part_of(Graph *g, Value *v, int64_t part) {
     return g_reshape(g, g_slice(g, v, start, step, size), 3, flat);
 }
 
-/* --- masks ----------------------------------------------------------------------------------------*/
+/* --- masks -----------------------------------------------------------------------------------*/
 
 /* i32[batch] of ends (and then of begins) of what is no padding: bool [batch, 1, 1, keys]. */
 static Value *mask_of_ends(Graph *g, Value *ends, int64_t batch, int64_t keys) {
@@ -81,7 +83,7 @@ static void finish_attention(Node *n, const Attention *a, DType dt, Value **prob
     n->out[0] = attention_result(n, a, *probs, true, dt);
 }
 
-/* --- Attention ------------------------------------------------------------------------------------*/
+/* --- Attention -------------------------------------------------------------------------------*/
 
 /* past [2, batch, heads, length, size] before keys and values; output 1 is both together. */
 static bool attention_past(Node *n, Attention *a, Value *past) {
@@ -135,8 +137,8 @@ void import_ms_attention(Node *n) {
         sum += size[i];
     }
     if (!fits || sum != weights->shape[1]) {
-        invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit", shape_of(n, v),
-                shape_of(n, weights));
+        invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit",
+                shape_of(n, v), shape_of(n, weights));
         return;
     }
     DType work = dt_reg(v->dt);
@@ -159,7 +161,7 @@ void import_ms_attention(Node *n) {
     finish_attention(n, &a, v->dt, &probs);
 }
 
-/* --- MultiHeadAttention ---------------------------------------------------------------------------*/
+/* --- MultiHeadAttention ----------------------------------------------------------------------*/
 
 /* Query, key and value from the ways in which they may be packed, with the bias added. */
 static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
@@ -207,8 +209,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         if (key_bias) v = columns_of(g, v, 0, values, bias, 2 * hidden);
     }
     return heads_from(n, q, heads, "the query", &a->q) &&
-           heads_from(n, k, heads, "the key", &a->k) &&
-           heads_from(n, v, heads, "the value", &a->v);
+           heads_from(n, k, heads, "the key", &a->k) && heads_from(n, v, heads, "the value", &a->v);
 }
 
 void import_ms_multi_head_attention(Node *n) {
@@ -241,18 +242,18 @@ void import_ms_multi_head_attention(Node *n) {
     if (probs && node_wants(n, 3)) n->out[3] = g_cast(n->g, probs, dt);
 }
 
-/* --- GroupQueryAttention --------------------------------------------------------------------------*/
+/* --- GroupQueryAttention ---------------------------------------------------------------------*/
 
 typedef struct Cache {
-    Value *past[2];     /* [batch, heads, capacity, size]; NULL: none */
-    int64_t capacity;   /* of the past */
-    int64_t length;     /* of the present */
-    Value *begin;       /* i64[batch]: where the new keys go */
-    Value *end;         /* i64[batch]: how many there are then */
+    Value *past[2];   /* [batch, heads, capacity, size]; NULL: none */
+    int64_t capacity; /* of the past */
+    int64_t length;   /* of the present */
+    Value *begin;     /* i64[batch]: where the new keys go */
+    Value *end;       /* i64[batch]: how many there are then */
 } Cache;
 
-/* How many keys each of the batch has before and after, from seqlens_k (one less than they are then)
- * and the greatest of them: where that is the number of queries, there were none before. */
+/* How many keys each of the batch has before and after, from seqlens_k (one less than they are
+ * then) and the greatest of them: where that is the number of queries, there were none before. */
 static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
     Graph *g = n->g;
     Exprs *x = n->x;
@@ -301,8 +302,8 @@ static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fre
                                 ex_lt(x, at, ex_int(x, DT_i64, fresh->length)));
     const Expr *e = ex_num(x, fresh->v->dt, 0), *index[4] = {batch, h, t, d};
     if (past && c->capacity > 0) {
-        const Expr *kept = ex_and(x, ex_lt(x, t, ex_i(x, c->capacity)),
-                                  ex_lt(x, at, ex_int(x, DT_i64, 0)));
+        const Expr *kept =
+            ex_and(x, ex_lt(x, t, ex_i(x, c->capacity)), ex_lt(x, at, ex_int(x, DT_i64, 0)));
         e = ex_select(x, kept, build_load(&b, past, index), e);
     }
     if (fresh->length > 0) {
@@ -313,8 +314,8 @@ static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fre
     return (Heads){v, false, shape[0], shape[1], shape[2], shape[3]};
 }
 
-/* Softmax over the keys with one more term in the sum, the exponential of `sink` (one number, or one
- * for each head), that takes its share and gives nothing. */
+/* Softmax over the keys with one more term in the sum, the exponential of `sink` (one number, or
+ * one for each head), that takes its share and gives nothing. */
 static Value *softmax_with_sink(Node *n, Value *scores, Value *sink) {
     Graph *g = n->g;
     DType work = scores->dt;
@@ -386,9 +387,8 @@ void import_ms_group_query_attention(Node *n) {
         return;
     for (int i = 0; i < 2 && c.past[0]; i++) {
         const Value *past = c.past[i];
-        bool fits = past->rank == 4 && past->shape[0] == a.q.batch &&
-                    past->shape[1] == kv_heads && past->shape[3] == fresh[i].size &&
-                    past->dt == fresh[i].v->dt;
+        bool fits = past->rank == 4 && past->shape[0] == a.q.batch && past->shape[1] == kv_heads &&
+                    past->shape[3] == fresh[i].size && past->dt == fresh[i].v->dt;
         if (fits && i) fits = past->shape[2] == c.capacity;
         if (!fits) {
             invalid(n, E2005, "a past of shape %s", shape_of(n, past));
@@ -420,14 +420,13 @@ void import_ms_group_query_attention(Node *n) {
         return;
     }
     if (!sink && attr_int(n, "smooth_softmax", 0) > 0) sink = g_scalar(g, scores->dt, 0);
-    Value *probs = sink ? softmax_with_sink(n, scores, sink)
-                        : g_softmax(g, scores, 1u << 3, false);
+    Value *probs = sink ? softmax_with_sink(n, scores, sink) : g_softmax(g, scores, 1u << 3, false);
     n->out[0] = attention_result(n, &a, probs, true, q->dt);
     int64_t shown = attr_int(n, "qk_output", 0);
     if (shown && node_wants(n, 3)) n->out[3] = g_cast(g, shown == 1 ? scores : probs, q->dt);
 }
 
-/* --- RotaryEmbedding ------------------------------------------------------------------------------*/
+/* --- RotaryEmbedding -------------------------------------------------------------------------*/
 
 void import_ms_rotary_embedding(Node *n) {
     Value *v = node_need(n, 0);

@@ -1,15 +1,15 @@
 /* Control flow: If, Loop and Scan.
  *
- * Everything here is settled when compiling. A condition that is known picks its branch; one that is
- * computed at run time computes both branches and selects between their results, which is sound because
- * operators load inside their tensors and have no effects. A repetition becomes a `loop` of the IR with
- * a constant number of iterations. Where it may end earlier, the loop carries one more state, `alive`;
- * once that is false the other states keep their values, and rows of stacked outputs are meaningless
- * (ONNX would not have them at all).
+ * Everything here is settled when compiling. A condition that is known picks its branch; one that
+ * is computed at run time computes both branches and selects between their results, which is sound
+ * because operators load inside their tensors and have no effects. A repetition becomes a `loop` of
+ * the IR with a constant number of iterations. Where it may end earlier, the loop carries one more
+ * state, `alive`; once that is false the other states keep their values, and rows of stacked
+ * outputs are meaningless (ONNX would not have them at all).
  *
- * A loop needs carried values of fixed shapes. Where a body changes them, where it carries sequences, or
- * where it needs the number of the iteration as a constant, iterations are imported one by one instead:
- * first one, for many loops settle after it, then all, as far as MAX_UNROLL.
+ * A loop needs carried values of fixed shapes. Where a body changes them, where it carries
+ * sequences, or where it needs the number of the iteration as a constant, iterations are imported
+ * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
  */
 #include "compiler/onnx/import.h"
 
@@ -18,7 +18,7 @@
 #define MAX_UNROLL     64
 #define CONCAT_AT_ONCE 32 /* parts of one map: each is one more level of its body */
 
-/* --- attempts -------------------------------------------------------------------------------------*/
+/* --- attempts --------------------------------------------------------------------------------*/
 
 /* What was reported before an attempt to import something in one of several ways. */
 typedef struct Attempt {
@@ -47,7 +47,7 @@ static bool attempt_misfits(Node *n, const Attempt *a) {
     return n->failed && diag->messages.n > a->n_messages;
 }
 
-/* --- small helpers --------------------------------------------------------------------------------*/
+/* --- small helpers ---------------------------------------------------------------------------*/
 
 static Value *as_scalar(Node *n, Value *v, const char *what) {
     if (!v) return NULL;
@@ -118,7 +118,7 @@ static const char *entity_text(Arena *arena, const Entity *e) {
                         e->n);
 }
 
-/* --- If -------------------------------------------------------------------------------------------*/
+/* --- If --------------------------------------------------------------------------------------*/
 
 static Entity **import_branch(Node *n, const Onnx__GraphProto *branch) {
     if (branch->n_input || (size_t)n->n_out > branch->n_output) {
@@ -186,26 +186,26 @@ void import_if(Node *n) {
     }
 }
 
-/* --- repetition -----------------------------------------------------------------------------------*/
+/* --- repetition ------------------------------------------------------------------------------*/
 
 typedef struct Repeat {
     Node *n;
     const Onnx__GraphProto *body;
-    bool is_loop;     /* the body begins with iteration number and condition, and gives a condition */
-    int64_t trips;    /* at most */
-    int64_t done;     /* iterations imported so far */
-    bool stopped;     /* no more of them for certain */
-    Value *alive;     /* bool: whether the next iteration takes place; NULL: it does */
-    Value *limit;     /* i64: number of iterations known at run time only; NULL: `trips` */
-    bool zero_rows;   /* rows after the end are zeros */
+    bool is_loop;   /* the body begins with iteration number and condition, and gives a condition */
+    int64_t trips;  /* at most */
+    int64_t done;   /* iterations imported so far */
+    bool stopped;   /* no more of them for certain */
+    Value *alive;   /* bool: whether the next iteration takes place; NULL: it does */
+    Value *limit;   /* i64: number of iterations known at run time only; NULL: `trips` */
+    bool zero_rows; /* rows after the end are zeros */
     int n_state;
-    Entity **state;   /* carried values, as after `done` iterations */
-    int n_slices;     /* Scan: values of which each iteration gets one slice ... */
+    Entity **state; /* carried values, as after `done` iterations */
+    int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
-    int *axis;        /* ... along this axis ... */
-    bool *backward;   /* ... from the end */
-    int n_rows;       /* outputs that are stacked */
-    ValueVec *rows;   /* for each the parts so far, stacked along dimension 0 */
+    int *axis;      /* ... along this axis ... */
+    bool *backward; /* ... from the end */
+    int n_rows;     /* outputs that are stacked */
+    ValueVec *rows; /* for each the parts so far, stacked along dimension 0 */
 } Repeat;
 
 /* The values that one iteration works on, in the graph that it is imported to. */
@@ -308,8 +308,9 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
         Entity *next = out[skip_out + i];
         Entity *kept = alive ? select_entity(n, t->g, alive, next, t->state[i]) : next;
         if (!kept) {
-            unsupported(n, "carried value %d changes from %s to %s, and whether it does is known "
-                           "only at run time",
+            unsupported(n,
+                        "carried value %d changes from %s to %s, and whether it does is known "
+                        "only at run time",
                         i, entity_text(arena, t->state[i]), entity_text(arena, next));
             return false;
         }
@@ -335,8 +336,8 @@ static Value *inside(Graph *sub, Value *v, ValueVec *captured) {
     return graph_input(sub, v->name, v->dt, v->rank, v->shape);
 }
 
-/* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if the
- * body does not repeat itself. */
+/* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if
+ * the body does not repeat itself. */
 static bool repeat_as_loop(Repeat *r) {
     Node *n = r->n;
     Graph *g = n->g, *sub = graph_new_sub(g);
@@ -420,8 +421,8 @@ static bool repeat_once(Repeat *r) {
     return true;
 }
 
-/* Without an iteration the stacked outputs are empty; their shapes are found by importing the body in
- * vain. */
+/* Without an iteration the stacked outputs are empty; their shapes are found by importing the body
+ * in vain. */
 static bool empty_rows(Repeat *r) {
     Node *n = r->n;
     Graph *sub = graph_new_sub(n->g);
@@ -444,8 +445,7 @@ static bool empty_rows(Repeat *r) {
         for (int k = 0; k < row->rank; k++) shape[k + 1] = row->shape[k];
         if (!node_shape_ok(n, row->rank + 1, shape)) return false;
         vec_push(n->g->arena, &r->rows[i],
-                 graph_const(n->g, row->dt, row->rank + 1, shape,
-                             arena_alloc(n->g->arena, 16)));
+                 graph_const(n->g, row->dt, row->rank + 1, shape, arena_alloc(n->g->arena, 16)));
     }
     return true;
 }
@@ -481,8 +481,9 @@ static bool repeat(Repeat *r) {
             attempt_undo(n, &a);
         }
         if (r->done >= MAX_UNROLL || (!bounded && r->alive)) {
-            invalid(n, E3004, "the number of iterations must be constant, or the model must "
-                              "declare the length of a stacked output");
+            invalid(n, E3004,
+                    "the number of iterations must be constant, or the model must "
+                    "declare the length of a stacked output");
             return false;
         }
         if (!repeat_once(r)) return false;
@@ -504,7 +505,7 @@ static Value *stacked(Repeat *r, int i) {
     return concat(r->n->g, rows->n, rows->items, 0);
 }
 
-/* --- Loop -----------------------------------------------------------------------------------------*/
+/* --- Loop ------------------------------------------------------------------------------------*/
 
 /* The greatest number of iterations; INT64_MAX if nothing tells. */
 static int64_t loop_bound(Repeat *r, Value *count) {
@@ -532,8 +533,7 @@ void import_loop(Node *n) {
     }
     r.n_state = n->n_in > 2 ? n->n_in - 2 : 0;
     r.n_rows = (int)r.body->n_output - 1 - r.n_state;
-    if ((int)r.body->n_input != r.n_state + 2 || r.n_rows < 0 ||
-        n->n_out > r.n_state + r.n_rows) {
+    if ((int)r.body->n_input != r.n_state + 2 || r.n_rows < 0 || n->n_out > r.n_state + r.n_rows) {
         invalid(n, E2007, "the body has %zu inputs and %zu outputs, the node %d and %d",
                 r.body->n_input, r.body->n_output, n->n_in, n->n_out);
         return;
@@ -559,7 +559,7 @@ void import_loop(Node *n) {
         n->out[r.n_state + i] = stacked(&r, i);
 }
 
-/* --- Scan -----------------------------------------------------------------------------------------*/
+/* --- Scan ------------------------------------------------------------------------------------*/
 
 /* Attributes of Scan, one number for each input or output that is scanned; zeros where absent. */
 static const int64_t *scan_list(Node *n, const char *name, int want) {
@@ -608,8 +608,8 @@ static Value *scan_output(Repeat *r, int i, int64_t axis, bool backward) {
     return to ? g_transpose(g, v, perm) : v;
 }
 
-/* Before version 9: a batch in dimension 0 of everything, the sequence in dimension 1, and lengths of
- * the batch's sequences as an optional first input. */
+/* Before version 9: a batch in dimension 0 of everything, the sequence in dimension 1, and lengths
+ * of the batch's sequences as an optional first input. */
 static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
     Graph *g = n->g;
     Value *lengths = node_in(n, 0);
@@ -673,8 +673,8 @@ void import_scan(Node *n) {
         return;
     }
     if (n_slices < 1 || n_slices > n->n_in - skip) {
-        invalid(n, E2004, "attribute 'num_scan_inputs' is %lld for %d inputs",
-                (long long)n_slices, n->n_in);
+        invalid(n, E2004, "attribute 'num_scan_inputs' is %lld for %d inputs", (long long)n_slices,
+                n->n_in);
         return;
     }
     r.n_slices = (int)n_slices;

@@ -1,5 +1,6 @@
-/* Fused operators of com.microsoft, which optimised exports carry: activations, normalisations with a
- * residual, matrix products. Attention is in ops_attention_ms.c, quantisation in ops_quant_ms.c. */
+/* Fused operators of com.microsoft, which optimised exports carry: activations, normalisations with
+ * a residual, matrix products. Attention is in ops_attention_ms.c, quantisation in ops_quant_ms.c.
+ */
 #include "compiler/onnx/import.h"
 
 #include <string.h>
@@ -16,11 +17,12 @@ static Node as_onnx(const Node *n) {
     return copy;
 }
 
-/* --- activations ----------------------------------------------------------------------------------*/
+/* --- activations -----------------------------------------------------------------------------*/
 
-#define GELU_ERF  "0.5 * (%s) * (1 + erf((%s) * 0.7071067811865476))"
-#define GELU_TANH "0.5 * (%s) * (1 + tanh((%s) * (0.7978845608028654 + 0.035677408136300125 * " \
-                  "(%s) * (%s))))"
+#define GELU_ERF "0.5 * (%s) * (1 + erf((%s) * 0.7071067811865476))"
+#define GELU_TANH                                                                                  \
+    "0.5 * (%s) * (1 + tanh((%s) * (0.7978845608028654 + 0.035677408136300125 * "                  \
+    "(%s) * (%s))))"
 
 void import_ms_gelu(Node *n) {
     Value *v = node_need(n, 0);
@@ -47,7 +49,8 @@ void import_ms_quick_gelu(Node *n) {
     if (v) n->out[0] = node_formula(n, formula, 1, &v);
 }
 
-/* The activation that fused operators name; v itself for none. NULL after a report. p: parameters. */
+/* The activation that fused operators name; v itself for none. NULL after a report. p: parameters.
+ */
 static Value *activate(Node *n, Value *v, const char *name, const double *p) {
     Arena *arena = n->g->arena;
     const char *formula = NULL;
@@ -69,7 +72,7 @@ static Value *activate(Node *n, Value *v, const char *name, const double *p) {
     return NULL;
 }
 
-/* --- normalisation --------------------------------------------------------------------------------*/
+/* --- normalisation ---------------------------------------------------------------------------*/
 
 typedef struct Norm {
     Value *mean, *inverse; /* with the normalised axes as 1, in the working type */
@@ -110,8 +113,7 @@ static Value *scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt
 static bool is_row(Node *n, const Value *row, const Value *v) {
     if (!row || (row->rank == 1 && v->rank > 0 && row->shape[0] == v->shape[v->rank - 1]))
         return true;
-    invalid(n, E2005, "a vector of shape %s for %s",
-            shape_text(n->g->arena, row->rank, row->shape),
+    invalid(n, E2005, "a vector of shape %s for %s", shape_text(n->g->arena, row->rank, row->shape),
             shape_text(n->g->arena, v->rank, v->shape));
     return false;
 }
@@ -167,7 +169,7 @@ void import_ms_simplified_layer_normalization(Node *n) {
     n->out[1] = m.inverse;
 }
 
-/* --- embedding ------------------------------------------------------------------------------------*/
+/* --- embedding -------------------------------------------------------------------------------*/
 
 /* Row `at` (any integer type) of a table, clamped to the rows there are. */
 static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Expr *column) {
@@ -229,7 +231,7 @@ void import_ms_embed_layer_normalization(Node *n) {
     n->out[1] = counts;
 }
 
-/* --- matrix products ------------------------------------------------------------------------------*/
+/* --- matrix products -------------------------------------------------------------------------*/
 
 /* v with dimension 0 moved before the last (batch), and the last two swapped (last). */
 static Value *turned(Graph *g, Value *v, bool batch, bool last) {
@@ -287,7 +289,7 @@ void import_ms_fused_conv(Node *n) {
     if (n->out[0]) n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
 }
 
-/* --- weights of few bits --------------------------------------------------------------------------*/
+/* --- weights of few bits ---------------------------------------------------------------------*/
 
 /* Element `at` of those packed into bytes along the last dimension of v, low bits first, as u32. */
 static const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
@@ -346,7 +348,8 @@ void import_ms_matmul_n_bits(Node *n) {
         zeros = as_matrix(n, zeros, columns, packed_zeros ? (blocks * bits + 7) / 8 : blocks,
                           "the zero points");
     if (n->failed || (bias && value_numel(bias) != columns)) {
-        if (!n->failed) invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
+        if (!n->failed)
+            invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
         return;
     }
     int64_t shape[MAX_RANK];
@@ -371,8 +374,8 @@ void import_ms_matmul_n_bits(Node *n) {
         zero = ex_cast(x, work, build_load(&b, zeros, block_place));
     const Expr *scale = ex_cast(x, work, build_load(&b, scales, block_place));
     for (int i = 0; i < a->rank; i++) index[i] = i == a->rank - 1 ? k : ex_var(x, i);
-    const Expr *e = ex_mul(x, ex_cast(x, work, build_load(&b, a, index)),
-                           ex_mul(x, ex_sub(x, w, zero), scale));
+    const Expr *e =
+        ex_mul(x, ex_cast(x, work, build_load(&b, a, index)), ex_mul(x, ex_sub(x, w, zero), scale));
     const Expr *post = ex_acc(x, work);
     if (bias) {
         const int64_t flat[1] = {columns};
@@ -396,7 +399,8 @@ void import_ms_gather_block_quantized(Node *n) {
     int64_t each = bytes ? 8 / bits : 1, extent[MAX_RANK], shape[MAX_RANK];
     for (int i = 0; i < rank; i++) extent[i] = data->shape[i] * (i == rank - 1 ? each : 1);
     bool fits = dt_is_int(data->dt) && dt_is_int(ids->dt) && scales->rank == rank &&
-                dt_is_float(scales->dt) && (!zeros || (zeros->rank == rank && zeros->dt == data->dt));
+                dt_is_float(scales->dt) &&
+                (!zeros || (zeros->rank == rank && zeros->dt == data->dt));
     if (bytes && bits < 8) fits = fits && axis != along && axis != rank - 1;
     for (int i = 0; i < rank && fits; i++) {
         int64_t want = i == along ? (extent[i] + block - 1) / block : extent[i];
@@ -429,15 +433,16 @@ void import_ms_gather_block_quantized(Node *n) {
         at[i] = i == axis ? ex_cast(x, DT_i32, id) : ex_var(x, i < axis ? i : i + ids->rank - 1);
     DType work = work_type(scales->dt);
     for (int i = 0; i < rank; i++) index[i] = at[i];
-    const Expr *e = bytes ? packed_load(&b, data, index, at[rank - 1], (int)bits)
-                          : build_load(&b, data, index);
+    const Expr *e =
+        bytes ? packed_load(&b, data, index, at[rank - 1], (int)bits) : build_load(&b, data, index);
     e = ex_cast(x, work, e);
     for (int i = 0; i < rank; i++) index[i] = i == along ? ex_div(x, at[i], ex_i(x, block)) : at[i];
     const Expr *last = index[rank - 1];
     const Expr *scale = ex_cast(x, work, build_load(&b, scales, index));
     const Expr *zero = ex_num(x, work, bytes ? (double)(1 << (bits - 1)) : 0);
     if (zeros) {
-        zero = bytes ? packed_load(&b, zeros, index, last, (int)bits) : build_load(&b, zeros, index);
+        zero =
+            bytes ? packed_load(&b, zeros, index, last, (int)bits) : build_load(&b, zeros, index);
         zero = ex_cast(x, work, zero);
     }
     e = ex_mul(x, ex_sub(x, e, zero), scale);

@@ -36,6 +36,7 @@ static Value *softmax_zero(Node *n, Value *scores) {
 }
 
 Value *ml_transform(Node *n, Value *scores, MlTransform transform) {
+    if (scores->shape[1] == 1 && transform != ML_probit) return scores;
     switch (transform) {
     case ML_none:
         return scores;
@@ -61,12 +62,12 @@ Value *ml_transform(Node *n, Value *scores, MlTransform transform) {
 }
 
 Value *ml_two_scores(Node *n, Value *score, MlSecond second, MlTransform transform) {
-    if (transform == ML_probit) return ml_transform(n, score, transform);
-    const char *formula = second == ML_complement ? "1 - a" : "-a";
-    Value *pair[2] = {node_formula(n, formula, 1, &score), score};
+    bool negated = transform == ML_logistic || (second == ML_negated && transform != ML_probit);
+    Value *pair[2] = {node_formula(n, negated ? "-a" : "1 - a", 1, &score), score};
     if (!pair[0]) return NULL;
     Value *scores = g_concat(n->g, 2, pair, 1);
-    return second == ML_complement ? scores : ml_transform(n, scores, transform);
+    bool changed = transform == ML_logistic || transform == ML_probit;
+    return changed ? ml_transform(n, scores, transform) : scores;
 }
 
 Value *ml_best(Graph *g, Value *scores) {
@@ -333,7 +334,7 @@ void import_ml_label_encoder(Node *n) {
     Builder b = build(n->g, v->rank, v->shape);
     const Expr *own = build_in(&b, v), *r = build_red(&b, keys->shape[0]);
     const Expr *key = build_load(&b, keys, &r), *hit = ex_bin(x, EX_eq, own, key);
-    if (dt_is_float(v->dt))
+    if (dt_is_float(v->dt) && n->version >= 4)
         hit = ex_bin(x, EX_or, hit, ex_and(x, ex_un(x, EX_isnan, own), ex_un(x, EX_isnan, key)));
     Value *place = build_reduce(&b, DT_i32, COMBINE_max, ex_select(x, hit, r, ex_i(x, -1)), NULL);
     b = build(n->g, v->rank, v->shape);
@@ -405,7 +406,7 @@ void import_ml_linear_classifier(Node *n) {
         /* one score says which of two classes it is; a single label is that of the second */
         const char *formula = "select(a > 0, 1, 0)";
         if (n_labels == 2)
-            scores = ml_two_scores(n, raw, ML_negated, transform);
+            scores = ml_two_scores(n, raw, ML_complement, transform);
         else
             scores = ml_transform(n, raw, transform);
         Value *sign = node_formula(n, formula, 1, &raw);

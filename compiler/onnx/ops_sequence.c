@@ -1,5 +1,5 @@
-/* Sequences and optionals. Neither exists at run time: how many items there are is known when compiling,
- * and operators on them only pass values around. */
+/* Sequences and optionals. Neither exists at run time: how many items there are is known when
+ * compiling, and operators on them only pass values around. */
 #include "compiler/onnx/import.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static int need_position(Node *n, int i, int count) {
     return -1;
 }
 
-/* --- sequences ------------------------------------------------------------------------------------*/
+/* --- sequences -------------------------------------------------------------------------------*/
 
 void import_sequence_construct(Node *n) {
     Value *first = node_need(n, 0);
@@ -146,8 +146,7 @@ void import_sequence_length(Node *n) {
     Entity *from = need_sequence(n, 0);
     if (!from) return;
     int64_t length = from->n;
-    n->out[0] = graph_const(n->g, DT_i64, 0, NULL,
-                            arena_copy(n->g->arena, &length, sizeof length));
+    n->out[0] = graph_const(n->g, DT_i64, 0, NULL, arena_copy(n->g->arena, &length, sizeof length));
 }
 
 void import_concat_from_sequence(Node *n) {
@@ -286,7 +285,7 @@ void import_sequence_map(Node *n) {
     for (int k = 0; k < n->n_out; k++) n->out_entity[k] = result[k];
 }
 
-/* --- optionals ------------------------------------------------------------------------------------*/
+/* --- optionals -------------------------------------------------------------------------------*/
 
 /* The element type that a type's tensors have; DT_none if it has none. */
 static DType tensor_dtype(const Onnx__TypeProto *type) {
@@ -294,9 +293,14 @@ static DType tensor_dtype(const Onnx__TypeProto *type) {
         switch (type->value_case) {
         case ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE:
             return dt_from_onnx(type->tensor_type->elem_type);
-        case ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE: type = type->sequence_type->elem_type; break;
-        case ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE: type = type->optional_type->elem_type; break;
-        default: return DT_none;
+        case ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE:
+            type = type->sequence_type->elem_type;
+            break;
+        case ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE:
+            type = type->optional_type->elem_type;
+            break;
+        default:
+            return DT_none;
         }
     }
     return DT_none;

@@ -92,12 +92,12 @@ typedef struct Svm {
     const int64_t *per_class;
     const float *coefficients, *rho;
     const float *prob_a, *prob_b; /* NULL: no probabilities */
-    bool positive;                /* no coefficient is negative */
+                                  /* no coefficient is negative */
 } Svm;
 
 static bool read_svm(Node *n, const Value *v, Svm *s) {
     int n_classes, n_coefficients, n_rho, n_a, n_b, n_labels;
-    *s = (Svm){.positive = true};
+    *s = (Svm){0};
     s->labels = ml_class_labels(n, "classlabels_ints", "classlabels_strings", &n_labels);
     if (!s->labels) return false;
     s->per_class = attr_ints(n, "vectors_per_class", &n_classes);
@@ -124,8 +124,6 @@ static bool read_svm(Node *n, const Value *v, Svm *s) {
     if (!fits)
         invalid(n, E2004, "classes, vectors_per_class, coefficients (%d) and rho (%d) do not fit",
                 n_coefficients, n_rho);
-    for (int i = 0; i < n_coefficients && fits; i++)
-        if (s->coefficients[i] < 0) s->positive = false;
     return fits;
 }
 
@@ -290,16 +288,9 @@ void import_ml_svm_classifier(Node *n) {
     }
     if (!scores) return;
     Value *position = ml_best(g, ballot ? ballot : scores);
-    bool two = s.classes == 2 && (!s.vectors || s.pairs == 1);
-    if (two && !s.prob_a && s.positive) {
-        /* weights that are all positive give the second class from one half on */
-        Value *best = g_reduce(g, COMBINE_max, ballot ? ballot : scores, 2, false);
-        Value *in[2] = {best, position};
-        position = node_formula(n, "select(a + a >= 1, 1, b)", 2, in);
-        if (!position) return;
-    }
-    if (scores->shape[1] == 1 && two)
-        scores = ml_two_scores(n, scores, ML_negated, transform);
+    if (scores->shape[1] == 1 && s.classes == 2)
+        scores =
+            ml_two_scores(n, scores, transform == ML_none ? ML_negated : ML_complement, transform);
     else
         scores = ml_transform(n, scores, transform);
     if (!scores) return;

@@ -169,7 +169,7 @@ static Graph *step_down(Node *n, const Forest *f, const Value *v) {
         if (t->branch == BRANCH_leaf) continue;
         kinds += !used[t->branch];
         used[t->branch] = true;
-        nan_matters |= t->nan_is_true || t->branch == BRANCH_neq;
+        nan_matters |= t->nan_is_true;
     }
     const Expr *kind = NULL, *yes = NULL;
     if (kinds > 1) kind = build_load(&b, node_table(g, f, DT_i32, get_branch), &node);
@@ -181,7 +181,7 @@ static Graph *step_down(Node *n, const Forest *f, const Value *v) {
     if (!yes) yes = ex_int(x, DT_bool, 1);
     if (nan_matters) {
         const Expr *on_nan = build_load(&b, node_table(g, f, DT_bool, get_nan), &node);
-        yes = ex_select(x, ex_un(x, EX_isnan, given), on_nan, yes);
+        yes = ex_bin(x, EX_or, yes, ex_and(x, ex_un(x, EX_isnan, given), on_nan));
     }
     const Expr *next = ex_select(x, yes, build_load(&b, node_table(g, f, DT_i32, get_true), &node),
                                  build_load(&b, node_table(g, f, DT_i32, get_false), &node));
@@ -468,12 +468,14 @@ static bool read_aggregate(Node *n, Aggregate *aggregate) {
     return false;
 }
 
-/* The joined votes of a forest that was read; NULL after a report. */
+/* The joined votes of a forest that was read, 0 for a target that got none; NULL after a report. */
 static Value *run_forest(Node *n, Forest *f, Value *v, Aggregate aggregate) {
     if (!check_forest(n, f, v)) return NULL;
     Value *leaves = find_leaves(n, f, v);
     Value *scores = leaves ? join_votes(n, f, leaves, combine_of(aggregate)) : NULL;
-    if (!scores || aggregate != AGGREGATE_average) return scores;
+    if (!scores || aggregate == AGGREGATE_sum) return scores;
+    if (aggregate != AGGREGATE_average)
+        return node_formula(n, "select(isinf(a), 0, a)", 1, &scores);
     return node_formula(n, arena_printf(n->g->arena, "a / %d", f->roots.n), 1, &scores);
 }
 
@@ -495,7 +497,9 @@ void import_ml_tree_ensemble_regressor(Node *n) {
     if (scores) n->out[0] = g_cast(n->g, scores, DT_f32);
 }
 
-/* Two classes of which only one gets votes: the score of the second, in column `voted`. */
+/* Two classes of which only one gets votes. Votes for the first stand for the score of the second,
+ * from which both scores come; votes for the second leave the first one's score as it is. The label
+ * is the second one's from a score of one half on, or of 0 if votes may be negative. */
 static void set_binary(Node *n, const Forest *f, Value *scores, int voted, MlTransform transform,
                        const int64_t *labels) {
     Graph *g = n->g;
@@ -505,11 +509,23 @@ static void set_binary(Node *n, const Forest *f, Value *scores, int voted, MlTra
     Value *score = g_slice(g, scores, start, step, shape);
     const char *formula = positive ? "select(a > 0.5, 1, 0)" : "select(a > 0, 1, 0)";
     Value *second = node_formula(n, formula, 1, &score);
-    Value *both = ml_two_scores(n, score, positive ? ML_complement : ML_negated, transform);
+    Value *both = voted ? ml_transform(n, scores, transform)
+                        : ml_two_scores(n, score, positive ? ML_complement : ML_negated, transform);
     if (!second || !both) return;
     Value *position = g_reshape(g, g_cast(g, second, DT_i32), 1, shape);
     n->out[0] = ml_labels(g, position, 2, labels);
     n->out[1] = g_cast(g, both, DT_f32);
+}
+
+/* A single class: label 1 from a positive score on, else 0. */
+static void set_single(Node *n, Value *scores, MlTransform transform) {
+    static const int64_t labels[2] = {0, 1};
+    Value *second = node_formula(n, "select(a > 0, 1, 0)", 1, &scores);
+    Value *result = ml_transform(n, scores, transform);
+    if (!second || !result) return;
+    Value *position = g_reshape(n->g, g_cast(n->g, second, DT_i32), 1, scores->shape);
+    n->out[0] = ml_labels(n->g, position, 2, labels);
+    n->out[1] = g_cast(n->g, result, DT_f32);
 }
 
 void import_ml_tree_ensemble_classifier(Node *n) {
@@ -531,6 +547,10 @@ void import_ml_tree_ensemble_classifier(Node *n) {
     for (int i = 1; i < f.votes.n; i++) one &= f.votes.items[i].target == f.votes.items[0].target;
     if (one && n_labels == 2) {
         set_binary(n, &f, scores, f.votes.items[0].target, transform, labels);
+        return;
+    }
+    if (n_labels == 1) {
+        set_single(n, scores, transform);
         return;
     }
     n->out[0] = ml_labels(n->g, ml_best(n->g, scores), n_labels, labels);

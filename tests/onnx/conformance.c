@@ -179,6 +179,58 @@ static int test_body(Session *s) {
     return 0;
 }
 
+/* Dimensions that the model leaves open are those of the test's own inputs: NAME=VALUE for --dim. */
+typedef struct Dims {
+    const char *items[64];
+    int n;
+} Dims;
+
+static void add_dims(Dims *dims, const Onnx__ValueInfoProto *input, const OnnxTensor *t) {
+    const Onnx__TypeProto *type = input->type;
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE) return;
+    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
+    for (size_t d = 0; shape && d < shape->n_dim && (int)d < t->rank && dims->n < 64; d++) {
+        const Onnx__TensorShapeProto__Dimension *dim = shape->dim[d];
+        if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) continue;
+        bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+                     dim->dim_param[0];
+        char word[256];
+        if (named)
+            snprintf(word, sizeof word, "%s=%lld", dim->dim_param, (long long)t->dims[d]);
+        else
+            snprintf(word, sizeof word, "%s.%zu=%lld", input->name, d, (long long)t->dims[d]);
+        bool known = false;
+        size_t name = (size_t)(strrchr(word, '=') - word) + 1;
+        for (int k = 0; k < dims->n; k++) known |= !strncmp(dims->items[k], word, name);
+        if (!known) dims->items[dims->n++] = strdup(word);
+    }
+}
+
+static Dims found_dims;
+
+static int find_dims(Session *s) {
+    OnnxModel model;
+    found_dims.n = 0;
+    if (!onnx_read(&model, &s->arena, &s->diag, s->o->model)) return 0;
+    const Onnx__GraphProto *g = model.proto->graph;
+    int file = 0;
+    for (size_t i = 0; i < g->n_input; i++) {
+        bool initialized = false;
+        for (size_t k = 0; k < g->n_initializer; k++)
+            initialized |= !strcmp(g->initializer[k]->name, g->input[i]->name);
+        if (initialized) continue;
+        OnnxTensor t;
+        char path[4200];
+        snprintf(path, sizeof path, "%s/test_data_set_0/input_%d.pb", suite.folder, file++);
+        const Onnx__TypeProto *type = g->input[i]->type;
+        if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+            read_tensor(s, path, &t))
+            add_dims(&found_dims, g->input[i], &t);
+    }
+    onnx_close(&model.file);
+    return 0;
+}
+
 static void run_test(int i) {
     Result *r = suite.current = &suite.shared->result[i];
     suite.folder = suite.path[i];
@@ -190,6 +242,8 @@ static void run_test(int i) {
     size_t length = 0;
     FILE *keep = stderr, *capture = open_memstream(&text, &length);
     stderr = capture;
+    with_session(&o, find_dims);
+    o.dims = (StringList){found_dims.items, found_dims.n};
     int status = with_session(&o, test_body);
     stderr = keep;
     fclose(capture);

@@ -4,6 +4,7 @@
 #define TESTS_PROGRAM_RUN_H
 
 #include "ir/interp.h"
+#include "ir/target.h"
 #include "ir/text.h"
 
 #include <math.h>
@@ -79,6 +80,30 @@ static inline const char *tensor_difference(Arena *arena, const Value *v, const 
         return arena_printf(arena, "%s%s: element %lld is %.9g, not %.9g", dt_name(v->dt),
                             shape_text(arena, v->rank, v->shape), (long long)i,
                             real ? a.f : (double)a.i, real ? b.f : (double)b.i);
+    }
+    return NULL;
+}
+
+/* NULL, or which bound of the target a kernel passes. */
+static inline const char *limits_passed(const Program *p, const Target *t) {
+    for (int i = 0; i < p->kernels.n && t->blocks; i++) {
+        const Kernel *k = p->kernels.items[i];
+        int64_t shared = 0, threads = k->block[0] * k->block[1] * k->block[2];
+        for (int b = 0; b < k->buffers.n; b++) {
+            const Buffer *buffer = k->buffers.items[b];
+            if (buffer->space == SPACE_shared)
+                shared += shape_numel(buffer->rank, buffer->shape) * (int64_t)dt_store(buffer->dt);
+        }
+        if (shared > t->shared_bytes)
+            return arena_printf(p->arena, "kernel %s takes %lld bytes of shared memory", k->name,
+                                (long long)shared);
+        if (threads > t->max_block_threads)
+            return arena_printf(p->arena, "kernel %s has blocks of %lld threads", k->name,
+                                (long long)threads);
+        for (int d = 0; d < 3; d++)
+            if (k->grid[d] > t->max_grid)
+                return arena_printf(p->arena, "kernel %s has a grid of %lld blocks", k->name,
+                                    (long long)k->grid[d]);
     }
     return NULL;
 }

@@ -116,7 +116,8 @@ static void check_seed(int seed, const char *target) {
     Program *p = run_passes(g, &options);
     if (!p) give_up(c, "the passes", "no program");
     void **got = value_buffers(&c->arena, g->outputs.n, g->outputs.items, 0xee);
-    const char *error = run_program(p, c->inputs, got);
+    const char *error = limits_passed(p, options.target);
+    if (!error) error = run_program(p, c->inputs, got);
     if (error) give_up(c, "plan", error);
     compare(c, g, got, "plan");
     const char *text = program_text(c, p);

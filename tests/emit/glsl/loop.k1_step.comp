@@ -89,8 +89,8 @@ float mlcc_pow_f32(float x, float y) {
 
 float mlcc_sinh_f32(float x) {
     float s = x * x;
-    if (s < 1.0f)
-        return x * (1.0f + s / 6.0f * (1.0f + s / 20.0f * (1.0f + s / 42.0f * (1.0f + s / 72.0f))));
+    float t = 1.0f + s / 42.0f * (1.0f + s / 72.0f);
+    if (s < 1.0f) return x + x * s / 6.0f * (1.0f + s / 20.0f * t);
     float half_power = exp(abs(x) * 0.5f);
     float r = 0.5f * half_power * half_power - 0.5f / half_power / half_power;
     return x < 0.0f ? -r : r;

@@ -1,0 +1,216 @@
+/* Operators that take indices, lengths and counts from tensors: whatever these hold, nothing
+ * outside a tensor is read or written (the interpreter would say so), and what comes out is as
+ * documented. Then what they refuse. (ONNX's own suite covers the plain forms.) */
+#include "tests/unit/model_text.h"
+
+typedef struct Row {
+    const char *text;
+    const char *inputs[4];
+    const char *result;
+} Row;
+
+static void run_rows(void **state, size_t n, const Row *rows) {
+    Bench *b = *state;
+    for (size_t i = 0; i < n; i++) {
+        int count = 0;
+        while (count < 4 && rows[i].inputs[count]) count++;
+        const char *result = run_text(b, rows[i].text, NULL, count, rows[i].inputs);
+        if (strcmp(result, rows[i].result) != 0)
+            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
+    }
+}
+
+typedef struct Wrong {
+    const char *text;
+    ErrCode code;
+    const char *part;
+} Wrong;
+
+static void refuse_rows(void **state, size_t n, const Wrong *rows) {
+    Bench *b = *state;
+    for (size_t i = 0; i < n; i++) {
+        if (import_text(b, rows[i].text, NULL)) fail_msg("%s: imported", rows[i].text);
+        expect_error(b, rows[i].code, rows[i].part);
+    }
+}
+
+/* beyond both ends, and beyond what 32 bits hold */
+#define WILD "-9223372036854775808 9e18 4294967297 -4294967297 -3 3"
+
+static void test_reading(void **state) {
+    static const Row rows[] = {
+        {"input x f32[3] input i i64[6] output y y = Gather(x, i)",
+         {"10 20 30", WILD},
+         "f32[6] 10 30 30 10 10 30"},
+        {"input x f32[3] input i i32[4] output y y = Gather(x, i)",
+         {"10 20 30", "-2147483648 2147483647 -1 1"},
+         "f32[4] 10 30 30 20"},
+        {"input x f32[3] input i u8[2] output y y = Gather(x, i)",
+         {"10 20 30", "255 1"},
+         "f32[2] 30 20"},
+        {"input x f32[3] init i i64[3] = -1 -9 9 output y y = Gather(x, i)",
+         {"10 20 30"},
+         "f32[3] 30 10 30"},
+        {"input x f32[2,3] input i i64[2,6] output y y = GatherElements(x, i) {axis=1}",
+         {"0 1 2 3 4 5", WILD " " WILD},
+         "f32[2, 6] 0 2 2 0 0 2 3 5 5 3 3 5"},
+        {"input x f32[2,2] input i i64[3,2] output y y = GatherND(x, i)",
+         {"0 1 2 3", "-9 9 9 -9 -1 -1"},
+         "f32[3] 1 2 3"},
+        {"input x f32[3] input i i64[0] output y y = Gather(x, i)", {"1 2 3", ""}, "f32[0] "},
+        {"input x f32[2,3] input n i64[2] output y y = ReverseSequence(x, n) "
+         "{batch_axis=0 time_axis=1}",
+         {"0 1 2 3 4 5", "9e18 -5"},
+         "f32[2, 3] 2 1 0 3 4 5"},
+        {"opset ai.onnx.ml 1 opset 17 input x f32[2,3] input i i64[2] output y "
+         "y = ai.onnx.ml:ArrayFeatureExtractor(x, i)",
+         {"0 1 2 3 4 5", "99 -99"},
+         "f32[2, 2] 2 0 5 3"},
+        {"opset 13 input x f32[2,3] input t i64[2] output y "
+         "y = NegativeLogLikelihoodLoss(x, t) {reduction=\"none\"}",
+         {"0 1 2 3 4 5", "99 -99"},
+         "f32[2] -2 -3"},
+        /* frames beyond the signal are silence */
+        {"opset 17 input x f32[1,4,1] input s i64[] init w f32[2] = 1 1 output y f32[1,2,2,2] "
+         "y = STFT(x, s, w)",
+         {"1 2 3 4", "9e18"},
+         "f32[1, 2, 2, 2] 3 0 -1 0 0 0 0 0"},
+    };
+    run_rows(state, N(rows), rows);
+}
+
+static void test_writing(void **state) {
+    static const Row rows[] = {
+        {"opset 18 input x f32[3] input i i64[6] input u f32[6] output y "
+         "y = ScatterElements(x, i, u) {reduction=\"add\"}",
+         {"0 0 0", "-9223372036854775808 9e18 4294967297 2 -3 3", "1 2 4 8 16 32"},
+         "f32[3] 16 0 8"},
+        {"opset 18 input x u8[2] input i i64[2] input u u8[2] output y "
+         "y = ScatterElements(x, i, u) {reduction=\"mul\"}",
+         {"3 200", "1 1", "2 3"},
+         "u8[2] 3 176"},
+        {"opset 18 input x f32[2,2] input i i64[3,2] input u f32[3] output y y = ScatterND(x, i, "
+         "u)",
+         {"0 0 0 0", "0 2 -3 0 -1 -1", "1 2 3"},
+         "f32[2, 2] 0 0 0 3"},
+        {"opset 24 input x f32[3,4,1] input u f32[3,2,1] input i i64[3] output y "
+         "y = TensorScatter(x, u, i)",
+         {"0 0 0 0 0 0 0 0 0 0 0 0", "1 2 3 4 5 6", "3 9e18 -9e18"},
+         "f32[3, 4, 1] 0 0 0 1 0 0 0 0 0 0 0 0"},
+        {"opset 24 input x f32[3,4,1] input u f32[3,2,1] input i i64[3] output y "
+         "y = TensorScatter(x, u, i) {mode=\"circular\"}",
+         {"0 0 0 0 0 0 0 0 0 0 0 0", "1 2 3 4 5 6", "3 4294967297 -1"},
+         "f32[3, 4, 1] 2 0 0 1 0 3 4 0 6 0 0 5"},
+    };
+    run_rows(state, N(rows), rows);
+}
+
+static void test_choosing(void **state) {
+    static const Row rows[] = {
+        /* NaN counts as the largest; of equals the first comes first */
+        {"input x f32[5] init k i64[1] = 5 output y output i y, i = TopK(x, k)",
+         {"2 nan inf nan 2"},
+         "f32[5] nan nan inf 2 2; i64[5] 1 3 2 0 4"},
+        {"input x f32[4] init k i64[1] = 3 output y output i y, i = TopK(x, k) {largest=0}",
+         {"0 nan -0 -inf"},
+         "f32[3] -inf 0 0; i64[3] 3 0 2"},
+        {"opset 9 input x f32[3] output y output i y, i = TopK(x) {k=1}",
+         {"1 3 2"},
+         "f32[1] 3; i64[1] 1"},
+        {"input x f32[2] init k i64[1] = 0 output y output i y, i = TopK(x, k)",
+         {"1 3"},
+         "f32[0] ; i64[0] "},
+        /* a run-time k: as many as declared */
+        {"input x f32[3] input k i64[1] output y f32[2] output i y, i = TopK(x, k)",
+         {"1 3 2", "1"},
+         "f32[2] 3 2; i64[2] 1 2"},
+        /* fewer than declared: zeros; more: the first ones */
+        {"input x f32[2,2] output y i64[2,4] y = NonZero(x)",
+         {"0 1 0 1"},
+         "i64[2, 4] 0 1 0 0 1 1 0 0"},
+        {"input x f32[2,2] output y i64[2,1] y = NonZero(x)", {"0 1 0 1"}, "i64[2, 1] 0 1"},
+        {"init x f32[2,2] = 0 1 0 1 output y y = NonZero(x)", {NULL}, "i64[2, 2] 0 1 1 1"},
+        {"init x f32[] = 3 output y y = NonZero(x)", {NULL}, "i64[1, 1] 0"},
+        {"input x f32[3] input c bool[5] output y f32[2] y = Compress(x, c)",
+         {"7 8 9", "0 1 0 1 1"},
+         "f32[2] 8 0"},
+        {"input x f32[2,3] init c bool[2] = 0 1 output y y = Compress(x, c) {axis=1}",
+         {"0 1 2 3 4 5"},
+         "f32[2, 1] 1 4"},
+        {"input x f32[4] output y f32[3] output i output v output n y, i, v, n = Unique(x)",
+         {"nan 2 nan 1"},
+         "f32[3] 1 2 nan; i64[3] 3 1 0; i64[4] 2 1 2 0; i64[3] 1 1 2"},
+        {"init x i64[4] = 3 1 3 2 output y y = Unique(x) {sorted=0}", {NULL}, "i64[3] 3 1 2"},
+        /* scores that are no numbers are never chosen; none may be */
+        {"input b f32[1,3,4] input s f32[1,1,3] input m i64[1] output y i64[3,3] "
+         "y = NonMaxSuppression(b, s, m)",
+         {"0 0 1 1 5 5 6 6 0 0 nan 1", "nan 0.5 0.25", "9e18"},
+         "i64[3, 3] 0 0 1 0 0 2 0 0 0"},
+        {"input b f32[1,3,4] input s f32[1,1,3] input m i64[1] output y i64[1,3] "
+         "y = NonMaxSuppression(b, s, m)",
+         {"0 0 1 1 5 5 6 6 9 9 10 10", "0.1 0.5 0.3", "-1"},
+         "i64[1, 3] 0 0 0"},
+        {"input b f32[1,2,4] input s f32[1,1,2] output y y = NonMaxSuppression(b, s)",
+         {"0 0 1 1 5 5 6 6", "1 1"},
+         "i64[0, 3] "},
+        {"opset 9 input x i32[1,5] output y y = TfIdfVectorizer(x) {mode=\"IDF\" min_gram_length=1 "
+         "max_gram_length=2 max_skip_count=99 ngram_counts=[0 2] ngram_indexes=[2 0 1] "
+         "pool_int64s=[1 2 1 3] weights=[0.5 2.0 3.0]}",
+         {"1 1 9 3 1"},
+         "f32[1, 3] 0 2 3"},
+    };
+    run_rows(state, N(rows), rows);
+}
+
+static void test_refusals(void **state) {
+    static const Wrong rows[] = {
+        {"input x f32[3] input i f32[1] output y y = Gather(x, i)", E2006, "must be integers"},
+        {"input x f32[0] input i i64[1] output y y = Gather(x, i)", E2005, "has none to take"},
+        {"input x f32[2,2] input i i64[3,1] output y y = GatherElements(x, i) {axis=1}", E2005,
+         "do not fit"},
+        {"input x f32[2] input i i64[1,2] output y y = GatherND(x, i)", E2005, "do not fit"},
+        {"input x f32[2] input i i64[1] input u f32[2] output y y = ScatterElements(x, i, u)",
+         E2005, "updates"},
+        {"opset 18 input x f32[2] input i i64[1] input u f32[1] output y "
+         "y = ScatterElements(x, i, u) {reduction=\"mean\"}",
+         E2004, "'mean'"},
+        {"opset 18 input x f32[2] input i i64[1,1] input u f64[1] output y y = ScatterND(x, i, u)",
+         E2006, "updates f64"},
+        {"input x f32[3] init k i64[1] = 4 output y output i y, i = TopK(x, k)", E2005, "k is 4"},
+        {"input x f32[3] input k i64[1] output y output i y, i = TopK(x, k)", E3004,
+         "k must be constant"},
+        {"input x f32[3] output y y = NonZero(x)", E3004, "depends on run-time data"},
+        {"input x f32[3] input c bool[3] output y y = Compress(x, c)", E3004,
+         "depends on run-time data"},
+        {"input x f32[3] output y y = Unique(x)", E3004, "depends on run-time data"},
+        {"input b f32[1,2,5] input s f32[1,1,2] output y y = NonMaxSuppression(b, s)", E2005,
+         "boxes of shape"},
+        {"opset 24 input x f32[1,4,1] input u f32[1,5,1] output y y = TensorScatter(x, u)", E2005,
+         "does not fit a cache"},
+        {"input x f32[2,3] input n i64[3] output y y = ReverseSequence(x, n) {batch_axis=0 "
+         "time_axis=1}",
+         E2005, "one length for each"},
+        {"opset 9 input x i32[5] output y y = TfIdfVectorizer(x) {mode=\"TF\" min_gram_length=1 "
+         "max_gram_length=1 max_skip_count=0 ngram_counts=[0] ngram_indexes=[0 1] "
+         "pool_strings=[\"a\" \"b\"]}",
+         E3002, "strings"},
+        {"opset 9 input x i32[5] output y y = TfIdfVectorizer(x) {mode=\"TF\" min_gram_length=1 "
+         "max_gram_length=1 max_skip_count=0 ngram_counts=[7] ngram_indexes=[0 1] pool_int64s=[1 "
+         "2]}",
+         E2004, "do not fit together"},
+        {"input x f32[2,3] input t i64[3] output y y = NegativeLogLikelihoodLoss(x, t)", E2005,
+         "do not fit targets"},
+        {"input x f32[2,3,3] output y y = DFT(x)", E2005, "1 or 2 in the last"},
+    };
+    refuse_rows(state, N(rows), rows);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_reading, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_writing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_choosing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* Each pass on small graphs, given as text: what comes out, compared whole, and that it still computes
+ * the same.
+ *
+ *     test_passes [--bless] [PASS/NAME.ir...]     by default all files of tests/passes
+ *
+ * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what it must
+ * become. In tests/passes/lower there is one such part for each of some targets, `; after plan for
+ * TARGET`: the program with its schedules, kernels and memory plan. Graphs run in the interpreter, on
+ * random inputs, before and after; programs run their kernels in it. --bless writes down what comes out
+ * now. Run in the repository. */
+#include "passes/nest.h"
+#include "passes/passes.h"
+#include "tests/unit/program_run.h"
+#include "ir/verify.h"
+
+#include <dirent.h>
+
+#define MAX_FILES 200
+
+static bool bless;
+static char *files[MAX_FILES];
+static int n_files, at_file;
+
+typedef struct Fixture {
+    Arena arena;
+    Exprs x;
+    Diag diag;
+} Fixture;
+
+static int setup(void **state) {
+    Fixture *f = calloc(1, sizeof *f);
+    arena_init(&f->arena, 0, NULL, NULL);
+    exprs_init(&f->x, &f->arena);
+    diag_init(&f->diag, &f->arena, "test");
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    Fixture *f = *state;
+    arena_free(&f->arena);
+    free(f);
+    return 0;
+}
+
+/* --- running --------------------------------------------------------------------------------------*/
+
+typedef struct Results {
+    void **in, **out;
+} Results;
+
+static Results run_before(Fixture *f, const Graph *g) {
+    Random random = {7};
+    Results r = {value_buffers(&f->arena, g->inputs.n, g->inputs.items, 0),
+                 value_buffers(&f->arena, g->outputs.n, g->outputs.items, 0xff)};
+    for (int i = 0; i < g->inputs.n; i++) random_fill(&random, g->inputs.items[i], r.in[i]);
+    assert_true(interp_graph(g, (const void *const *)r.in, r.out));
+    return r;
+}
+
+static void compare(Fixture *f, const Graph *g, const Results *before, void **got, const char *path) {
+    for (int i = 0; i < g->outputs.n; i++) {
+        const char *why = tensor_difference(&f->arena, g->outputs.items[i], got[i], before->out[i],
+                                            1e-5);
+        if (why) fail_msg("%s: it computes something else, output %d: %s", path, i, why);
+    }
+}
+
+static Graph *read_input(Fixture *f, const char *path, const char *text, size_t length) {
+    Graph *g = parse_graph(&f->arena, &f->x, &f->diag, text, length);
+    if (!g || !verify_graph(g, &f->diag, NULL))
+        fail_msg("%s: %s", path, f->diag.messages.items[0].text);
+    return g;
+}
+
+static const char *after_graph_pass(Fixture *f, const char *path, const char *pass, Graph *g) {
+    static const struct {
+        const char *name;
+        void (*run)(Graph *, const PassOptions *);
+    } rows[] = {{"dce", pass_dce}, {"cse", pass_cse}, {"fuse", pass_fuse}, {"tidy", pass_tidy}};
+    PassOptions options = {.target = target_find("c")};
+    Results before = run_before(f, g);
+    bool found = false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].name, pass)) {
+            rows[i].run(g, &options);
+            found = true;
+        }
+    if (!found) fail_msg("%s: there is no pass '%s'", path, pass);
+    if (!verify_graph(g, &f->diag, pass)) fail_msg("%s: %s", path, f->diag.messages.items[0].text);
+    void **got = value_buffers(&f->arena, g->outputs.n, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, path);
+    Text t = text_new(&f->arena);
+    text_graph(&t, g, (TextOptions){.elide = true});
+    return text_get(&t);
+}
+
+static const char *after_plan(Fixture *f, const char *path, const char *target, Graph *g) {
+    PassOptions options = {.target = target_find(target)};
+    if (!options.target) fail_msg("%s: there is no target '%s'", path, target);
+    Results before = run_before(f, g);
+    Program *p = pass_lower(g, &options);
+    pass_plan(p, &options);
+    if (!verify_program(p, &f->diag, "plan"))
+        fail_msg("%s: %s", path, f->diag.messages.items[0].text);
+    void **got = value_buffers(&f->arena, g->outputs.n, g->outputs.items, 0xee);
+    const char *error = limits_passed(p, options.target);
+    if (!error) error = run_program(p, before.in, got);
+    if (error) fail_msg("%s: %s", path, error);
+    compare(f, g, &before, got, path);
+    Text t = text_new(&f->arena);
+    text_program(&t, p, (TextOptions){.elide = true});
+    return text_get(&t);
+}
+
+/* --- files ----------------------------------------------------------------------------------------*/
+
+static const char *read_file(Fixture *f, const char *path) {
+    Text t = text_new(&f->arena);
+    char chunk[4096];
+    FILE *file = fopen(path, "r");
+    if (!file) fail_msg("cannot open %s", path);
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;) text_addn(&t, chunk, n);
+    fclose(file);
+    return text_get(&t);
+}
+
+/* What the graph becomes; heading is what follows "; after ". */
+static const char *outcome(Fixture *f, const char *path, const char *heading, const char *text,
+                           size_t length) {
+    Graph *g = read_input(f, path, text, length);
+    const char *target = strstr(heading, " for ");
+    return target ? after_plan(f, path, target + 5, g) : after_graph_pass(f, path, heading, g);
+}
+
+static void test_file(void **state) {
+    Fixture *f = *state;
+    const char *path = files[at_file++], *text = read_file(f, path);
+    const char *end = strstr(text, "\n; after ");
+    size_t length = end ? (size_t)(end + 1 - text) : strlen(text);
+    Text want = text_new(&f->arena);
+    text_addn(&want, text, length);
+    const char *parts = text + length;
+    if (!*parts) { /* a new file */
+        const char *pass = strchr(strchr(path, '/') + 1, '/') + 1;
+        int n = (int)strcspn(pass, "/");
+        parts = !strncmp(pass, "lower", 5) ? "; after plan for c\n; after plan for cuda\n"
+                                           : arena_printf(&f->arena, "; after %.*s\n", n, pass);
+    }
+    while (*parts) {
+        size_t line = strcspn(parts, "\n");
+        const char *heading = arena_strndup(&f->arena, parts + 8, line - 8);
+        text_addf(&want, "; after %s\n%s", heading, outcome(f, path, heading, text, length));
+        parts = strstr(parts, "\n; after ");
+        parts = parts ? parts + 1 : "";
+    }
+    if (strcmp(text, text_get(&want)) == 0) return;
+    if (!bless) {
+        print_error("%s must hold this (test_passes --bless %s):\n%s", path, path, text_get(&want));
+        fail();
+    }
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs(text_get(&want), file) >= 0 && fclose(file) == 0);
+    print_message("%s: changed\n", path);
+}
+
+/* --- schedules as text ----------------------------------------------------------------------------*/
+
+static void test_wrong_schedules(void **state) {
+    Fixture *f = *state;
+    const char *text = "graph {\n  %0 = input : f32[8, 9] \"x\"\n"
+                       "  %1 = reduce sum (%0) [r0: 9] : f32[8]\n    body $0[i0, r0]\n    post acc\n"
+                       "  output %1 \"y\"\n}\n";
+    static const char *const wrong[] = {
+        "twist i0 2",     "split i7 2",   "split i0 0",    "split i0 -4",       "split i0",
+        "split i0 2 3",   "slide r0 2",   "slide i0 9",    "fuse i0 i0",        "fuse i0 i3",
+        "order i0 i9",    "bind i0 warp", "stage 2 r0",    "stage 0 i5",        "pack i0",
+        "split i0 4; split i0 2", "fuse i0", "split i0 99999999999999999999",
+    };
+    Graph *g = read_input(f, "schedule", text, strlen(text));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        Nest n;
+        nest_begin(&n, program_new(g), g->last, target_find("c"));
+        if (nest_replay(&n, wrong[i])) fail_msg("'%s' is taken for a schedule", wrong[i]);
+        assert_int_equal(f->diag.messages.items[f->diag.messages.n - 1].code, E5002);
+    }
+}
+
+static void test_schedule_text(void **state) {
+    Fixture *f = *state;
+    const char *text = "graph {\n  %0 = input : f32[8, 9] \"x\"\n"
+                       "  %1 = reduce sum (%0) [r0: 9] : f32[8]\n    body $0[i0, r0]\n    post acc\n"
+                       "  output %1 \"y\"\n}\n";
+    Graph *g = read_input(f, "schedule", text, strlen(text));
+    const char *steps = "slide i0 5; split r0 4; order r0o i0i r0i; bind i0i vector; ";
+    Nest n;
+    nest_begin(&n, program_new(g), g->last, target_find("c"));
+    assert_true(nest_replay(&n, steps));
+    assert_string_equal(text_get(&n.steps), steps);
+}
+
+/* The bound on the coordinates of one operator. */
+static void test_too_many_dimensions(void **state) {
+    Fixture *f = *state;
+    Graph *g = graph_new(&f->arena, &f->x, &f->diag, "many");
+    int64_t ones[MAX_RANK];
+    for (int i = 0; i < MAX_RANK; i++) ones[i] = 1;
+    Builder b = build(g, MAX_RANK - 1, ones);
+    build_red(&b, 1);
+    assert_int_equal(f->diag.n_errors, 0);
+    build_red(&b, 1);
+    assert_int_equal(f->diag.n_errors, 1);
+    assert_int_equal(f->diag.messages.items[0].code, E3006);
+}
+
+/* --- all of it ------------------------------------------------------------------------------------*/
+
+static int visible(const struct dirent *e) {
+    return e->d_name[0] != '.';
+}
+
+static void find_files(const char *folder, int depth) {
+    struct dirent **entries;
+    int n = scandir(folder, &entries, visible, alphasort);
+    for (int i = 0; i < n; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (depth == 0)
+            find_files(path, 1);
+        else if (n_files < MAX_FILES)
+            files[n_files++] = strdup(path);
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+}
+
+int main(int argc, char **argv) {
+    bool all = true;
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--bless"))
+            bless = true;
+        else {
+            files[n_files++] = strdup(argv[i]);
+            all = false;
+        }
+    if (all) find_files("tests/passes", 0);
+    struct CMUnitTest tests[MAX_FILES + 3];
+    int n = 0;
+    for (int i = 0; i < n_files; i++)
+        tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
+    if (all) {
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_wrong_schedules, setup,
+                                                                        teardown);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_schedule_text, setup,
+                                                                        teardown);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_too_many_dimensions,
+                                                                        setup, teardown);
+    }
+    int failed = _cmocka_run_group_tests("passes", tests, (size_t)n, NULL, NULL);
+    for (int i = 0; i < n_files; i++) free(files[i]);
+    return failed;
+}
