@@ -367,6 +367,11 @@ static bool add_terms(Printer *p, Sum *sum, const Expr *e, bool minus, bool top)
         e = ex_int(p->x, (DType)e->dt, -e->k.i);
         minus = !minus;
     }
+    if (e->op == EX_mul && !node->name && ex_is_const(e->arg[1]) && e->arg[1]->k.i < 0 &&
+        e->arg[1]->k.i > INT32_MIN) {
+        e = ex_mul(p->x, e->arg[0], ex_int(p->x, (DType)e->dt, -e->arg[1]->k.i));
+        minus = !minus;
+    }
     int64_t weight = e->op == EX_mul && ex_is_const(e->arg[1]) ? e->arg[1]->k.i : 1;
     if (ex_is_const(e)) weight = INT64_MIN;
     int at = sum->n++;

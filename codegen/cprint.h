@@ -40,8 +40,9 @@ typedef struct Unit {
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);
 /* Notes the use of a helper and of those it calls; returns its name. */
 const char *unit_helper(Unit *unit, const char *name);
-/* Prints the helpers that were used, callees first. */
-void unit_print_helpers(Unit *unit, Text *out);
+/* Prints the helpers that `text` uses, callees first. (Not all that were noted: printing an
+ * expression may be tried in two ways.) */
+void unit_print_helpers(Unit *unit, const char *text, Text *out);
 
 /* One value of a statement at work; see cexpr.c. */
 typedef struct Node {

@@ -179,6 +179,6 @@ void emit_cuda(const Program *p, const EmitOptions *o, Text *out) {
     if (unit.needs & NEEDS_bool)
         text_add(out, "#ifndef __cplusplus\n#include <stdbool.h>\n#endif\n");
     text_add(out, "\n");
-    unit_print_helpers(&unit, out);
+    unit_print_helpers(&unit, text_get(&kernels), out);
     text_addn(out, text_get(&kernels), kernels.length);
 }

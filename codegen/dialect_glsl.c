@@ -186,7 +186,7 @@ void emit_glsl(const Program *p, const EmitOptions *o, int kernel, Text *out) {
               comment_text(&scratch, o->model_name));
     print_extensions(&unit, out);
     text_add(out, text_get(&interface));
-    unit_print_helpers(&unit, out);
+    unit_print_helpers(&unit, text_get(&printer.out), out);
     kernel_comment(k, &scratch, out);
     text_add(out, "void main() {\n");
     text_addn(out, text_get(&printer.out), printer.out.length);

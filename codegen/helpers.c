@@ -114,12 +114,30 @@ const char *unit_helper(Unit *unit, const char *name) {
     return name;
 }
 
-void unit_print_helpers(Unit *unit, Text *out) {
+/* Notes in `used` the helpers that `text` names, and those that they call. */
+static void find_used(const Unit *unit, const char *text, StrMap *used) {
+    while ((text = strstr(text, "mlcc_"))) {
+        size_t length = word_length(text);
+        const char *name = arena_strndup(unit->arena, text, length);
+        const Helper *h = find_helper(unit, name);
+        void **slot = h ? strmap_put(used, name) : NULL;
+        if (slot && !*slot) {
+            *slot = (void *)(uintptr_t)h;
+            find_used(unit, h->body, used);
+        }
+        text += length;
+    }
+}
+
+void unit_print_helpers(Unit *unit, const char *text, Text *out) {
+    StrMap used;
+    strmap_init(&used, unit->arena);
+    find_used(unit, text, &used);
     /* helpers.def has callees before callers */
     for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++) {
         const char *at = strchr(helpers[i].head, ' ') + 1;
         const char *name = arena_strndup(unit->arena, at, strcspn(at, "("));
-        if (strmap_get(&unit->helpers, name) != &helpers[i]) continue;
+        if (strmap_get(&used, name) != &helpers[i]) continue;
         text_add(out, unit->dialect->function);
         translate(unit, helpers[i].head, out);
         text_add(out, " {\n");

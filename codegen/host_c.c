@@ -498,7 +498,7 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     print_head(h, "a neural network as C99", source);
     print_includes(h, source);
     text_addn(source, text_get(&weights), weights.length);
-    unit_print_helpers(&h->unit, source);
+    unit_print_helpers(&h->unit, text_get(&kernels), source);
     text_addn(source, text_get(&kernels), kernels.length);
     text_addn(source, text_get(&run), run.length);
     if (o->descriptor) print_descriptor(h, source);

@@ -24,6 +24,7 @@ void pass_cse(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);
 Program *pass_lower(Graph *g, const PassOptions *o);
+void pass_split(Program *p, const PassOptions *o);
 void pass_plan(Program *p, const PassOptions *o);
 
 /* Replaces every use of `from` (operands, sub-graph outputs, graph outputs) in g by `to`. */

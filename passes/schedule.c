@@ -84,25 +84,47 @@ static void score_load(void *user, const Expr *e) {
         s->other += coef[s->loop] != 0;
 }
 
-/* The largest divisor of `extent` in [low, high]; 0 if there is none. */
-static int64_t divisor(int64_t extent, int64_t low, int64_t high) {
-    for (int64_t d = high < extent ? high : extent; d >= low; d--)
-        if (extent % d == 0) return d;
-    return 0;
+/* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
+typedef struct Tile {
+    int64_t rows, columns;
+} Tile;
+
+static int64_t tiles_of(int64_t extent, int64_t tile) {
+    return (extent + tile - 1) / tile;
 }
 
-/* Splits `loop` so that its inner part is about `wanted` long and returns that part; a loop that is short
- * enough is its own inner part. */
-static int tile_loop(Nest *n, int loop, int64_t wanted, int64_t *tiles) {
+/* The tile that a simple model of a core finds fastest: two multiply-adds and two loads start in a
+ * cycle, a multiply-add takes four, and accumulators take up to half of the registers. Tiles at the edge
+ * cost as much as whole ones. */
+static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns) {
+    Tile best = {1, columns < lanes ? columns : lanes};
+    double least = -1;
+    for (int64_t vectors = 1; vectors <= 4; vectors++)
+        for (int64_t r = 1; r <= rows && r <= 16; r++) {
+            int64_t accumulators = r * vectors, width = vectors * lanes;
+            if (accumulators > (t->vector_registers + 1) / 2) break;
+            if (vectors > 1 && width > columns) break;
+            double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
+            if (cycles < loads) cycles = loads;
+            if (cycles < 4) cycles = 4;
+            double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
+            if (least >= 0 && total >= least) continue;
+            least = total;
+            best = (Tile){r, width < columns ? width : columns};
+        }
+    return best;
+}
+
+/* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
+static int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles) {
     int64_t extent = n->loop[loop].extent;
     int outer, inner;
-    if (extent <= wanted) return loop;
-    int64_t d = divisor(extent, (wanted * 3 + 3) / 4, wanted);
-    *tiles = (extent + (d ? d : wanted) - 1) / (d ? d : wanted);
-    if (d)
-        nest_split(n, loop, d, &outer, &inner);
+    if (extent <= tile) return loop;
+    *tiles = tiles_of(extent, tile);
+    if (extent % tile == 0)
+        nest_split(n, loop, tile, &outer, &inner);
     else
-        nest_slide(n, loop, wanted, &outer, &inner);
+        nest_slide(n, loop, tile, &outer, &inner);
     return inner;
 }
 
@@ -190,12 +212,12 @@ static void loops_reduce(Nest *n) {
     }
     int lanes = n->target->vector_bytes / (int)dt_store((DType)op->body->dt);
     if (lanes < 4) lanes = 4;
-    /* two vectors of columns; as many rows as leave registers for them and a broadcast */
-    int64_t rows = (n->target->vector_registers - 3) / 2;
+    Tile tile = choose_tile(n->target, lanes, row >= 0 ? n->loop[row].extent : 1,
+                            n->loop[column].extent);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
-    if (row >= 0) inner[count++] = tile_loop(n, row, rows < 2 ? 2 : rows > 8 ? 8 : rows, &row_tiles);
-    inner[count++] = tile_loop(n, column, 2 * lanes, &column_tiles);
+    if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
+    inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
     for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
     /* what is read again for every tile of rows, or else for every tile of columns, should be the less */

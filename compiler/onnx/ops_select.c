@@ -4,7 +4,7 @@
  * Nothing is sorted by exchanging. An element's place in the order is the number of elements before
  * it, a reduction over all others, and a scatter takes it there; so the same few core operators do
  * it on every target, and the order of equals is always that of their positions. NaN counts as the
- * largest number, and as equal to NaN.
+ * largest number, and as equal to NaN. Only a few of very many are chosen one after the other.
  *
  * How many elements are chosen is known when the inputs are constant. Otherwise the shape that the
  * model declares for the result must be fixed: it is what the model promises, and exactly so many
@@ -15,26 +15,30 @@
 
 #include <string.h>
 
+#define MAX_COMPARED ((int64_t)1 << 26) /* pairs that are compared before TopK goes step by step   \
+                                         */
+
 /* --- order ------------------------------------------------------------------------------------*/
 
-/* Whether element a comes after b in ascending order. */
-static const Expr *greater(Exprs *x, const Expr *a, const Expr *b) {
-    const Expr *e = ex_lt(x, b, a);
-    if (!dt_is_float((DType)a->dt)) return e;
-    const Expr *nan = ex_and(x, ex_un(x, EX_isnan, a), ex_un(x, EX_not, ex_un(x, EX_isnan, b)));
-    return ex_bin(x, EX_or, e, nan);
-}
-
-static const Expr *same(Exprs *x, const Expr *a, const Expr *b) {
-    const Expr *e = ex_bin(x, EX_eq, a, b);
-    if (!dt_is_float((DType)a->dt)) return e;
-    const Expr *nan = ex_and(x, ex_un(x, EX_isnan, a), ex_un(x, EX_isnan, b));
-    return ex_bin(x, EX_or, e, nan);
-}
-
-/* `v` in a type that compares. */
-static Value *comparable(Graph *g, Value *v) {
-    return g_cast(g, v, v->dt == DT_bool ? DT_i32 : dt_reg(v->dt));
+/* Integers (i32, or i64 for elements of 64 bits) in the order of the elements, so that a comparison
+ * is all that ordering takes: floats by their bits, of which the negative ones run backwards. */
+static Value *order_keys(Graph *g, Value *v) {
+    Exprs *x = g->x;
+    DType reg = v->dt == DT_bool ? DT_i32 : dt_reg(v->dt),
+          dt = dt_store(reg) == 8 ? DT_i64 : DT_i32;
+    if (reg == dt) return g_cast(g, v, dt);
+    Builder b = build(g, v->rank, v->shape);
+    const Expr *e = ex_cast(x, reg, build_in(&b, v)), *bits = ex_bits(x, dt, e);
+    const Expr *lowest = ex_int(x, dt, dt == DT_i64 ? INT64_MIN : INT32_MIN);
+    const Expr *highest = ex_int(x, dt, dt == DT_i64 ? INT64_MAX : INT32_MAX);
+    const Expr *negative = ex_lt(x, bits, ex_int(x, dt, 0)), *key;
+    if (dt_is_float(reg)) {
+        key = ex_select(x, negative, ex_sub(x, lowest, bits), bits);
+        key = ex_select(x, ex_un(x, EX_isnan, e), highest, key);
+    } else {
+        key = ex_bin(x, EX_bxor, bits, lowest);
+    }
+    return build_map(&b, dt, key);
 }
 
 static const Expr *count_if(Exprs *x, const Expr *cond) {
@@ -66,22 +70,77 @@ static void no_extent(Node *n) {
 
 /* --- TopK -------------------------------------------------------------------------------------*/
 
-/* The place of every element along the axis, i32. */
-static Value *ranks(Node *n, Value *v, int axis, bool largest) {
+/* The place of every element along the axis when the largest keys come first, i32. */
+static Value *ranks(Node *n, Value *keys, int axis) {
     Exprs *x = n->x;
-    v = comparable(n->g, v);
-    Builder b = build(n->g, v->rank, v->shape);
-    const Expr *r = build_red(&b, v->shape[axis]), *index[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) index[i] = ex_var(x, i);
-    const Expr *own = build_load(&b, v, index);
+    Builder b = build(n->g, keys->rank, keys->shape);
+    const Expr *r = build_red(&b, keys->shape[axis]), *index[MAX_RANK];
+    for (int i = 0; i < keys->rank; i++) index[i] = ex_var(x, i);
+    const Expr *own = build_load(&b, keys, index);
     index[axis] = r;
-    const Expr *other = build_load(&b, v, index);
+    const Expr *other = build_load(&b, keys, index);
     /* of equal elements the first comes first */
     const Expr *lower = ex_lt(x, r, ex_var(x, axis));
-    const Expr *ahead = largest ? greater(x, other, own) : greater(x, own, other);
-    const Expr *behind = largest ? greater(x, own, other) : greater(x, other, own);
-    const Expr *before = ex_select(x, lower, ex_un(x, EX_not, behind), ahead);
+    const Expr *before = ex_select(x, lower, ex_le(x, own, other), ex_lt(x, own, other));
     return build_reduce(&b, DT_i32, COMBINE_sum, count_if(x, before), NULL);
+}
+
+/* Whether the element at `r` of the line at hand comes after the one that was chosen last. */
+static const Expr *is_after(Builder *b, Value *keys, Value *last_key, Value *last_at,
+                            const Expr *r) {
+    Exprs *x = b->x;
+    const Expr *line[2] = {ex_var(x, 0), ex_var(x, 1)}, *at[3] = {line[0], r, line[1]};
+    const Expr *key = build_load(b, keys, at), *last = build_load(b, last_key, line);
+    const Expr *same = ex_bin(x, EX_eq, key, last);
+    const Expr *behind = ex_lt(x, build_load(b, last_at, line), r);
+    return ex_bin(x, EX_or, ex_lt(x, key, last), ex_and(x, same, behind));
+}
+
+/* Chooses the next element of every line of keys [before, n, after], as the body of a loop. State:
+ * key and position of the one that was chosen last; result: the position. */
+static Graph *next_largest(Node *n, const Value *whole) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    int64_t shape[2] = {whole->shape[0], whole->shape[2]}, count = whole->shape[1];
+    Value *last_key = graph_input(g, NULL, whole->dt, 2, shape);
+    Value *last_at = graph_input(g, NULL, DT_i32, 2, shape);
+    Value *keys = graph_input(g, NULL, whole->dt, 3, whole->shape);
+    Builder b = build(g, 2, shape);
+    const Expr *r = build_red(&b, count), *at[3] = {ex_var(x, 0), r, ex_var(x, 1)};
+    const Expr *lowest = ex_const(x, whole->dt, combine_identity(COMBINE_max, whole->dt));
+    const Expr *after = is_after(&b, keys, last_key, last_at, r);
+    const Expr *e = ex_select(x, after, build_load(&b, keys, at), lowest);
+    Value *best = build_reduce(&b, whole->dt, COMBINE_max, e, NULL);
+    b = build(g, 2, shape);
+    r = build_red(&b, count);
+    after = is_after(&b, keys, last_key, last_at, r);
+    const Expr *hit = ex_bin(x, EX_eq, build_load(&b, keys, at), build_in(&b, best));
+    e = ex_select(x, ex_and(x, after, hit), r, ex_i(x, count - 1));
+    Value *chosen = build_reduce(&b, DT_i32, COMBINE_min, e, NULL);
+    graph_output(g, best, NULL);
+    graph_output(g, chosen, NULL);
+    graph_output(g, chosen, NULL);
+    return g;
+}
+
+/* The positions of the k largest keys along the axis, i32, by choosing one after the other. */
+static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
+    Graph *g = n->g;
+    int64_t split[3] = {1, keys->shape[axis], 1}, shape[MAX_RANK];
+    for (int i = 0; i < keys->rank; i++) {
+        shape[i] = i == axis ? k : keys->shape[i];
+        if (i != axis) split[i < axis ? 0 : 2] *= keys->shape[i];
+    }
+    int64_t line[2] = {split[0], split[2]};
+    keys = g_reshape(g, keys, 3, split);
+    void *top = arena_alloc(g->arena, 8);
+    dt_save(keys->dt, top, 0, combine_identity(COMBINE_min, keys->dt));
+    Value *in[3] = {g_expand(g, graph_const(g, keys->dt, 0, NULL, top), 2, line),
+                    g_expand(g, g_scalar(g, DT_i32, -1), 2, line), keys};
+    Value *out[3];
+    build_loop(g, next_largest(n, keys), k, 2, 3, in, out);
+    static const int perm[3] = {1, 0, 2};
+    return g_reshape(g, g_transpose(g, out[2], perm), keys->rank, shape);
 }
 
 /* Takes to place[i] (where that is below the result's extent) the element, or its position. */
@@ -128,7 +187,20 @@ void import_topk(Node *n) {
         n->out[1] = zeros(n->g, DT_i64, v->rank, shape);
         return;
     }
-    Value *place = ranks(n, v, axis, attr_int(n, "largest", 1) != 0);
+    Value *keys = order_keys(n->g, v);
+    if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
+    int64_t extent = v->shape[axis];
+    if (extent > MAX_COMPARED / value_numel(v) && k <= extent / 4) {
+        Value *at = choose_largest(n, keys, axis, k);
+        Builder b = build(n->g, v->rank, shape);
+        const Expr *index[MAX_RANK];
+        for (int i = 0; i < v->rank; i++) index[i] = ex_var(n->x, i);
+        index[axis] = index_clamp(n->x, build_in(&b, at), extent);
+        if (node_wants(n, 0)) n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
+        if (node_wants(n, 1)) n->out[1] = g_cast(n->g, at, DT_i64);
+        return;
+    }
+    Value *place = ranks(n, keys, axis);
     if (node_wants(n, 0)) n->out[0] = take_to(n, v, place, axis, shape, v->dt, false);
     if (node_wants(n, 1)) n->out[1] = take_to(n, v, place, axis, shape, DT_i64, true);
 }
@@ -234,7 +306,7 @@ void import_compress(Node *n) {
 /* Items along the middle of [before, items, after]. Item i is said by its own elements [before,
  * after]; two are compared at the first place where they differ. */
 typedef struct Items {
-    Value *v; /* comparable */
+    Value *v; /* keys */
     int64_t n, before, after;
 } Items;
 
@@ -253,7 +325,8 @@ static Value *first_difference(Node *n, const Items *it) {
     if (width == 1) return NULL;
     Builder b = build(n->g, 2, shape);
     const Expr *r = build_red(&b, width);
-    const Expr *equal = same(x, item_at(&b, it, ex_var(x, 0), r), item_at(&b, it, ex_var(x, 1), r));
+    const Expr *equal =
+        ex_bin(x, EX_eq, item_at(&b, it, ex_var(x, 0), r), item_at(&b, it, ex_var(x, 1), r));
     return build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, equal, ex_i(x, width), r), NULL);
 }
 
@@ -269,8 +342,8 @@ static void compare(Builder *b, const Items *it, Value *difference, const Expr *
         place = index_clamp(x, place, it->before * it->after);
     }
     const Expr *a = item_at(b, it, i, place), *c = item_at(b, it, j, place);
-    if (!difference) *equal = same(x, a, c);
-    *above = greater(x, a, c);
+    if (!difference) *equal = ex_bin(x, EX_eq, a, c);
+    *above = ex_lt(x, c, a);
 }
 
 /* A result of `count` elements: body (of update coordinate 0, an item) goes to place[item]. */
@@ -303,7 +376,7 @@ void import_unique(Node *n) {
     for (int i = 0; i < rank; i++) split[i < axis ? 0 : i > axis ? 2 : 1] *= shape[i];
     Items it = {.n = split[1], .before = split[0], .after = split[2]};
     Value *flat = g_reshape(g, v, 3, split);
-    it.v = comparable(g, flat);
+    it.v = order_keys(g, flat);
     if (value_numel(v) == 0) {
         unsupported(n, "an input without elements");
         return;

@@ -119,7 +119,7 @@ static bool run_data_set(Session *s, LoadedModel *m, const char *folder) {
                      info.name);
             return false;
         }
-        in[i] = arena_copy(&s->arena, t.data, info.bytes + 1);
+        in[i] = arena_copy(&s->arena, t.data, info.bytes);
     }
     for (uint32_t i = 0; i < model->n_outputs; i++) {
         size_t bytes = (size_t)model->outputs[i].bytes;

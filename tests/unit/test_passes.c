@@ -1,13 +1,13 @@
-/* Each pass on small graphs, given as text: what comes out, compared whole, and that it still computes
- * the same.
+/* Each pass on small graphs, given as text: what comes out, compared whole, and that it still
+ * computes the same.
  *
  *     test_passes [--bless] [PASS/NAME.ir...]     by default all files of tests/passes
  *
- * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what it must
- * become. In tests/passes/lower there is one such part for each of some targets, `; after plan for
- * TARGET`: the program with its schedules, kernels and memory plan. Graphs run in the interpreter, on
- * random inputs, before and after; programs run their kernels in it. --bless writes down what comes out
- * now. Run in the repository. */
+ * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what
+ * it must become. In tests/passes/lower there is one such part for each of some targets, `; after
+ * plan for TARGET`: the program with its schedules, kernels and memory plan. Graphs run in the
+ * interpreter, on random inputs, before and after; programs run their kernels in it. --bless writes
+ * down what comes out now. Run in the repository. */
 #include "passes/nest.h"
 #include "passes/passes.h"
 #include "tests/unit/program_run.h"
@@ -43,7 +43,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* --- running --------------------------------------------------------------------------------------*/
+/* --- running
+ * --------------------------------------------------------------------------------------*/
 
 typedef struct Results {
     void **in, **out;
@@ -58,10 +59,11 @@ static Results run_before(Fixture *f, const Graph *g) {
     return r;
 }
 
-static void compare(Fixture *f, const Graph *g, const Results *before, void **got, const char *path) {
+static void compare(Fixture *f, const Graph *g, const Results *before, void **got,
+                    const char *path) {
     for (int i = 0; i < g->outputs.n; i++) {
-        const char *why = tensor_difference(&f->arena, g->outputs.items[i], got[i], before->out[i],
-                                            1e-5);
+        const char *why =
+            tensor_difference(&f->arena, g->outputs.items[i], got[i], before->out[i], 1e-5);
         if (why) fail_msg("%s: it computes something else, output %d: %s", path, i, why);
     }
 }
@@ -114,7 +116,8 @@ static const char *after_plan(Fixture *f, const char *path, const char *target, 
     return text_get(&t);
 }
 
-/* --- files ----------------------------------------------------------------------------------------*/
+/* --- files
+ * ----------------------------------------------------------------------------------------*/
 
 static const char *read_file(Fixture *f, const char *path) {
     Text t = text_new(&f->arena);
@@ -165,18 +168,25 @@ static void test_file(void **state) {
     print_message("%s: changed\n", path);
 }
 
-/* --- schedules as text ----------------------------------------------------------------------------*/
+/* --- schedules as text
+ * ----------------------------------------------------------------------------*/
 
 static void test_wrong_schedules(void **state) {
     Fixture *f = *state;
-    const char *text = "graph {\n  %0 = input : f32[8, 9] \"x\"\n"
-                       "  %1 = reduce sum (%0) [r0: 9] : f32[8]\n    body $0[i0, r0]\n    post acc\n"
-                       "  output %1 \"y\"\n}\n";
+    const char *text =
+        "graph {\n  %0 = input : f32[8, 9] \"x\"\n"
+        "  %1 = reduce sum (%0) [r0: 9] : f32[8]\n    body $0[i0, r0]\n    post acc\n"
+        "  output %1 \"y\"\n}\n";
     static const char *const wrong[] = {
-        "twist i0 2",     "split i7 2",   "split i0 0",    "split i0 -4",       "split i0",
-        "split i0 2 3",   "slide r0 2",   "slide i0 9",    "fuse i0 i0",        "fuse i0 i3",
-        "order i0 i9",    "bind i0 warp", "stage 2 r0",    "stage 0 i5",        "pack i0",
-        "split i0 4; split i0 2", "fuse i0", "split i0 99999999999999999999",
+        "twist i0 2",  "split i7 2",
+        "split i0 0",  "split i0 -4",
+        "split i0",    "split i0 2 3",
+        "slide r0 2",  "slide i0 9",
+        "fuse i0 i0",  "fuse i0 i3",
+        "order i0 i9", "bind i0 warp",
+        "stage 2 r0",  "stage 0 i5",
+        "pack i0",     "split i0 4; split i0 2",
+        "fuse i0",     "split i0 99999999999999999999",
     };
     Graph *g = read_input(f, "schedule", text, strlen(text));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -189,9 +199,10 @@ static void test_wrong_schedules(void **state) {
 
 static void test_schedule_text(void **state) {
     Fixture *f = *state;
-    const char *text = "graph {\n  %0 = input : f32[8, 9] \"x\"\n"
-                       "  %1 = reduce sum (%0) [r0: 9] : f32[8]\n    body $0[i0, r0]\n    post acc\n"
-                       "  output %1 \"y\"\n}\n";
+    const char *text =
+        "graph {\n  %0 = input : f32[8, 9] \"x\"\n"
+        "  %1 = reduce sum (%0) [r0: 9] : f32[8]\n    body $0[i0, r0]\n    post acc\n"
+        "  output %1 \"y\"\n}\n";
     Graph *g = read_input(f, "schedule", text, strlen(text));
     const char *steps = "slide i0 5; split r0 4; order r0o i0i r0i; bind i0i vector; ";
     Nest n;
@@ -214,7 +225,8 @@ static void test_too_many_dimensions(void **state) {
     assert_int_equal(f->diag.messages.items[0].code, E3006);
 }
 
-/* --- all of it ------------------------------------------------------------------------------------*/
+/* --- all of it
+ * ------------------------------------------------------------------------------------*/
 
 static int visible(const struct dirent *e) {
     return e->d_name[0] != '.';
@@ -252,8 +264,8 @@ int main(int argc, char **argv) {
     if (all) {
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_wrong_schedules, setup,
                                                                         teardown);
-        tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_schedule_text, setup,
-                                                                        teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_schedule_text, setup, teardown);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_too_many_dimensions,
                                                                         setup, teardown);
     }

@@ -1,0 +1,272 @@
+/* ai.onnx.ml and the quantised operators of com.microsoft on numbers that can be checked by hand
+ * (or that ONNX Runtime gave), and what they refuse. ONNX's own suite has next to nothing of these.
+ */
+#include "tests/unit/model_text.h"
+
+typedef struct Row {
+    const char *text;
+    const char *inputs[4];
+    const char *result;
+} Row;
+
+static void run_rows(void **state, const char *opsets, size_t n, const Row *rows) {
+    Bench *b = *state;
+    for (size_t i = 0; i < n; i++) {
+        int count = 0;
+        while (count < 4 && rows[i].inputs[count]) count++;
+        const char *text = arena_printf(&b->arena, "%s %s", opsets, rows[i].text);
+        const char *result = run_text(b, text, NULL, count, rows[i].inputs);
+        if (strcmp(result, rows[i].result) != 0)
+            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
+    }
+}
+
+#define ML "opset 18 opset ai.onnx.ml 3 "
+
+static void test_features(void **state) {
+    static const Row rows[] = {
+        {"input x f32[3] output y y = ai.onnx.ml:Binarizer(x) {threshold=1.0}",
+         {"1 2 nan"},
+         "f32[3] 0 1 0"},
+        {"input x i64[2,2] output y y = ai.onnx.ml:Scaler(x) {offset=[1.0 2.0] scale=[0.5 2.0]}",
+         {"3 4 5 6"},
+         "f32[2, 2] 1 4 2 8"},
+        {"input x f32[2,2] output y y = ai.onnx.ml:Imputer(x) "
+         "{imputed_value_floats=[1.0 2.0] replaced_value_float=-1.0}",
+         {"-1 5 6 -1"},
+         "f32[2, 2] 1 5 6 2"},
+        {"input x i64[2,2] output y y = ai.onnx.ml:Imputer(x) "
+         "{imputed_value_int64s=[7] replaced_value_int64=-1}",
+         {"-1 5 6 -1"},
+         "i64[2, 2] 7 5 6 7"},
+        {"input x f32[2,2] output y y = ai.onnx.ml:Normalizer(x) {norm=\"L1\"}",
+         {"1 -3 0 0"},
+         "f32[2, 2] 0.25 -0.75 0 0"},
+        {"input x f32[2] output y y = ai.onnx.ml:Normalizer(x) {norm=\"L2\"}",
+         {"3 -4"},
+         "f32[2] 0.6 -0.8"},
+        {"input x f32[1,2] output y y = ai.onnx.ml:Normalizer(x) {norm=\"MAX\"}",
+         {"2 4"},
+         "f32[1, 2] 0.5 1"},
+        {"input a f32[1,2] input b i64[1,3] output y y = ai.onnx.ml:FeatureVectorizer(a, b) "
+         "{inputdimensions=[3 2]}",
+         {"1 2", "3 4 5"},
+         "f32[1, 5] 1 2 0 3 4"},
+        {"input x f32[3] output y y = ai.onnx.ml:OneHotEncoder(x) {cats_int64s=[1 5] zeros=1}",
+         {"5 2 1"},
+         "f32[3, 2] 0 1 0 0 1 0"},
+        {"input x i64[4] output y y = ai.onnx.ml:LabelEncoder(x) "
+         "{keys_int64s=[1 3 5] values_floats=[0.5 1.5 2.5] default_float=9.0}",
+         {"5 2 1 3"},
+         "f32[4] 2.5 9 0.5 1.5"},
+        {"input x f32[2] output y y = ai.onnx.ml:LabelEncoder(x) "
+         "{keys_floats=[1.0 2.0] values_int64s=[10 20]}",
+         {"2 nan"},
+         "i64[2] 20 -1"},
+        {"input x f32[1,2] output y y = ai.onnx.ml:ZipMap(x) {classlabels_int64s=[1 2]}",
+         {"1 2"},
+         "f32[1, 2] 1 2"},
+    };
+    run_rows(state, ML, N(rows), rows);
+}
+
+static void test_models(void **state) {
+#define LEAVES                                                                                     \
+    "nodes_treeids=[0 0 0] nodes_nodeids=[0 1 2] nodes_featureids=[0 0 0] "                        \
+    "nodes_modes=[\"BRANCH_LEQ\" \"LEAF\" \"LEAF\"] nodes_values=[0.0 0.0 0.0] "                   \
+    "nodes_truenodeids=[1 0 0] nodes_falsenodeids=[2 0 0] "
+#define X2 "input x f32[2,1] output y "
+    static const Row rows[] = {
+        {"input x f32[2,2] output y y = ai.onnx.ml:LinearRegressor(x) "
+         "{coefficients=[1.0 2.0 3.0 4.0] intercepts=[0.5 1.0] targets=2}",
+         {"1 0 0 1"},
+         "f32[2, 2] 1.5 4 2.5 5"},
+        {"input x f32[2,1] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
+         "{coefficients=[1.0 -1.0] intercepts=[0.0 0.0] classlabels_ints=[4 8]}",
+         {"1 -2"},
+         "i64[2] 4 8; f32[2, 2] 1 -1 -2 2"},
+        /* one score for two classes */
+        {"input x f32[2,1] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
+         "{coefficients=[1.0] intercepts=[0.0] classlabels_ints=[4 8] post_transform=\"LOGISTIC\"}",
+         {"0 2"},
+         "i64[2] 4 8; f32[2, 2] 0.5 0.5 0.119203 0.880797"},
+        {"input x f32[2,1] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
+         "{coefficients=[1.0 0.0 -1.0] intercepts=[0.0 0.5 0.0] classlabels_ints=[4 8 6] "
+         "post_transform=\"SOFTMAX\"}",
+         {"2 0"},
+         "i64[2] 4 8; f32[2, 3] 0.805512 0.179734 0.0147535 0.274069 0.451863 0.274069"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {" LEAVES "n_targets=2 "
+            "target_treeids=[0 0 0] target_nodeids=[1 2 2] target_ids=[0 0 1] "
+            "target_weights=[1.0 2.0 3.0] base_values=[0.5 0.25]}",
+         {"0 nan"},
+         "f32[2, 2] 1.5 0.25 2.5 3.25"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {" LEAVES "n_targets=2 "
+            "nodes_missing_value_tracks_true=[1 0 0] aggregate_function=\"MIN\" "
+            "target_treeids=[0 0 0] target_nodeids=[1 2 2] target_ids=[0 0 1] "
+            "target_weights=[1.0 2.0 3.0]}",
+         {"0 nan"},
+         "f32[2, 2] 1 0 1 0"},
+        {X2 "output z y, z = ai.onnx.ml:TreeEnsembleClassifier(x) {" LEAVES
+            "class_treeids=[0 0] class_nodeids=[1 2] class_ids=[0 0] class_weights=[0.25 0.75] "
+            "classlabels_int64s=[4 8]}",
+         {"-1 1"},
+         "i64[2] 4 8; f32[2, 2] 0.75 0.25 0.25 0.75"},
+        {X2 "output z y, z = ai.onnx.ml:TreeEnsembleClassifier(x) {" LEAVES
+            "class_treeids=[0 0] class_nodeids=[1 2] class_ids=[0 0] class_weights=[-0.5 0.75] "
+            "classlabels_int64s=[4 8]}",
+         {"-1 1"},
+         "i64[2] 4 8; f32[2, 2] 0.5 -0.5 -0.75 0.75"},
+        {X2 "output z y, z = ai.onnx.ml:TreeEnsembleClassifier(x) {" LEAVES
+            "class_treeids=[0 0 0] class_nodeids=[1 2 2] class_ids=[2 0 1] "
+            "class_weights=[1.0 0.25 0.5] classlabels_int64s=[4 8 6]}",
+         {"-1 1"},
+         "i64[2] 6 8; f32[2, 3] 0 0 1 0.25 0.5 0"},
+        {X2 "y = ai.onnx.ml:SVMRegressor(x) {kernel_type=\"POLY\" kernel_params=[1.0 1.0 2.0] "
+            "support_vectors=[1.0 2.0] coefficients=[1.0 -0.5] n_supports=2 rho=[0.5]}",
+         {"1 0"},
+         "f32[2, 1] 0 1"},
+        {X2 "output z y, z = ai.onnx.ml:SVMClassifier(x) {kernel_type=\"LINEAR\" "
+            "support_vectors=[1.0 2.0] vectors_per_class=[1 1] coefficients=[1.0 -1.0] rho=[0.25] "
+            "classlabels_ints=[4 8]}",
+         {"1 -1"},
+         "i64[2] 8 4; f32[2, 2] 0.75 -0.75 -1.25 1.25"},
+        {X2 "output z y, z = ai.onnx.ml:SVMClassifier(x) {kernel_type=\"LINEAR\" "
+            "support_vectors=[1.0 2.0] vectors_per_class=[1 1] coefficients=[1.0 -1.0] rho=[0.25] "
+            "prob_a=[-1.0] prob_b=[0.0] classlabels_ints=[4 8]}",
+         {"1 -1"},
+         "i64[2] 8 4; f32[2, 2] 0.320821 0.679179 0.7773 0.2227"},
+    };
+    run_rows(state, ML, N(rows), rows);
+}
+
+/* A tree of set membership, less-than and a leaf that is a target's only one. */
+static void test_tree_ensemble(void **state) {
+    static const Row rows[] = {
+        {"input x f32[5,1] output y y = ai.onnx.ml:TreeEnsemble(x) {n_targets=2 tree_roots=[0] "
+         "nodes_modes=u8[2](6 1) nodes_splits=f32[2](0 0) nodes_featureids=[0 0] "
+         "nodes_truenodeids=[0 1] nodes_trueleafs=[1 1] nodes_falsenodeids=[1 2] "
+         "nodes_falseleafs=[0 1] membership_values=f32[4](2 5 7 nan) leaf_targetids=[0 1 1] "
+         "leaf_weights=f32[3](10 20 30)}",
+         {"5 7 6 -1 nan"},
+         "f32[5, 2] 10 0 10 0 0 30 0 20 0 30"},
+    };
+    run_rows(state, "opset 18 opset ai.onnx.ml 5", N(rows), rows);
+}
+
+static void test_quantised(void **state) {
+#define PAIR(op)                                                                                   \
+    "input a u8[3] input b u8[3] output y init s f32[] = 0.5 init t f32[] = 0.25 "                 \
+    "init z u8[] = 10 y = com.microsoft:" op
+    static const Row rows[] = {
+        /* (a - 10) / 2 + (b - 10) / 2, in quarters */
+        {PAIR("QLinearAdd(a, s, z, b, s, z, t, z)"), {"12 10 255", "14 0 255"}, "u8[3] 22 0 255"},
+        {PAIR("QLinearMul(a, s, z, b, s, z, t, z)"), {"12 10 255", "14 0 255"}, "u8[3] 18 10 255"},
+        {"input a i8[3] output y init s f32[] = 0.5 init t f32[] = 0.00390625 init z i8[] = 0 "
+         "init m i8[] = -128 y = com.microsoft:QLinearSigmoid(a, s, z, t, m)",
+         {"0 4 -128"},
+         "i8[3] 0 97 -128"},
+        {"input a i8[2] output y init s f32[] = 1 init z i8[] = 0 "
+         "y = com.microsoft:QLinearLeakyRelu(a, s, z, s, z) {alpha=0.5}",
+         {"-5 5"},
+         "i8[2] -2 5"},
+        {"input a u8[1,2] input b u8[1,1] output y init s f32[] = 1 init t f32[] = 2 init z u8[] = "
+         "0 "
+         "y = com.microsoft:QLinearConcat(s, z, a, s, z, b, t, z) {axis=1}",
+         {"1 2", "3"},
+         "u8[1, 3] 1 2 6"},
+        {"input a u8[1,2,2,1] output y init s f32[] = 1 init z u8[] = 4 "
+         "y = com.microsoft:QLinearAveragePool(a, s, z, s, z) {kernel_shape=[2 1] channels_last=1}",
+         {"6 8 8 12"},
+         "u8[1, 1, 2, 1] 7 10"},
+        {"input a u8[1,1,2,2] output y init s f32[] = 1 init z u8[] = 4 "
+         "y = com.microsoft:QLinearGlobalAveragePool(a, s, z, s, z)",
+         {"6 8 8 14"},
+         "u8[1, 1, 1, 1] 9"},
+        {"input a u8[1,2] output y init s f32[] = 1 init t f32[] = 0.00390625 init z u8[] = 0 "
+         "y = com.microsoft:QLinearSoftmax(a, s, z, t, z) {axis=-1 opset=13}",
+         {"3 3"},
+         "u8[1, 2] 128 128"},
+        {"input a u8[1,2] input b i8[2,2] output y init s f32[] = 0.5 init w f32[2] = 1 2 "
+         "init z u8[] = 1 init m i8[] = 0 init c i32[2] = 1 -1 "
+         "y = com.microsoft:QGemm(a, s, z, b, w, m, c) {transB=1}",
+         {"2 3", "1 2 3 4"},
+         "f32[1, 2] 3 10"},
+        {"input a u8[1,2] input b i8[2,1] output y init s f32[] = 0.5 init w f32[] = 1 "
+         "init z u8[] = 1 init m i8[] = 1 init c f32[1] = 100 "
+         "y = com.microsoft:MatMulIntegerToFloat(a, b, s, w, z, m, c)",
+         {"2 3", "1 3"},
+         "f32[1, 1] 102"},
+        {"input a f32[1,2] input b i8[2,1] output y init w f32[] = 1 "
+         "y = com.microsoft:DynamicQuantizeMatMul(a, b, w)",
+         {"-1 1.55", "2 4"},
+         "f32[1, 1] 4.2"},
+    };
+    run_rows(state, "opset 17 opset com.microsoft 1", N(rows), rows);
+}
+
+static void test_refusals(void **state) {
+    Bench *b = *state;
+    static const struct {
+        const char *text;
+        ErrCode code;
+        const char *part;
+    } wrong[] = {
+        {X2 "y = ai.onnx.ml:LinearRegressor(x) {coefficients=[1.0 2.0]}", E2004, "2 coefficients"},
+        {X2 "output z y, z = ai.onnx.ml:LinearClassifier(x) {coefficients=[1.0 2.0] "
+            "classlabels_strings=[\"a\" \"b\"]}",
+         E3002, "strings"},
+        {X2 "y = ai.onnx.ml:LinearRegressor(x) {coefficients=[1.0] post_transform=\"TANH\"}", E2004,
+         "'TANH'"},
+        {X2 "y = ai.onnx.ml:Imputer(x) {imputed_value_floats=[1.0 2.0 3.0]}", E2004, "3 numbers"},
+        {X2 "y = ai.onnx.ml:OneHotEncoder(x) {cats_strings=[\"a\"]}", E3002, "strings"},
+        {X2 "y = ai.onnx.ml:LabelEncoder(x) {keys_floats=[1.0] values_strings=[\"a\"]}", E3002,
+         "strings"},
+        {X2 "y = ai.onnx.ml:LabelEncoder(x) {keys_int64s=[1] values_int64s=[1]}", E2004,
+         "for an input of f32"},
+        {X2 "y = ai.onnx.ml:SVMRegressor(x) {kernel_type=\"RBF\" support_vectors=[1.0] "
+            "coefficients=[1.0 2.0] n_supports=2 rho=[0.0]}",
+         E2004, "support vectors"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {nodes_treeids=[0] nodes_nodeids=[0] "
+            "nodes_featureids=[3] nodes_modes=[\"BRANCH_LEQ\"] nodes_values=[0.0] "
+            "nodes_truenodeids=[0] nodes_falsenodeids=[0] target_treeids=[0] target_nodeids=[0] "
+            "target_ids=[0] target_weights=[1.0]}",
+         E2004, "feature 3 of 1"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {nodes_treeids=[0] nodes_nodeids=[0] "
+            "nodes_featureids=[0] nodes_modes=[\"BRANCH_LEQ\"] nodes_values=[0.0] "
+            "nodes_truenodeids=[0] nodes_falsenodeids=[0] target_treeids=[0] target_nodeids=[0] "
+            "target_ids=[0] target_weights=[1.0]}",
+         E2004, "reached twice"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {nodes_treeids=[0] nodes_nodeids=[0] "
+            "nodes_featureids=[0] nodes_modes=[\"BRANCH_LEQ\"] nodes_values=[0.0] "
+            "nodes_truenodeids=[7] nodes_falsenodeids=[0] target_treeids=[0] target_nodeids=[0] "
+            "target_ids=[0] target_weights=[1.0]}",
+         E2004, "not there"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {nodes_treeids=[0] nodes_nodeids=[0] "
+            "nodes_featureids=[0] nodes_modes=[\"LEAF\"] nodes_values=[0.0] nodes_truenodeids=[0] "
+            "nodes_falsenodeids=[0] target_treeids=[0] target_nodeids=[0] target_ids=[4] "
+            "target_weights=[1.0]}",
+         E2004, "for target 4"},
+        {"opset com.microsoft 1 opset 17 input a u8[3] output y init s f32[2] = 1 1 init z u8[] = "
+         "0 "
+         "y = com.microsoft:QLinearSigmoid(a, s, z, s, z)",
+         E3002, "not one number"},
+    };
+    for (size_t i = 0; i < N(wrong); i++) {
+        const char *text = strstr(wrong[i].text, "opset")
+                               ? wrong[i].text
+                               : arena_printf(&b->arena, ML "%s", wrong[i].text);
+        if (import_text(b, text, NULL)) fail_msg("%s: imported", wrong[i].text);
+        expect_error(b, wrong[i].code, wrong[i].part);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_features, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_models, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tree_ensemble, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_quantised, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
