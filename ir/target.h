@@ -9,6 +9,7 @@ typedef struct Target {
     const char *name;      /* -t */
     const char *meaning;   /* one line for --help */
     bool blocks;           /* kernels are grids of blocks of threads (else plain loops) */
+    bool half_floats;      /* narrow floats are loaded and converted by an instruction */
     int vector_bytes;      /* width of a vector register; 0: none */
     int vector_registers;
     int64_t l1_bytes, l2_bytes; /* caches of one core */

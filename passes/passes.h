@@ -21,6 +21,7 @@ Program *run_passes(Graph *g, const PassOptions *o);
 
 void pass_dce(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
+void pass_widen(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);
 Program *pass_lower(Graph *g, const PassOptions *o);

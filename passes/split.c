@@ -17,9 +17,9 @@ typedef struct Split {
     Stmt *loop[MAX_LOOPS]; /* the perfect nest, outermost first */
     int n_loops;
     Stmt *store;
+    int n_vars; /* of the kernel before any piece was made */
     Stmt *pieces;
     int n_pieces;
-    int64_t *extent; /* of all variables of the kernel, -1: unknown */
 } Split;
 
 typedef struct Box {
@@ -42,7 +42,7 @@ static bool find_nest(Split *s) {
 static bool read_bound(const Split *s, const Expr *e, int *l, int64_t *bound, bool *below) {
     if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return false;
     Exprs *x = s->p->x;
-    int n = s->k->vars.n;
+    int n = s->n_vars;
     int64_t *coef = ARENA_ARRAY(s->p->arena, n, int64_t);
     const Expr *base;
     /* right - left, which is > 0 (lt) or >= 0 (le) */
@@ -90,27 +90,36 @@ static Box outside(const Split *s, const Expr *guard, Box box) {
     return box;
 }
 
+/* The nest over one box, with variables of its own: a variable has one extent in its kernel. */
 static void emit_piece(Split *s, const Box *box, const Expr *value) {
     Program *p = s->p;
-    const Expr **to = ARENA_ARRAY(p->arena, s->k->vars.n, const Expr *);
-    int64_t *extent = ARENA_ARRAY(p->arena, s->k->vars.n, int64_t);
-    for (int i = 0; i < s->k->vars.n; i++) extent[i] = s->extent[i];
-    for (int i = 0; i < s->n_loops; i++) {
-        int var = s->loop[i]->var;
+    int old = s->k->vars.n, fresh[MAX_LOOPS];
+    for (int i = 0; i < s->n_loops; i++)
         if (box->hi[i] <= box->lo[i]) return;
-        to[var] = ex_add(p->x, ex_var(p->x, var), ex_i(p->x, box->lo[i]));
-        extent[var] = box->hi[i] - box->lo[i];
+    const Expr **to = ARENA_ARRAY(p->arena, old, const Expr *);
+    for (int i = 0; i < s->n_loops; i++) {
+        int64_t extent = box->hi[i] - box->lo[i];
+        int var = fresh[i] = s->loop[i]->var;
+        const char *name = s->k->vars.items[var].name;
+        if (s->n_pieces) {
+            name = arena_printf(p->arena, "%s_%d", name, s->n_pieces);
+            fresh[i] = kernel_var(p, s->k, name, DT_i32, extent);
+        }
+        s->k->vars.items[fresh[i]].extent = extent;
+        to[var] = ex_add(p->x, ex_var(p->x, fresh[i]), ex_i(p->x, box->lo[i]));
     }
+    int n_vars = s->k->vars.n;
+    int64_t *extent = ARENA_ARRAY(p->arena, n_vars, int64_t);
+    for (int i = 0; i < n_vars; i++) extent[i] = s->k->vars.items[i].extent;
     Stmt *inner = stmt_new(p, ST_store);
+    const Expr *index = ex_subst_vars(p->x, s->store->index[0], old, to);
     inner->buffer = s->store->buffer;
     inner->index = ARENA_ARRAY(p->arena, 1, const Expr *);
-    inner->index[0] = ex_simplify(p->x, ex_subst_vars(p->x, s->store->index[0], s->k->vars.n, to),
-                                  s->k->vars.n, extent);
-    inner->value =
-        ex_simplify(p->x, ex_subst_vars(p->x, value, s->k->vars.n, to), s->k->vars.n, extent);
+    inner->index[0] = ex_simplify(p->x, index, n_vars, extent);
+    inner->value = ex_simplify(p->x, ex_subst_vars(p->x, value, old, to), n_vars, extent);
     for (int i = s->n_loops - 1; i >= 0; i--) {
         Stmt *loop = stmt_new(p, ST_for);
-        loop->var = s->loop[i]->var;
+        loop->var = fresh[i];
         loop->role = s->loop[i]->role;
         loop->extent = ex_i(p->x, box->hi[i] - box->lo[i]);
         loop->body = inner;
@@ -142,17 +151,15 @@ static void split_box(Split *s, Box box, const Expr *value) {
 }
 
 static void split_kernel(Program *p, Kernel *k) {
-    Split s = {.p = p, .k = k};
+    Split s = {.p = p, .k = k, .n_vars = k->vars.n};
     if (!find_nest(&s) || s.store->value->op != EX_select) return;
     Box box;
-    s.extent = ARENA_ARRAY(p->arena, k->vars.n, int64_t);
-    for (int i = 0; i < k->vars.n; i++) s.extent[i] = k->vars.items[i].extent;
     for (int i = 0; i < s.n_loops; i++) {
         box.lo[i] = 0;
         box.hi[i] = s.loop[i]->extent->k.i;
     }
     split_box(&s, box, s.store->value);
-    k->body = s.pieces;
+    if (s.pieces) k->body = s.pieces;
 }
 
 void pass_split(Program *p, const PassOptions *o) {

@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-#define MAX_COMPARED ((int64_t)1 << 26) /* pairs that are compared before TopK goes step by step   \
-                                         */
+/* Pairs that are compared at most; beyond, TopK chooses one element after the other. */
+#define MAX_COMPARED ((int64_t)1 << 26)
 
 /* --- order ------------------------------------------------------------------------------------*/
 
@@ -126,8 +126,9 @@ static Graph *next_largest(Node *n, const Value *whole) {
 /* The positions of the k largest keys along the axis, i32, by choosing one after the other. */
 static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
     Graph *g = n->g;
+    int rank = keys->rank;
     int64_t split[3] = {1, keys->shape[axis], 1}, shape[MAX_RANK];
-    for (int i = 0; i < keys->rank; i++) {
+    for (int i = 0; i < rank; i++) {
         shape[i] = i == axis ? k : keys->shape[i];
         if (i != axis) split[i < axis ? 0 : 2] *= keys->shape[i];
     }
@@ -140,7 +141,7 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
     Value *out[3];
     build_loop(g, next_largest(n, keys), k, 2, 3, in, out);
     static const int perm[3] = {1, 0, 2};
-    return g_reshape(g, g_transpose(g, out[2], perm), keys->rank, shape);
+    return g_reshape(g, g_transpose(g, out[2], perm), rank, shape);
 }
 
 /* Takes to place[i] (where that is below the result's extent) the element, or its position. */

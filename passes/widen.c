@@ -1,0 +1,80 @@
+/* widen: what a product reads over and over is stored in the type it is computed in.
+ *
+ * A product of half floats decodes each operand at every multiply-add. Where the target has no
+ * instruction for that, the operand is decoded once, into a tensor of its own; constants when compiling.
+ * It runs before fuse, which joins the decoding with whatever makes the operand.
+ */
+#include "passes/passes.h"
+
+typedef struct Widen {
+    Graph *g;
+    const Op *op;
+    Value **wide; /* by value id: the widened value, once made */
+    bool bad;     /* a narrow load that is not simply cast */
+} Widen;
+
+static bool is_narrow_float(DType dt) {
+    return dt_is_float(dt) && dt_is_narrow(dt);
+}
+
+static void check_use(void *user, const Expr *e) {
+    Widen *w = user;
+    for (int i = 0; i < e->n; i++) {
+        const Expr *a = e->arg[i];
+        bool narrow = a->op == EX_load && is_narrow_float((DType)a->dt);
+        if (narrow && (e->op != EX_cast || e->dt != dt_reg((DType)a->dt))) w->bad = true;
+    }
+}
+
+static Value *widened(Widen *w, Op *before, Value *v) {
+    if (w->wide[v->id]) return w->wide[v->id];
+    Graph *g = w->g;
+    DType reg = dt_reg(v->dt);
+    bool constant = value_is_const(v);
+    Op *op = graph_new_op(g, constant ? OP_const : OP_map, constant ? 0 : 1, &v, 1);
+    Value *out = graph_new_value(g, op, 0, reg, v->rank, v->shape);
+    if (constant) {
+        size_t n = (size_t)value_numel(v);
+        void *data = arena_array(g->arena, n + 1, dt_store(reg));
+        for (size_t i = 0; i < n; i++) dt_save(reg, data, i, dt_load(v->dt, v->data, i));
+        out->data = data;
+    } else {
+        const Expr *index[MAX_RANK];
+        for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
+        op->body = ex_cast(g->x, reg, ex_load(g->x, v->dt, 0, v->rank, index));
+        op->src = v->def->src;
+    }
+    /* right behind what makes it: others may use it before this product does */
+    graph_insert_before(g, v->def->next ? v->def->next : before, op);
+    return w->wide[v->id] = out;
+}
+
+static const Expr *wide_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Widen *w = user;
+    if (e->op != EX_load) return e;
+    /* the cast around it falls away when it is rebuilt */
+    return ex_load(w->g->x, w->op->in[e->k.i]->dt, (int)e->k.i, e->n, args);
+}
+
+void pass_widen(Graph *g, const PassOptions *o) {
+    if (o->target->half_floats) return;
+    Widen w = {.g = g};
+    int values = g->n_values;
+    w.wide = ARENA_ARRAY(g->arena, values, Value *);
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_widen(op->sub, o);
+        if (op->kind != OP_reduce || op->body->op != EX_mul) continue;
+        w.op = op;
+        w.bad = false;
+        bool any = false;
+        for (int i = 0; i < op->n_in; i++) any |= is_narrow_float(op->in[i]->dt);
+        ex_visit(g->arena, op->body, check_use, &w);
+        ex_visit(g->arena, op->post, check_use, &w);
+        if (!any || w.bad) continue;
+        for (int i = 0; i < op->n_in; i++)
+            if (is_narrow_float(op->in[i]->dt) && op->in[i]->id < values)
+                op->in[i] = widened(&w, op, op->in[i]);
+        op->body = ex_rewrite(g->x, op->body, wide_leaf, &w);
+        op->post = ex_rewrite(g->x, op->post, wide_leaf, &w);
+    }
+}
