@@ -117,9 +117,10 @@ typedef struct Unit {
 } Unit;
 
 typedef struct Units {
-    Unit items[4];
+    Unit items[5];
     int n;
     const char *libraries;
+    Text *header; /* of the model's C functions; NULL: it has none */
 } Units;
 
 static void add_unit(Units *u, const char *file, const char *flags) {
@@ -143,6 +144,8 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
         return false;
     add_unit(units, "model.c", "-std=c99 -ffp-contract=fast");
+    units->header = ARENA_NEW(&s->arena, Text);
+    *units->header = header;
     units->libraries = "-lm";
     return true;
 }
@@ -251,6 +254,22 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
     return true;
 }
 
+/* From this size on weights are taken in by the assembler: C compilers are slow to read them. */
+#define ASSEMBLED_WEIGHTS (64 << 10)
+
+static bool assembled_weights(Session *s, Program *p, EmitOptions *e, const char *folder,
+                              Units *units) {
+    if (e->weights_file || p->weight_bytes < ASSEMBLED_WEIGHTS) return true;
+    size_t bytes;
+    const void *block = weights_block(p, &bytes);
+    Text text = text_new(&s->arena);
+    e->weights_symbol = arena_printf(&s->arena, "%s_weights", e->prefix);
+    emit_weights_asm(e->weights_symbol, "weights.bin", s->target->buffer_align, &text);
+    add_unit(units, "weights.s", "");
+    return write_file(s, arena_printf(&s->arena, "%s/weights.bin", folder), block, bytes) &&
+           write_text(s, folder, "weights.s", &text);
+}
+
 static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const char *path,
                        Outputs *out) {
     UnitsFn *make = !strcmp(s->target->name, "c")      ? c_units
@@ -259,9 +278,13 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
     const char *folder = temp_folder(s);
     if (!folder) return false;
     Units units = {.n = 0};
-    bool ok = write_embedded(s, folder) && make(s, p, e, folder, &units) &&
-              build_units(s, folder, &units, form, path, out);
+    bool ok = write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
+              make(s, p, e, folder, &units) && build_units(s, folder, &units, form, path, out);
     temp_remove(folder);
+    /* who links an object calls the model by its header */
+    if (ok && units.header && form != FORM_library)
+        add_output(s, out, with_suffix(s, path, ".h"), text_get(units.header),
+                   units.header->length);
     return ok;
 }
 

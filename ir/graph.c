@@ -48,6 +48,17 @@ int64_t shape_numel(int rank, const int64_t *shape) {
     return n;
 }
 
+bool shape_fits(int rank, const int64_t *shape) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] < 0 || shape[i] > INT32_MAX) return false;
+        if (shape[i] == 0) continue;
+        if (n > INT32_MAX / shape[i]) return false;
+        n *= shape[i];
+    }
+    return true;
+}
+
 bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
     return rank_a == rank_b && (rank_a == 0 || !memcmp(a, b, (size_t)rank_a * sizeof *a));
 }
@@ -129,14 +140,10 @@ Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, con
     v->def = def;
     v->def_index = def_index;
     def->out[def_index] = v;
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) {
-        if (shape[i] > 0 && n > INT32_MAX / shape[i]) {
-            diag_error(g->diag, E3005, "a tensor of shape %s has more than 2^31-1 elements",
-                       shape_text(g->arena, rank, shape));
-            break;
-        }
-        n *= shape[i];
+    if (!shape_fits(rank, shape)) {
+        diag_error(g->diag, E3005, "a tensor of shape %s has more than 2^31-1 elements",
+                   shape_text(g->arena, rank, shape));
+        v->shape = ARENA_ARRAY(g->arena, rank + 1, int64_t); /* empty, so that nothing overflows */
     }
     return v;
 }

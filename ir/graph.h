@@ -173,6 +173,9 @@ Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 
 /* --- queries -------------------------------------------------------------------------------------*/
 int64_t shape_numel(int rank, const int64_t *shape);
+/* May a tensor have this shape? No extent is negative, and the product of those that are not 0 is below
+ * 2^31: so no product of some of them overflows. */
+bool shape_fits(int rank, const int64_t *shape);
 static inline int64_t value_numel(const Value *v) {
     return shape_numel(v->rank, v->shape);
 }

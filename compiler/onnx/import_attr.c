@@ -200,18 +200,13 @@ bool node_shape_ok(Node *n, int rank, const int64_t *shape) {
                     MAX_TENSOR_RANK);
         return false;
     }
-    int64_t numel = 1;
-    bool fits = true;
-    for (int i = 0; i < rank; i++) {
+    for (int i = 0; i < rank; i++)
         if (shape[i] < 0) {
             invalid(n, E2005, "the result would have shape %s",
                     shape_text(n->g->arena, rank, shape));
             return false;
         }
-        if (shape[i] > INT32_MAX || (shape[i] > 0 && numel > INT32_MAX / shape[i])) fits = false;
-        if (fits) numel *= shape[i];
-    }
-    if (fits) return true;
+    if (shape_fits(rank, shape)) return true;
     invalid(n, E3005, "a tensor of shape %s has more than 2^31-1 elements",
             shape_text(n->g->arena, rank, shape));
     return false;

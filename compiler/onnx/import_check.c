@@ -362,12 +362,13 @@ DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, 
             diag_error(im->diag, E3002, "the model does not say how many dimensions it has");
         return DT_none;
     }
-    for (int i = 0; i < *rank; i++)
-        if (shape[i] > INT32_MAX) {
-            diag_error(im->diag, E3005, "shape %s has more than 2^31-1 elements",
-                       shape_text(im->arena, *rank, shape));
-            return DT_none;
-        }
+    bool open = false; /* dimensions without a value are reported elsewhere */
+    for (int i = 0; i < *rank; i++) open |= shape[i] < 0;
+    if (!open && !shape_fits(*rank, shape)) {
+        diag_error(im->diag, E3005, "shape %s has more than 2^31-1 elements",
+                   shape_text(im->arena, *rank, shape));
+        return DT_none;
+    }
     return dt;
 }
 

@@ -20,12 +20,11 @@ static bool tensor_fits(Import *im, const OnnxTensor *t, const char *what) {
                    t->name, (long long)t->count);
         return false;
     }
-    for (int i = 0; i < t->rank; i++)
-        if (t->dims[i] > INT32_MAX) {
-            diag_error(im->diag, E3005, "%s '%s' has a dimension of %lld", what, t->name,
-                       (long long)t->dims[i]);
-            return false;
-        }
+    if (!shape_fits(t->rank, t->dims)) {
+        diag_error(im->diag, E3005, "%s '%s' has shape %s: at most 2^31-1 elements are supported",
+                   what, t->name, shape_text(im->arena, t->rank, t->dims));
+        return false;
+    }
     return true;
 }
 

@@ -389,8 +389,10 @@ static bool read_grams(Node *n, Grams *out) {
             out->column[row] = (int32_t)columns[row];
         }
     }
-    for (int i = 0; i < n_columns && fits; i++)
-        if (columns[i] >= out->columns) out->columns = columns[i] + 1;
+    for (int i = 0; i < n_columns && fits; i++) {
+        fits = columns[i] >= 0 && columns[i] < INT32_MAX;
+        if (fits && columns[i] >= out->columns) out->columns = columns[i] + 1;
+    }
     if (!fits || out->columns < 1) {
         invalid(n, E2004, "the pool, ngram_counts and ngram_indexes do not fit together");
         return false;

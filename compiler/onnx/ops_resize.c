@@ -160,7 +160,7 @@ static bool read_extents(Resize *r) {
         invalid(n, E2007, "neither scales nor sizes are given");
         return false;
     }
-    if (value_numel(told) != r->n_axes) {
+    if (told->rank != 1 || value_numel(told) != r->n_axes) {
         invalid(n, E2005, "%lld %s are given for %d axes", (long long)value_numel(told),
                 r->scales ? "scales" : "sizes", r->n_axes);
         return false;
