@@ -370,7 +370,7 @@ static void print_header(Host *h, Text *out) {
 
 static void print_includes(Host *h, Text *out) {
     const EmitOptions *o = h->o;
-    if (o->header_name) text_addf(out, "#include %s\n\n", c_string(h->arena, o->header_name));
+    if (o->header_name) text_addf(out, "#include \"%s\"\n\n", o->header_name);
     if (o->descriptor) text_add(out, "#include \"mlcc/model.h\"\n\n");
     if (h->unit.needs & NEEDS_math) text_add(out, "#include <math.h>\n");
     if (h->unit.needs & NEEDS_bool) text_add(out, "#include <stdbool.h>\n");

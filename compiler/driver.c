@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* --- sessions -------------------------------------------------------------------------------------*/
 
@@ -95,8 +96,15 @@ static bool check_names(Session *s, const char *option, const char *list, const 
     return true;
 }
 
-/* Do --passes and --dump-ir name passes that there are? */
+/* Do --passes and --dump-ir name passes that there are, the first each with a minus sign? */
 static bool check_pass_names(Session *s) {
+    for (const char *at = s->o->passes; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (*at != '-') {
+            diag_error(&s->diag, E0001, "--passes wants a minus sign before each name, as in "
+                                        "-fuse,-cse; not '%s'",
+                       s->o->passes);
+            return false;
+        }
     static const char optional[] = "dce cse fuse", all[] = "all import"
 #define PASS(name, level, needs, gives) " " #name
 #include "passes/passes.def"
@@ -129,18 +137,34 @@ static void after_pass(void *user, const char *pass, const Graph *g, const Progr
     printf("; after %s\n%s\n", pass, text_get(&text));
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 Graph *session_graph(Session *s) {
     ImportOptions options = {0};
     if (!check_pass_names(s) || !read_dims(s, &options)) return NULL;
     s->model_open = true;
+    double start = now();
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
     Graph *g = onnx_import(&s->arena, &s->x, &s->diag, &s->model, &options);
     if (!g || s->diag.n_errors) return NULL;
-    after_pass(s, "import", g, NULL, 0);
+    after_pass(s, "import", g, NULL, now() - start);
     return g;
 }
 
+/* Vulkan devices are known when running only: an -march there would do nothing. */
+static bool check_march(Session *s) {
+    if (!s->o->march || strcmp(s->target->name, "vulkan") != 0) return true;
+    diag_error(&s->diag, E0001, "-march=%s: target vulkan has no architectures; leave it out",
+               s->o->march);
+    return false;
+}
+
 Program *session_lower(Session *s, Graph *g) {
+    if (!check_march(s)) return NULL;
     Target target = target_for_arch(s->target, s->o->march);
     PassOptions options = {.target = &target,
                            .dump = s->o->dump_ir,

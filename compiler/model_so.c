@@ -2,12 +2,34 @@
 #include "compiler/driver.h"
 
 #include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Does the file end before its section headers, which come last? The loader maps such a library all the
+ * same and dies of reading what is not there. */
+static bool cut_short(const char *path) {
+    unsigned char head[64];
+    FILE *f = fopen(path, "rb");
+    bool cut = false;
+    if (f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "\x7f""ELF\2\1", 6)) {
+        uint64_t end = 0; /* e_shoff + e_shentsize * e_shnum */
+        for (int i = 7; i >= 0; i--) end = end << 8 | head[40 + i];
+        end += (uint64_t)(head[58] | head[59] << 8) * (uint64_t)(head[60] | head[61] << 8);
+        cut = fseek(f, 0, SEEK_END) == 0 && (uint64_t)ftell(f) < end;
+    }
+    if (f) fclose(f);
+    return cut;
+}
 
 bool model_load(Session *s, LoadedModel *m, const char *path, const char *weights) {
     *m = (LoadedModel){0};
     if (!strchr(path, '/')) path = arena_printf(&s->arena, "./%s", path);
+    if (cut_short(path)) {
+        diag_error(&s->diag, E0008, "cannot be loaded: the file ends early (was a copy cut short?)");
+        return false;
+    }
     m->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!m->library) {
         diag_error(&s->diag, E0008, "cannot be loaded: %s", dlerror());

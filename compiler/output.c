@@ -301,21 +301,27 @@ static void add_per_kernel(Session *s, Program *p, const char *path, const Blob 
     }
 }
 
-static void add_sources(Session *s, Program *p, EmitOptions *e, const char *path, Outputs *out) {
+static bool add_sources(Session *s, Program *p, EmitOptions *e, const char *path, Outputs *out) {
     if (!strcmp(s->target->name, "c")) {
         Text source = text_new(&s->arena), header = text_new(&s->arena);
         const char *header_path = with_suffix(s, path, ".h"), *slash = strrchr(header_path, '/');
         e->header_name = slash ? slash + 1 : header_path;
+        /* no #include can spell these, and no escape stands for them there */
+        if (strpbrk(e->header_name, "\"\n\\")) {
+            diag_error(&s->diag, E0001, "-o '%s': a C file's name cannot hold '\"', '\\' or a new line",
+                       path);
+            return false;
+        }
         emit_c(p, e, &source, &header);
         add_output(s, out, path, text_get(&source), source.length);
         add_output(s, out, header_path, text_get(&header), header.length);
-        return;
+        return true;
     }
     if (!strcmp(s->target->name, "cuda")) {
         Text kernels = text_new(&s->arena);
         emit_cuda(p, e, &kernels);
         add_output(s, out, path, text_get(&kernels), kernels.length);
-        return;
+        return true;
     }
     Blob *blobs = ARENA_ARRAY(&s->arena, p->kernels.n + 1, Blob);
     for (int i = 0; i < p->kernels.n; i++) {
@@ -324,6 +330,7 @@ static void add_sources(Session *s, Program *p, EmitOptions *e, const char *path
         blobs[i] = (Blob){.data = text_get(&shader), .bytes = shader.length};
     }
     add_per_kernel(s, p, path, blobs, out);
+    return true;
 }
 
 /* The side file: "MLCCWTS1", the digest of the weights, the weights (runtime/gpu.h). */
@@ -348,7 +355,7 @@ bool write_program(Session *s, Program *p, const char *path) {
                                                       FNV_SEED));
     Outputs out = {0};
     if (row->form == FORM_source) {
-        add_sources(s, p, &e, path, &out);
+        if (!add_sources(s, p, &e, path, &out)) return false;
     } else if (row->form == FORM_spirv) {
         Blob *blobs = compile_shaders(s, p, &e);
         if (!blobs) return false;

@@ -66,9 +66,15 @@ static bool read_inputs(Session *s, Io *io) {
             }
         }
         if (found < 0) {
-            diag_error(&s->diag, E0001, "--input %s: the model has no such input", list->items[k]);
+            if (strchr(list->items[k], '='))
+                diag_error(&s->diag, E0001, "--input %s: the model has no such input",
+                           list->items[k]);
+            else
+                diag_error(&s->diag, E0001, "--input wants NAME=FILE, not '%s'", list->items[k]);
             continue;
         }
+        if (given[found])
+            diag_error(&s->diag, E0001, "input '%s' is given twice", io->in[found].name);
         given[found] = true;
         tensor_read(s, &io->in[found], list->items[k] + length + 1, io->in_data[found]);
     }

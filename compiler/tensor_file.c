@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 TensorInfo info_of_value(const Value *v, const char *name) {
     return (TensorInfo){name, v->dt, v->rank, v->shape, value_bytes(v)};
@@ -28,8 +29,11 @@ static const char *npy_descr(Arena *arena, DType dt) {
 
 static void *read_all(Session *s, const char *path, size_t *bytes) {
     FILE *f = fopen(path, "rb");
+    struct stat st;
     long size = -1;
-    if (f && fseek(f, 0, SEEK_END) == 0) size = ftell(f);
+    if (f && fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
+        errno = EISDIR;
+    else if (f && fseek(f, 0, SEEK_END) == 0) size = ftell(f);
     void *data = NULL;
     if (size >= 0 && fseek(f, 0, SEEK_SET) == 0) {
         data = arena_alloc(&s->arena, (size_t)size + 1);

@@ -55,7 +55,8 @@ static bool write_synced(Session *s, const char *path, const char *shown, const 
         error = errno;
     }
     if (ok) return true;
-    if (fd >= 0) unlink(path);
+    struct stat st; /* a device is not ours to remove */
+    if (fd >= 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode)) unlink(path);
     diag_error(&s->diag, E0002, "cannot write '%s': %s", shown, strerror(error));
     return false;
 }
@@ -71,7 +72,35 @@ static const char *unfinished(Session *s, const char *path) {
     return arena_printf(&s->arena, "%s.tmp%ld", path, (long)getpid());
 }
 
+/* Do both paths name the same place in the same folder, however they are spelled? */
+static bool same_place(Session *s, const char *a, const char *b) {
+    const char *path[2] = {a, b}, *name[2];
+    struct stat st[2];
+    for (int i = 0; i < 2; i++) {
+        const char *slash = strrchr(path[i], '/');
+        name[i] = slash ? slash + 1 : path[i];
+        const char *folder = arena_printf(&s->arena, "%.*s.", (int)(name[i] - path[i]), path[i]);
+        if (stat(folder, &st[i]) != 0) return false;
+    }
+    return !strcmp(name[0], name[1]) && st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
+}
+
+/* No output may take the place of the model or of another output. */
+static bool check_places(Session *s, int n, const OutputFile *files) {
+    for (int i = 0; i < n; i++) {
+        const char *held = same_place(s, files[i].path, s->o->model) ? "the model" : NULL;
+        for (int k = 0; k < i; k++)
+            if (same_place(s, files[i].path, files[k].path)) held = "another output";
+        if (!held) continue;
+        diag_error(&s->diag, E0001, "'%s' would be written over %s: choose another name",
+                   files[i].path, held);
+        return false;
+    }
+    return true;
+}
+
 bool write_outputs(Session *s, int n, const OutputFile *files) {
+    if (!check_places(s, n, files)) return false;
     const char **temp = ARENA_ARRAY(&s->arena, n, const char *);
     int written = 0;
     bool ok = true;

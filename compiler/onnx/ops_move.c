@@ -191,10 +191,10 @@ static const Expr *clamp_expr(Exprs *x, const Expr *e, int64_t low, int64_t high
 static void slice_runtime(Node *n, Value *v, const int64_t *shape) {
     Exprs *x = n->x;
     Value *starts = node_in(n, 1), *axes = node_in(n, 3), *steps = node_in(n, 4);
-    int count = (int)starts->shape[0], n_axes;
+    int count = starts->rank == 1 ? (int)starts->shape[0] : -1, n_axes;
     const int64_t *axis = node_ints(n, 3, &n_axes);
-    if (axes && value_numel(axes) != count) axis = NULL, count = -1;
-    if (steps && value_numel(steps) != count) count = -1;
+    if (axes && (axes->rank != 1 || axes->shape[0] != count)) axis = NULL, count = -1;
+    if (steps && (steps->rank != 1 || steps->shape[0] != count)) count = -1;
     if (count < 0 || count > v->rank) {
         invalid(n, E2005, "starts, axes and steps do not fit each other or the input");
         return;

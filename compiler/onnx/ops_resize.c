@@ -584,7 +584,8 @@ void import_resize(Node *n) {
     if (!attr_has(n, "axes")) count = r.v->rank;
     if (r.scales && r.sizes) {
         invalid(n, E2007, "both scales and sizes are given");
-    } else if (r.at == AT_tf_crop_and_resize && (!r.roi || value_numel(r.roi) != 2 * count)) {
+    } else if (r.at == AT_tf_crop_and_resize &&
+               (!r.roi || r.roi->rank != 1 || value_numel(r.roi) != 2 * count)) {
         invalid(n, E2005, "tf_crop_and_resize needs a roi of %d values", 2 * count);
     } else {
         resize(&r);
