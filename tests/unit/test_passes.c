@@ -79,7 +79,11 @@ static const char *after_graph_pass(Fixture *f, const char *path, const char *pa
     static const struct {
         const char *name;
         void (*run)(Graph *, const PassOptions *);
-    } rows[] = {{"dce", pass_dce}, {"cse", pass_cse}, {"fuse", pass_fuse}, {"tidy", pass_tidy}};
+    } rows[] = {{"dce", pass_dce},
+                {"cse", pass_cse},
+                {"widen", pass_widen},
+                {"fuse", pass_fuse},
+                {"tidy", pass_tidy}};
     PassOptions options = {.target = target_find("c")};
     Results before = run_before(f, g);
     bool found = false;
@@ -103,6 +107,7 @@ static const char *after_plan(Fixture *f, const char *path, const char *target, 
     if (!options.target) fail_msg("%s: there is no target '%s'", path, target);
     Results before = run_before(f, g);
     Program *p = pass_lower(g, &options);
+    pass_split(p, &options);
     pass_plan(p, &options);
     if (!verify_program(p, &f->diag, "plan"))
         fail_msg("%s: %s", path, f->diag.messages.items[0].text);
@@ -160,8 +165,15 @@ static void test_file(void **state) {
     }
     if (strcmp(text, text_get(&want)) == 0) return;
     if (!bless) {
-        print_error("%s must hold this (test_passes --bless %s):\n%s", path, path, text_get(&want));
-        fail();
+        const char *a = text, *b = text_get(&want);
+        size_t at = 0, line = 1, begin = 0;
+        for (; a[at] && a[at] == b[at]; at++)
+            if (a[at] == '\n') {
+                line++;
+                begin = at + 1;
+            }
+        fail_msg("%s:%zu: it is now (scripts/bless passes shows all):\n%.*s", path, line,
+                 (int)strcspn(b + begin, "\n"), b + begin);
     }
     FILE *file = fopen(path, "w");
     assert_true(file && fputs(text_get(&want), file) >= 0 && fclose(file) == 0);
