@@ -7,8 +7,7 @@
 #define LONGEST_LINE  92
 #define MOST_UNROLLED 64 /* iterations; more only costs compile time */
 
-/* --- names and setup
- * ------------------------------------------------------------------------------*/
+/* --- names and setup ------------------------------------------------------------------------*/
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect) {
     *unit = (Unit){.arena = arena, .dialect = dialect};
@@ -82,8 +81,7 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
     note_block(p, k->body);
 }
 
-/* --- declarations
- * ---------------------------------------------------------------------------------*/
+/* --- declarations ---------------------------------------------------------------------------*/
 
 static bool reads_buffer(Printer *p, const Expr *e, int buffer) {
     if (e->op == EX_load && e->k.i == buffer) return true;
@@ -122,8 +120,7 @@ static void print_alloc(Printer *p, const Stmt *s) {
         print_line(p, "%s %s;", type, name);
 }
 
-/* --- statements
- * -----------------------------------------------------------------------------------*/
+/* --- statements -----------------------------------------------------------------------------*/
 
 static void print_block(Printer *p, const Stmt *s);
 
@@ -350,8 +347,7 @@ void print_body(Printer *p) {
     print_block(p, p->k->body);
 }
 
-/* --- around kernels
- * -------------------------------------------------------------------------------*/
+/* --- around kernels -------------------------------------------------------------------------*/
 
 void text_list(Text *out, int n, const char *const *piece, int column, int indent) {
     for (int i = 0; i < n; i++) {

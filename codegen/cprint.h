@@ -102,8 +102,7 @@ void kernel_comment(const Kernel *k, Arena *arena, Text *out);
  * stands, `indent`: where new lines begin. */
 void text_list(Text *out, int n, const char *const *piece, int column, int indent);
 
-/* --- cexpr.c
- * --------------------------------------------------------------------------------------*/
+/* --- cexpr.c --------------------------------------------------------------------------------*/
 
 void print_line(Printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Loads with one flat index, variables of known value replaced, simplified. */

@@ -24,8 +24,7 @@ typedef struct Host {
 
 #define PRINTF(...) arena_printf(h->arena, __VA_ARGS__)
 
-/* --- names
- * ----------------------------------------------------------------------------------------*/
+/* --- names ----------------------------------------------------------------------------------*/
 
 static int weight_at(const Program *p, int64_t offset) {
     for (int i = 0; i < p->weight_offset.n; i++)
@@ -85,8 +84,7 @@ static void name_tensors(Host *h, Names *macros) {
     }
 }
 
-/* --- PREFIX_run
- * -----------------------------------------------------------------------------------*/
+/* --- PREFIX_run -----------------------------------------------------------------------------*/
 
 static const char *tensor_parameter(Host *h, const Value *v, const char *name, bool input) {
     const char *type = mem_type(&h->unit, v->dt), *is_const = input ? "const " : "";
@@ -255,8 +253,7 @@ static void print_run(Host *h, Text *out) {
     text_addf(out, "    return %s_OK;\n}\n", h->macro);
 }
 
-/* --- kernels
- * --------------------------------------------------------------------------------------*/
+/* --- kernels --------------------------------------------------------------------------------*/
 
 static void print_kernel(Host *h, int index, Text *out) {
     const Program *p = h->p;
@@ -305,8 +302,7 @@ static void print_weights(Host *h, Text *out) {
     if (rows) print_bytes_guard(out, false);
 }
 
-/* --- the files
- * ------------------------------------------------------------------------------------*/
+/* --- the files ------------------------------------------------------------------------------*/
 
 static void print_head(Host *h, const char *what, Text *out) {
     text_addf(out, "/* %s: %s, made by mlcc.", comment_text(h->arena, h->o->model_name), what);

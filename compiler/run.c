@@ -2,6 +2,7 @@
 #include "compiler/tensor_file.h"
 #include "ir/interp.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,14 +87,35 @@ static bool read_inputs(Session *s, Io *io) {
     return s->diag.n_errors == 0;
 }
 
+/* DIR/NAME.npy for output `i`. Characters of the name other than letters, digits, '_', '.', '-' become
+ * '_', and a long name is cut; where that gives the name of an output before it, "_I" is added. */
+static const char *result_path(Session *s, const Io *io, int i, const OutputFile *before) {
+    enum { LONGEST = 200 }; /* file systems allow 255 */
+    char *name = arena_strndup(&s->arena, io->out[i].name, strnlen(io->out[i].name, LONGEST));
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_' && *c != '.' && *c != '-') *c = '_';
+    const char *path = arena_printf(&s->arena, "%s/%s.npy", s->o->out_dir, name);
+    for (int k = 0; k < i; k++) {
+        if (strcmp(before[k].path, path) != 0) continue;
+        name = arena_printf(&s->arena, "%s_%d", name, i);
+        path = arena_printf(&s->arena, "%s/%s.npy", s->o->out_dir, name);
+        k = -1; /* the new name is compared with all again */
+    }
+    return path;
+}
+
 static void write_results(Session *s, const Io *io) {
-    if (s->o->out_dir) mkdir(s->o->out_dir, 0777); /* if that fails, writing to it will say so */
-    for (int i = 0; i < io->n_out; i++) {
-        if (s->o->out_dir) tensor_write(s, &io->out[i], s->o->out_dir, io->out_data[i]);
-        else
+    if (!s->o->out_dir) {
+        for (int i = 0; i < io->n_out; i++)
             printf("%s: %s%s\n", io->out[i].name, dt_name(io->out[i].dt),
                    shape_text(&s->arena, io->out[i].rank, io->out[i].shape));
+        return;
     }
+    mkdir(s->o->out_dir, 0777); /* if that fails, writing to it will say so */
+    OutputFile *files = ARENA_ARRAY(&s->arena, io->n_out, OutputFile);
+    for (int i = 0; i < io->n_out; i++)
+        files[i] = tensor_npy(s, &io->out[i], result_path(s, io, i, files), io->out_data[i]);
+    write_outputs(s, io->n_out, files);
 }
 
 int command_run(Session *s) {

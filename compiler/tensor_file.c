@@ -130,10 +130,7 @@ bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *dat
                                       : read_npy(s, want, path, data);
 }
 
-bool tensor_write(Session *s, const TensorInfo *t, const char *folder, const void *data) {
-    char *name = arena_strdup(&s->arena, t->name);
-    for (char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c) && *c != '_' && *c != '.' && *c != '-') *c = '_';
+OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const void *data) {
     Text head = text_new(&s->arena);
     text_addf(&head, "{'descr': '%s', 'fortran_order': False, 'shape': (",
               npy_descr(&s->arena, t->dt));
@@ -148,6 +145,5 @@ bool tensor_write(Session *s, const TensorInfo *t, const char *folder, const voi
     file[9] = (unsigned char)(head.length >> 8);
     memcpy(file + 10, text_get(&head), head.length);
     if (t->bytes) memcpy(file + 10 + head.length, data, t->bytes);
-    OutputFile out = {arena_printf(&s->arena, "%s/%s.npy", folder, name), file, bytes};
-    return write_outputs(s, 1, &out);
+    return (OutputFile){path, file, bytes};
 }

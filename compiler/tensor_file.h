@@ -19,7 +19,7 @@ TensorInfo info_of_model(const mlcc_tensor *t);
 /* Reads a file that must hold a tensor of this type and shape into `data`. bf16 and 8-bit floats, which
  * NumPy has no name for, are read from integers of their width. False after a diagnostic. */
 bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *data);
-/* Writes DIR/NAME.npy; characters of the name other than letters, digits, '_', '.', '-' become '_'. */
-bool tensor_write(Session *s, const TensorInfo *t, const char *folder, const void *data);
+/* The bytes of a .npy file that holds the tensor, to be written to `path`. */
+OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const void *data);
 
 #endif

@@ -3,8 +3,9 @@
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the guard
  * compares single variables with constants, the box is cut: into two boxes where one comparison decides
  * (concat), or, if b is a constant, into the whole box that stores b and then the part that stores a
- * (pad). The pieces are plain copies, which C compilers vectorise. Only for targets whose kernels are
- * plain loops: threads would do the pieces one after the other.
+ * (pad; not where the kernel may work in place, for what a reads would be overwritten). The pieces are
+ * plain copies, which C compilers vectorise. Only for targets whose kernels are plain loops: threads
+ * would do the pieces one after the other.
  */
 #include "passes/passes.h"
 
@@ -17,6 +18,7 @@ typedef struct Split {
     Stmt *loop[MAX_LOOPS]; /* the perfect nest, outermost first */
     int n_loops;
     Stmt *store;
+    bool in_place; /* a launch of the kernel may write over what it reads */
     int n_vars; /* of the kernel before any piece was made */
     Stmt *pieces;
     int n_pieces;
@@ -140,7 +142,7 @@ static void split_box(Split *s, Box box, const Expr *value) {
                 split_box(s, inside, yes);
                 return;
             }
-            if (ex_is_const(no)) {
+            if (ex_is_const(no) && !s->in_place) {
                 emit_piece(s, &box, no);
                 split_box(s, inside, yes);
                 return;
@@ -152,6 +154,8 @@ static void split_box(Split *s, Box box, const Expr *value) {
 
 static void split_kernel(Program *p, Kernel *k) {
     Split s = {.p = p, .k = k, .n_vars = k->vars.n};
+    for (int i = 0; i < p->steps.n; i++)
+        if (p->steps.items[i].kernel == k && p->steps.items[i].in_place) s.in_place = true;
     if (!find_nest(&s) || s.store->value->op != EX_select) return;
     Box box;
     for (int i = 0; i < s.n_loops; i++) {

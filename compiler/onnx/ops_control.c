@@ -59,6 +59,15 @@ static Value *as_scalar(Node *n, Value *v, const char *what) {
     return v->rank ? g_reshape(n->g, v, 0, NULL) : v;
 }
 
+/* `v` as a condition, a bool scalar. NULL stays NULL; what is none is reported. */
+static Value *as_condition(Node *n, Value *v) {
+    if (v && v->dt != DT_bool) {
+        invalid(n, E2006, "the condition must be a bool, not %s", dt_name(v->dt));
+        return NULL;
+    }
+    return as_scalar(n, v, "the condition");
+}
+
 /* The constant that a scalar holds; false if it is not constant. */
 static bool const_scalar(const Value *v, int64_t *value) {
     if (!value_is_const(v)) return false;
@@ -156,7 +165,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Enti
 }
 
 void import_if(Node *n) {
-    Value *cond = as_scalar(n, node_need(n, 0), "the condition");
+    Value *cond = as_condition(n, node_need(n, 0));
     const Onnx__GraphProto *branch[2] = {attr_graph(n, "then_branch"),
                                          attr_graph(n, "else_branch")};
     if (!cond || n->failed) return;
@@ -264,8 +273,9 @@ static Value *within_limit(Graph *g, const Expr *number, Value *limit) {
 static bool next_alive(const Repeat *r, Turn *t, const Entity *condition) {
     Value *go_on = NULL;
     if (condition) {
-        if (condition->kind != ENTITY_tensor || value_numel(condition->tensor) != 1) {
-            invalid(r->n, E2005, "the body's condition must be one element");
+        if (condition->kind != ENTITY_tensor || value_numel(condition->tensor) != 1 ||
+            condition->tensor->dt != DT_bool) {
+            invalid(r->n, E2005, "the body's condition must be one element, a bool");
             return false;
         }
         int64_t known;
@@ -546,7 +556,7 @@ void import_loop(Node *n) {
         return;
     }
     Value *count = as_scalar(n, node_in(n, 0), "the number of iterations");
-    r.alive = as_scalar(n, node_in(n, 1), "the condition");
+    r.alive = as_condition(n, node_in(n, 1));
     if (n->failed) return;
     r.trips = loop_bound(&r, count);
     if (r.limit) {

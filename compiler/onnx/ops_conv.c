@@ -164,8 +164,7 @@ void import_conv_integer(Node *n) {
     if (!n->failed) n->out[0] = convolve(n, &win, &c, v, w, NULL, DT_i32, DT_i32);
 }
 
-/* --- transposed convolution
- * -----------------------------------------------------------------------*/
+/* --- transposed convolution -----------------------------------------------------------------*/
 
 /* Output position o takes tap k of input position i where o + before = i * stride + k * dilation.
  * With o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride
@@ -331,8 +330,7 @@ void import_conv_transpose(Node *n) {
     if (all) n->out[0] = g_slice(n->g, all, start, step, shape);
 }
 
-/* --- deformable convolution
- * -----------------------------------------------------------------------*/
+/* --- deformable convolution -----------------------------------------------------------------*/
 
 /* cols[n, channel, k.., o..]: the input at each tap's place moved by the offset, linear between
  * elements and zero outside, times the mask. */
@@ -465,8 +463,7 @@ void import_deform_conv(Node *n) {
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, post);
 }
 
-/* --- columns to image
- * -----------------------------------------------------------------------------*/
+/* --- columns to image -----------------------------------------------------------------------*/
 
 /* The image's shape [N, C, D..], from constant inputs or as declared. False after a report. */
 static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {

@@ -14,8 +14,7 @@ static const Expr *to_index(Exprs *x, const Expr *e, int64_t low, int64_t high) 
     return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
 }
 
-/* --- GridSample
- * -----------------------------------------------------------------------------------*/
+/* --- GridSample -----------------------------------------------------------------------------*/
 
 typedef enum SampleMode { SAMPLE_nearest, SAMPLE_linear, SAMPLE_cubic } SampleMode;
 typedef enum Beyond { BEYOND_zeros, BEYOND_border, BEYOND_reflection } Beyond;
@@ -180,8 +179,7 @@ void import_grid_sample(Node *n) {
     n->out[0] = build_map(&b, v->dt, gather(&s, &b, v, 0, index, ex_int(x, DT_bool, 1)));
 }
 
-/* --- AffineGrid
- * -----------------------------------------------------------------------------------*/
+/* --- AffineGrid -----------------------------------------------------------------------------*/
 
 /* grid[n, d.., k] = theta[n, k] . (x, y, .., 1) for positions evenly spaced in [-1, 1] */
 void import_affine_grid(Node *n) {
@@ -233,8 +231,7 @@ void import_affine_grid(Node *n) {
     n->out[0] = build_map(&b, theta->dt, sum);
 }
 
-/* --- RoiAlign
- * -------------------------------------------------------------------------------------*/
+/* --- RoiAlign -------------------------------------------------------------------------------*/
 
 typedef struct Roi {
     Exprs *x;

@@ -68,8 +68,7 @@ typedef struct Resize {
     int64_t shape[MAX_TENSOR_RANK]; /* of the output */
 } Resize;
 
-/* --- reading
- * --------------------------------------------------------------------------------------*/
+/* --- reading --------------------------------------------------------------------------------*/
 
 /* The attribute's place in a list of names; -1 after a report. */
 static int attr_choice(Node *n, const char *attr, int fallback, int count,
@@ -202,8 +201,7 @@ static bool read_extents(Resize *r) {
     return node_shape_ok(n, r->v->rank, r->shape);
 }
 
-/* --- positions
- * ------------------------------------------------------------------------------------*/
+/* --- positions ------------------------------------------------------------------------------*/
 
 static const Expr *f32(Resize *r, double value) {
     return ex_num(r->x, DT_f32, value);
@@ -300,8 +298,7 @@ static const Expr *to_index(Resize *r, const Expr *e, int64_t low, int64_t high)
     return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
 }
 
-/* --- nearest
- * --------------------------------------------------------------------------------------*/
+/* --- nearest --------------------------------------------------------------------------------*/
 
 /* The i32 constants of a table. */
 static const int32_t *const_indices(const Value *v) {
@@ -379,8 +376,7 @@ static Value *resize_nearest(Resize *r) {
     return build_map(&b, r->v->dt, or_beyond(r, &b, build_load(&b, r->v, index)));
 }
 
-/* --- linear and cubic
- * -----------------------------------------------------------------------------*/
+/* --- linear and cubic -----------------------------------------------------------------------*/
 
 /* The interpolation kernel at distance `d`. */
 static const Expr *kernel(Resize *r, const Expr *d) {

@@ -69,8 +69,7 @@ struct Rnn {
     Value *state[2], *next[2]; /* [dirs, batch, hidden] */
 };
 
-/* --- reading
- * --------------------------------------------------------------------------------------*/
+/* --- reading --------------------------------------------------------------------------------*/
 
 /* Input i, if it is there, must have this shape. */
 static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *shape) {
@@ -173,8 +172,7 @@ static bool read_attributes(Rnn *r) {
     return false;
 }
 
-/* --- parts of a step
- * ------------------------------------------------------------------------------*/
+/* --- parts of a step ------------------------------------------------------------------------*/
 
 /* `a`, or `b` in the second direction; `dir` is the direction's coordinate. */
 static const Expr *by_direction(Rnn *r, const Expr *dir, const Expr *a, const Expr *b) {
@@ -268,8 +266,7 @@ static const Expr *while_running(Rnn *r, Builder *b, const Expr *s, const Expr *
     return ex_select(r->x, ex_lt(r->x, s, length_of(r, b, ex_var(r->x, 1))), fresh, old);
 }
 
-/* --- the three cells
- * ------------------------------------------------------------------------------*/
+/* --- the three cells ------------------------------------------------------------------------*/
 
 /* h' = f(x_gates + h R) */
 static void step_rnn(Rnn *r, Graph *g, const Expr *s) {
@@ -360,8 +357,7 @@ static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     r->next[0] = build_map(&b, work, while_running(r, &b, s, h, build_in(&b, r->state[0])));
 }
 
-/* --- around the steps
- * -----------------------------------------------------------------------------*/
+/* --- around the steps -----------------------------------------------------------------------*/
 
 /* X W + biases, for all positions, directions and gates: one matrix product. */
 static void project_input(Rnn *r) {

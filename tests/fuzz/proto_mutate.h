@@ -16,6 +16,7 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t n_a, const uint8_t *b,
                                  uint8_t *out, size_t max_size, unsigned seed);
 
 #define MUTATE_DEPTH 40
+#define MUTATE_MAX_BYTES ((size_t)1 << 20)
 
 typedef struct Message Message;
 
@@ -36,6 +37,7 @@ struct Message {
 typedef struct Mutator {
     Arena arena;
     uint32_t random;
+    size_t written;          /* bytes put so far */
     VEC(Message *) messages; /* all there are, also of the second model in a cross-over */
     VEC(Field *) names;      /* all strings */
 } Mutator;
@@ -45,8 +47,7 @@ static uint32_t mutate_below(Mutator *m, uint32_t n) {
     return n ? (m->random >> 8) % n : 0;
 }
 
-/* --- reading and writing
- * --------------------------------------------------------------------------*/
+/* --- reading and writing ----------------------------------------------------------------------*/
 
 static bool get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
     *value = 0;
@@ -93,9 +94,11 @@ static void put_varint(Text *t, uint64_t value) {
     text_addn(t, &(char){(char)value}, 1);
 }
 
+/* Mutations hang one message into several places, itself included: what is written is bounded. */
 static void put_fields(Mutator *m, Text *t, const Message *msg, int depth) {
-    for (int i = 0; i < msg->fields.n; i++) {
+    for (int i = 0; i < msg->fields.n && m->written < MUTATE_MAX_BYTES; i++) {
         const Field *f = &msg->fields.items[i];
+        m->written += f->n + 8;
         put_varint(t, (uint64_t)f->number << 3 | (uint64_t)f->wire);
         if (f->wire == 0) {
             put_varint(t, f->value);
@@ -111,8 +114,7 @@ static void put_fields(Mutator *m, Text *t, const Message *msg, int depth) {
     }
 }
 
-/* --- mutations
- * ------------------------------------------------------------------------------------*/
+/* --- mutations --------------------------------------------------------------------------------*/
 
 static const ProtobufCFieldDescriptor *described(const Message *msg, const Field *f) {
     return protobuf_c_message_descriptor_get_field(msg->type, f->number);

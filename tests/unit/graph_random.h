@@ -116,8 +116,7 @@ static inline Item partner(Maker *m, Item a) {
     return *c;
 }
 
-/* --- operators
- * ------------------------------------------------------------------------------------*/
+/* --- operators --------------------------------------------------------------------------------*/
 
 static inline void make_binary(Maker *m) {
     Item a = tame(m, *pick(m)), b = tame(m, partner(m, a));
@@ -198,6 +197,32 @@ static inline void make_pad(Maker *m) {
     Scalar fill = {.i = 2};
     if (dt_is_float(a.v->dt)) fill.f = 2;
     maker_add(m, g_pad(m->g, a.v, before, after, fill), a.bound + 2, a.exact);
+}
+
+/* A value in one range of a coordinate, a constant or another value in the rest. */
+static inline void make_band(Maker *m) {
+    Exprs *x = m->x;
+    Item a = *pick(m);
+    if (a.v->rank == 0) return;
+    Item c = random_chance(m->r, 50) ? partner(m, a) : a;
+    Builder b = build(m->g, a.v->rank, a.v->shape);
+    int axis = random_below(m->r, a.v->rank);
+    int rank;
+    int64_t shape[MAX_RANK], extent = a.v->shape[axis];
+    if (!shape_broadcast(a.v->rank, a.v->shape, c.v->rank, c.v->shape, &rank, shape) ||
+        !shape_equal(rank, shape, a.v->rank, a.v->shape))
+        return;
+    const Expr *i = ex_var(x, axis);
+    const Expr *bound = ex_i(x, extent > 1 ? random_below(m->r, (int)extent) : 0);
+    const Expr *inside = random_chance(m->r, 50) ? ex_lt(x, i, bound) : ex_le(x, bound, i);
+    if (a.v->rank > 1 && random_chance(m->r, 20))
+        inside = ex_le(x, ex_var(x, (axis + 1) % a.v->rank), i);
+    if (random_chance(m->r, 40)) inside = ex_and(x, ex_le(x, ex_i(x, 1), i), inside);
+    const Expr *one = build_in(&b, a.v);
+    const Expr *rest = c.v != a.v ? build_in(&b, c.v) : ex_num(x, a.v->dt, 2);
+    if (random_chance(m->r, 30)) one = ex_add(x, one, one);
+    Value *v = build_map(&b, a.v->dt, ex_select(x, inside, one, rest));
+    add_tamed(m, v, 2 * a.bound + c.bound + 2, a.exact && c.exact);
 }
 
 static inline void make_concat(Maker *m) {
@@ -350,7 +375,8 @@ static inline void make_contraction(Maker *m) {
         }
     }
     bool whole = random_chance(m->r, 20); /* bytes, as quantised models have them */
-    DType dt = whole ? DT_i8 : DT_f32, acc = whole ? DT_i32 : DT_f32;
+    DType dt = whole ? DT_i8 : random_chance(m->r, 15) ? DT_f16 : DT_f32;
+    DType acc = whole ? DT_i32 : DT_f32;
     const Expr *factor[2];
     for (int f = 0; f < 2; f++) {
         Value *v = make_factor(m, dt, n[f], dims[f], at[f]);
@@ -593,12 +619,12 @@ static inline void make_loop(Maker *m) {
 
 static inline void make_steps(Maker *m, int count) {
     static void (*const makers[])(Maker *) = {
-        make_binary,    make_binary,      make_unary,       make_unary,      make_cast,
-        make_transpose, make_slice,       make_pad,         make_concat,     make_reshape,
-        make_reshape,   make_expand,      make_reduce,      make_reduce,     make_matmul,
-        make_gram,      make_conv,        make_scan,        make_mirror,     make_mirror,
-        make_gather,    make_scatter,     make_softmax,     make_loop,       make_binary,
-        make_unary,     make_contraction, make_contraction, make_long_reduce};
+        make_binary,     make_binary, make_unary,  make_unary,   make_cast,        make_transpose,
+        make_slice,      make_pad,    make_concat, make_reshape, make_reshape,     make_expand,
+        make_reduce,     make_reduce, make_matmul, make_gram,    make_conv,        make_scan,
+        make_mirror,     make_mirror, make_band,   make_band,    make_gather,      make_scatter,
+        make_softmax,    make_loop,   make_binary, make_unary,   make_contraction, make_contraction,
+        make_long_reduce};
     const int n = (int)(sizeof makers / sizeof *makers);
     for (int i = 0; i < count; i++) makers[random_below(m->r, n)](m);
 }

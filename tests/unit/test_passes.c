@@ -43,8 +43,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* --- running
- * --------------------------------------------------------------------------------------*/
+/* --- running ----------------------------------------------------------------------------------*/
 
 typedef struct Results {
     void **in, **out;
@@ -75,21 +74,28 @@ static Graph *read_input(Fixture *f, const char *path, const char *text, size_t 
     return g;
 }
 
+typedef struct PassRow {
+    const char *name;
+    void (*graph)(Graph *, const PassOptions *);
+    void (*program)(Program *, const PassOptions *);
+} PassRow;
+
+#define ROW_graph(fn)   fn, NULL
+#define ROW_lower(fn)   NULL, NULL
+#define ROW_program(fn) NULL, fn
+
+static const PassRow rows[] = {
+#define PASS(name, level, needs, gives) {#name, ROW_##level(pass_##name)},
+#include "passes/passes.def"
+};
+
 static const char *after_graph_pass(Fixture *f, const char *path, const char *pass, Graph *g) {
-    static const struct {
-        const char *name;
-        void (*run)(Graph *, const PassOptions *);
-    } rows[] = {{"dce", pass_dce},
-                {"cse", pass_cse},
-                {"widen", pass_widen},
-                {"fuse", pass_fuse},
-                {"tidy", pass_tidy}};
     PassOptions options = {.target = target_find("c")};
     Results before = run_before(f, g);
     bool found = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].name, pass)) {
-            rows[i].run(g, &options);
+        if (rows[i].graph && !strcmp(rows[i].name, pass)) {
+            rows[i].graph(g, &options);
             found = true;
         }
     if (!found) fail_msg("%s: there is no pass '%s'", path, pass);
@@ -107,8 +113,8 @@ static const char *after_plan(Fixture *f, const char *path, const char *target, 
     if (!options.target) fail_msg("%s: there is no target '%s'", path, target);
     Results before = run_before(f, g);
     Program *p = pass_lower(g, &options);
-    pass_split(p, &options);
-    pass_plan(p, &options);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].program) rows[i].program(p, &options);
     if (!verify_program(p, &f->diag, "plan"))
         fail_msg("%s: %s", path, f->diag.messages.items[0].text);
     void **got = value_buffers(&f->arena, g->outputs.n, g->outputs.items, 0xee);
@@ -121,8 +127,7 @@ static const char *after_plan(Fixture *f, const char *path, const char *target, 
     return text_get(&t);
 }
 
-/* --- files
- * ----------------------------------------------------------------------------------------*/
+/* --- files ------------------------------------------------------------------------------------*/
 
 static const char *read_file(Fixture *f, const char *path) {
     Text t = text_new(&f->arena);
@@ -180,8 +185,7 @@ static void test_file(void **state) {
     print_message("%s: changed\n", path);
 }
 
-/* --- schedules as text
- * ----------------------------------------------------------------------------*/
+/* --- schedules as text ------------------------------------------------------------------------*/
 
 static void test_wrong_schedules(void **state) {
     Fixture *f = *state;
@@ -237,8 +241,7 @@ static void test_too_many_dimensions(void **state) {
     assert_int_equal(f->diag.messages.items[0].code, E3006);
 }
 
-/* --- all of it
- * ------------------------------------------------------------------------------------*/
+/* --- all of it --------------------------------------------------------------------------------*/
 
 static int visible(const struct dirent *e) {
     return e->d_name[0] != '.';

@@ -11,7 +11,11 @@
 #include "tests/unit/graph_random.h"
 #include "ir/verify.h"
 
-#define SEEDS 400
+#ifdef __SANITIZE_ADDRESS__
+#define SEEDS 200
+#else
+#define SEEDS 1500
+#endif
 
 static int first_seed = 1, last_seed = SEEDS;
 
