@@ -79,6 +79,13 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
     for (int i = 0; i < k->n_scalars; i++)
         p->scalar[i] = names_take(&p->names, arena_printf(scratch, "t%d", i), "t");
     note_block(p, k->body);
+    hold_arrays(p);
+}
+
+void printer_share(Printer *p, const Stmt *loop) {
+    p->shared = loop;
+    p->begin = names_take(&p->names, "begin", "begin");
+    p->end = names_take(&p->names, "end", "end");
 }
 
 /* --- declarations ---------------------------------------------------------------------------*/
@@ -104,7 +111,7 @@ static bool set_at_once(Printer *p, const Stmt *alloc) {
 
 static void print_alloc(Printer *p, const Stmt *s) {
     const Buffer *b = p->k->buffers.items[s->buffer];
-    if (!p->buffer_used[s->buffer]) return;
+    if (!p->buffer_used[s->buffer] || print_held_alloc(p, s->buffer)) return;
     if (b->space == SPACE_shared) {
         if (p->d->global_shared) return;
         print_line(p, "%s %s %s[%lld];", p->d->shared ? p->d->shared : "", mem_type(p->unit, b->dt),
@@ -289,7 +296,7 @@ static const Stmt *vector_outside(Printer *p, const Stmt *unrolled) {
     return vector;
 }
 
-static void print_for(Printer *p, const Stmt *s) {
+static void print_loop(Printer *p, const Stmt *s) {
     if (s->role == ROLE_unroll && p->d->vector_outside) s = vector_outside(p, s);
     const Expr *extent = prepare(p, s->extent);
     const char *position = grid_position(p, s->role);
@@ -311,10 +318,19 @@ static void print_for(Printer *p, const Stmt *s) {
         p->unit->needs |= NEEDS_unroll;
         print_line(p, "%s", p->d->unroll);
     }
-    print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type_of(p, DT_i32), var, var, bound, var);
+    const char *first = s == p->shared ? p->begin : "0", *last = s == p->shared ? p->end : bound;
+    print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var, last,
+               var);
     end_statement(p, mark);
     print_indented(p, s->body);
     print_line(p, "}");
+}
+
+static void print_for(Printer *p, const Stmt *s) {
+    if (print_vectors(p, s)) return;
+    bool spilled = spill_held(p, s);
+    print_loop(p, s);
+    if (spilled) unspill_held(p);
 }
 
 static void print_block(Printer *p, const Stmt *s) {
@@ -384,13 +400,17 @@ void kernel_parameters(Printer *p, const char *const *restrict_word, const char 
                        Text *out, int indent) {
     const Kernel *k = p->k;
     int n = k->n_params + k->n_scalars;
-    const char **piece = ARENA_ARRAY(p->scratch, n + 1, const char *);
+    const char **piece = ARENA_ARRAY(p->scratch, n + 3, const char *);
     for (int i = 0; i < k->n_params; i++)
         piece[i] = arena_printf(
             p->scratch, "%s%s *%s%s", k->buffers.items[i]->written ? "" : "const ",
             mem_type(p->unit, k->buffers.items[i]->dt), restrict_word[i], p->buffer[i]);
     for (int i = 0; i < k->n_scalars; i++)
         piece[k->n_params + i] = arena_printf(p->scratch, "%s %s", scalar_type, p->scalar[i]);
+    if (p->shared) {
+        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->begin);
+        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->end);
+    }
     text_list(out, n, piece, indent, indent);
 }
 

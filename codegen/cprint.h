@@ -35,6 +35,8 @@ typedef struct Unit {
     Names names;    /* file scope */
     unsigned needs; /* NEEDS_* */
     StrMap helpers; /* those used: name -> row of helpers.def */
+    int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
+    uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
 } Unit;
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);
@@ -70,6 +72,10 @@ typedef struct Printer {
     const Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
     bool *declared; /* buffer i: its alloc waits for the store that sets it */
+    /* cvector.c. held[i] > 0: buffer i is an array in registers, kept in vectors: rows of so many
+     * elements; the vector that begins at an element has the name held_name[i][element]. */
+    int64_t *held;
+    const char ***held_name;
     Text out;
     int indent;
     int n_values; /* constants so far */
@@ -82,9 +88,14 @@ typedef struct Printer {
     int words;
     VEC(Node *) named; /* nodes with names, innermost scope last */
     bool inline_only;  /* under a guard: nothing may be printed before the statement */
+    const Stmt *shared; /* a loop of which the function does the part from begin to end; or NULL */
+    const char *begin, *end; /* names of the parameters that say so */
 } Printer;
 
 void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch, const Kernel *k);
+/* The function is to do a part of this loop of the kernel's body only: of the iterations from a
+ * parameter `begin` to a parameter `end`. */
+void printer_share(Printer *p, const Stmt *loop);
 /* Prints the statements of the kernel, indented by one step, into p->out. */
 void print_body(Printer *p);
 
@@ -101,6 +112,21 @@ void kernel_comment(const Kernel *k, Arena *arena, Text *out);
 /* Writes the pieces separated by ", ", and breaks lines before column 98; `column`: where the text
  * stands, `indent`: where new lines begin. */
 void text_list(Text *out, int n, const char *const *piece, int column, int indent);
+
+/* --- cvector.c ------------------------------------------------------------------------------*/
+
+/* Finds the arrays that are kept in vectors. */
+void hold_arrays(Printer *p);
+/* Prints the loop as vectors, if it can be; else false. */
+bool print_vectors(Printer *p, const Stmt *s);
+/* Declares the vectors of a buffer that is held; else false. */
+bool print_held_alloc(Printer *p, int buffer);
+/* Opens a scope in which the held arrays that the loop `s` reads are arrays in memory; false if it
+ * reads none, or writes some. unspill_held closes it. */
+bool spill_held(Printer *p, const Stmt *s);
+void unspill_held(Printer *p);
+/* The typedefs of the vectors that were used. */
+void print_vector_types(const Unit *unit, Text *out);
 
 /* --- cexpr.c --------------------------------------------------------------------------------*/
 

@@ -17,7 +17,7 @@ bool kernel_launched(const Program *p, const Kernel *k) {
     return false;
 }
 
-static bool overlap(const Place *a, const Place *b) {
+bool places_overlap(const Place *a, const Place *b) {
     if (a->space != b->space || a->space == PLACE_none) return false;
     if (a->space == PLACE_input || a->space == PLACE_output) return a->index == b->index;
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
@@ -29,7 +29,7 @@ bool parameter_alone(const Program *p, const Kernel *k, int i) {
         if (step->kind != STEP_launch || step->kernel != k) continue;
         for (int j = 0; j < k->n_params; j++) {
             bool written = k->buffers.items[i]->written || k->buffers.items[j]->written;
-            if (j != i && written && overlap(&step->places[i], &step->places[j])) return false;
+            if (j != i && written && places_overlap(&step->places[i], &step->places[j])) return false;
         }
     }
     return true;

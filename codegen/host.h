@@ -25,6 +25,8 @@ bool kernel_launched(const Program *p, const Kernel *k);
 /* True if in every launch the memory of parameter i is free of stores through another parameter,
  * and no other parameter reads what is stored through it: it may be `restrict`. */
 bool parameter_alone(const Program *p, const Kernel *k, int i);
+/* True if two arguments have memory in common. */
+bool places_overlap(const Place *a, const Place *b);
 /* Notes an error for every element type that the dialect cannot hold. */
 bool types_supported(const Program *p, const Dialect *d);
 /* Tables and functions of the descriptor: the mlcc_tensor arrays `mlcc_inputs` and `mlcc_outputs`.

@@ -2,6 +2,7 @@
  * calls them in order with their places in the arena; and the header with the sizes.
  */
 #include "codegen/host.h"
+#include "codegen/share.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ typedef struct Host {
     StrMap local;        /* pointers into the arena: place -> name */
     int n_locals;        /* of them without a name of their own */
     bool uses_base;      /* some of them lie in the arena */
+    bool team;           /* the steps are for several threads */
 } Host;
 
 #define PRINTF(...) arena_printf(h->arena, __VA_ARGS__)
@@ -70,6 +72,15 @@ static void claim_tensors(Host *h, bool claim) {
 /* Names that PREFIX_run has besides the tensors'. */
 static const char *const run_names[] = {"arena", "base", "weights", "constants", "head", NULL};
 
+/* Names that the file has besides for a descriptor: those of the C library first. */
+static const char *const descriptor_names[] = {
+    "calloc",      "fclose",         "fopen",        "fread",           "free",
+    "malloc",      "mlcc_barrier",   "mlcc_call",    "mlcc_close",      "mlcc_error",
+    "mlcc_inputs", "mlcc_job",       "mlcc_model",   "mlcc_model_v1",   "mlcc_open",
+    "mlcc_part",   "mlcc_outputs",   "mlcc_run",     "mlcc_set_threads", "mlcc_steps",
+    "mlcc_team",   "mlcc_take_part", "mlcc_tensor",  "mlcc_read_weights", "team",
+    "thread",      "threads",        NULL};
+
 /* The tensors' names are public, so they are chosen before all others. */
 static void name_tensors(Host *h, Names *macros) {
     const Program *p = h->p;
@@ -92,20 +103,28 @@ static const char *tensor_parameter(Host *h, const Value *v, const char *name, b
     return PRINTF("%s%s %s[%lld]", is_const, type, name, (long long)value_numel(v));
 }
 
-/* The declaration of PREFIX_run without the semicolon. */
-static void print_signature(Host *h, Text *out) {
+/* The declaration of PREFIX_run without the semicolon; or, for a team's thread, of what does its
+ * part of that. */
+static void print_signature(Host *h, bool of_team, Text *out) {
     const Program *p = h->p;
     int n = 0;
+    const char *head =
+        of_team ? "static int mlcc_take_part(" : PRINTF("int %s_run(", h->o->prefix);
     const char **piece =
-        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 2, const char *);
+        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 5, const char *);
     for (int i = 0; i < p->graph->inputs.n; i++)
         piece[n++] = tensor_parameter(h, p->graph->inputs.items[i], h->input[i], true);
     for (int i = 0; i < p->graph->outputs.n; i++)
         piece[n++] = tensor_parameter(h, p->graph->outputs.items[i], h->output[i], false);
     if (h->o->weights_file) piece[n++] = "const void *weights";
     piece[n++] = "void *arena";
-    int column = (int)strlen(h->o->prefix) + 9;
-    text_addf(out, "int %s_run(", h->o->prefix);
+    if (of_team) {
+        piece[n++] = "int32_t thread";
+        piece[n++] = "int32_t threads";
+        piece[n++] = "mlcc_team *team";
+    }
+    int column = (int)strlen(head);
+    text_add(out, head);
     text_list(out, n, piece, column, column);
     text_add(out, ")");
 }
@@ -146,35 +165,61 @@ static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     return name;
 }
 
+/* A line of PREFIX_run that calls the kernel of a step. */
+static void print_launch(Host *h, const Step *step, const char *const *counter, int indent,
+                         Text *locals, Text *out) {
+    const Kernel *k = step->kernel;
+    int n = 0;
+    const char **piece = ARENA_ARRAY(h->arena, k->n_params + k->n_scalars + 3, const char *);
+    for (int i = 0; i < k->n_params; i++) piece[n++] = argument(h, step, i, locals);
+    for (int i = 0; i < k->n_scalars; i++) piece[n++] = counter[i];
+    const Stmt *shared = h->team ? shared_loop(k) : NULL;
+    if (shared) {
+        long long extent = (long long)shared->extent->k.i;
+        piece[n++] = PRINTF("mlcc_part(%lld, thread, threads)", extent);
+        piece[n++] = PRINTF("mlcc_part(%lld, thread + 1, threads)", extent);
+    }
+    const char *name = h->kernel[kernel_index(h->p, k)];
+    int column = indent + (int)strlen(name) + 1;
+    text_addf(out, "%*s%s(", indent, "", name);
+    text_list(out, n, piece, column, column);
+    text_add(out, ");\n");
+}
+
 static void print_steps(Host *h, Text *locals, Text *out) {
     const Program *p = h->p;
-    int depth = 0;
+    const StepShare *share = h->team ? share_steps(p) : NULL;
+    int depth = 0, indent = 4;
+    bool alone = false; /* inside of what the first thread does alone */
     const char *counter[MAX_RANK + 1] = {NULL};
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
-        int indent = 4 + depth * 4;
-        if (step->kind == STEP_end) {
-            text_addf(out, "%*s}\n", indent - 4, "");
-            depth--;
-            continue;
+        if (alone && (share[s].barrier || !share[s].alone)) {
+            indent -= 4;
+            text_addf(out, "%*s}\n", indent, "");
+            alone = false;
         }
-        if (step->kind == STEP_loop) {
+        if (share && share[s].barrier) text_addf(out, "%*smlcc_barrier(team);\n", indent, "");
+        if (share && share[s].alone && !alone) {
+            text_addf(out, "%*sif (thread == 0) {\n", indent, "");
+            indent += 4;
+            alone = true;
+        }
+        if (step->kind == STEP_end) {
+            indent -= 4;
+            text_addf(out, "%*s}\n", indent, "");
+            depth--;
+        } else if (step->kind == STEP_loop) {
             const char *t = counter[depth] = names_take(&h->names, PRINTF("step%d", depth), "step");
             text_addf(out, "%*sfor (int32_t %s = 0; %s < %lld; %s++) {\n", indent, "", t, t,
                       (long long)step->trips, t);
             depth++;
-            continue;
+            indent += 4;
+        } else {
+            print_launch(h, step, counter, indent, locals, out);
         }
-        const Kernel *k = step->kernel;
-        const char **piece = ARENA_ARRAY(h->arena, k->n_params + k->n_scalars + 1, const char *);
-        for (int i = 0; i < k->n_params; i++) piece[i] = argument(h, step, i, locals);
-        for (int i = 0; i < k->n_scalars; i++) piece[k->n_params + i] = counter[i];
-        const char *name = h->kernel[kernel_index(p, k)];
-        int column = indent + (int)strlen(name) + 1;
-        text_addf(out, "%*s%s(", indent, "", name);
-        text_list(out, k->n_params + k->n_scalars, piece, column, column);
-        text_add(out, ");\n");
     }
+    if (alone) text_add(out, "    }\n");
 }
 
 static void print_null_checks(Host *h, Text *out) {
@@ -233,7 +278,10 @@ static void print_run(Host *h, Text *out) {
     const Program *p = h->p;
     Text locals = text_new(h->arena), calls = text_new(h->arena);
     print_steps(h, &locals, &calls);
-    print_signature(h, out);
+    if (h->team)
+        text_add(out, "/* What each thread of a team does. They walk through the same steps; a thread "
+                      "alone is a\n * team of one. */\n");
+    print_signature(h, h->team, out);
     text_add(out, " {\n");
     print_null_checks(h, out);
     if (h->o->weights_file)
@@ -249,8 +297,25 @@ static void print_run(Host *h, Text *out) {
         if (!value_numel(p->graph->outputs.items[i]) && !tensor_used(p, PLACE_output, i))
             text_addf(out, "    (void)%s;\n", h->output[i]);
     text_add(out, text_get(&locals));
+    if (h->team && !strstr(text_get(&calls), "mlcc_barrier(")) text_add(out, "    (void)team;\n");
     text_add(out, text_get(&calls));
     text_addf(out, "    return %s_OK;\n}\n", h->macro);
+    if (!h->team) return;
+    text_add(out, "\n");
+    print_signature(h, false, out);
+    text_add(out, " {\n    return mlcc_take_part(");
+    int n = 0;
+    const char **piece =
+        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 5, const char *);
+    for (int i = 0; i < p->graph->inputs.n; i++) piece[n++] = h->input[i];
+    for (int i = 0; i < p->graph->outputs.n; i++) piece[n++] = h->output[i];
+    if (h->o->weights_file) piece[n++] = "weights";
+    piece[n++] = "arena";
+    piece[n++] = "0";
+    piece[n++] = "1";
+    piece[n++] = "NULL";
+    text_list(out, n, piece, 26, 26);
+    text_add(out, ");\n}\n");
 }
 
 /* --- kernels --------------------------------------------------------------------------------*/
@@ -263,6 +328,8 @@ static void print_kernel(Host *h, int index, Text *out) {
     arena_init(&scratch, p->arena->limit, p->arena->on_limit, p->arena->user);
     Printer printer;
     printer_init(&printer, &h->unit, p, &scratch, k);
+    const Stmt *shared = h->team ? shared_loop(k) : NULL;
+    if (shared) printer_share(&printer, shared);
     print_body(&printer);
 
     kernel_comment(k, &scratch, out);
@@ -270,7 +337,7 @@ static void print_kernel(Host *h, int index, Text *out) {
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
     text_addf(out, "static void %s(", h->kernel[index]);
     kernel_parameters(&printer, words, "int32_t", out, (int)strlen(h->kernel[index]) + 13);
-    text_add(out, k->n_params + k->n_scalars ? ") {\n" : "void) {\n");
+    text_add(out, k->n_params + k->n_scalars || shared ? ") {\n" : "void) {\n");
     print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
     text_add(out, "}\n\n");
@@ -360,14 +427,15 @@ static void print_header(Host *h, Text *out) {
                   h->macro);
     else
         text_add(out, " * arena: scratch memory; this model needs none, it may be NULL. */\n");
-    print_signature(h, out);
+    print_signature(h, false, out);
     text_addf(out, ";\n\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
 }
 
 static void print_includes(Host *h, Text *out) {
     const EmitOptions *o = h->o;
     if (o->header_name) text_addf(out, "#include \"%s\"\n\n", o->header_name);
-    if (o->descriptor) text_add(out, "#include \"mlcc/model.h\"\n\n");
+    if (o->descriptor)
+        text_addf(out, "#include \"mlcc/model.h\"\n%s\n", h->team ? "#include \"team.h\"\n" : "");
     if (h->unit.needs & NEEDS_math) text_add(out, "#include <math.h>\n");
     if (h->unit.needs & NEEDS_bool) text_add(out, "#include <stdbool.h>\n");
     text_add(out, "#include <stddef.h>\n#include <stdint.h>\n");
@@ -378,11 +446,12 @@ static void print_includes(Host *h, Text *out) {
     if (!o->header_name) {
         print_macros(h, out);
         text_add(out, "\n");
-        print_signature(h, out);
+        print_signature(h, false, out);
         text_add(out, ";\n\n");
     }
     if (o->weights_symbol)
         text_addf(out, "extern const unsigned char %s[];\n\n", o->weights_symbol);
+    print_vector_types(&h->unit, out);
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
@@ -391,63 +460,116 @@ static void print_includes(Host *h, Text *out) {
 }
 
 /* The weights file of a library: read whole when the model is opened. */
-static void print_open(Host *h, Text *out) {
+static void print_read_weights(Host *h, Text *out) {
     unsigned long long bytes = (unsigned long long)h->p->weight_bytes + WEIGHTS_HEAD;
     text_addf(out,
-              "static int mlcc_open(void **state, const char *weights) {\n"
+              "static int mlcc_read_weights(void **data, const char *weights) {\n"
               "    const size_t bytes = (size_t)%lluu;\n"
               "    FILE *file = weights ? fopen(weights, \"rb\") : NULL;\n"
               "    int code = MLCC_OK;\n"
-              "    *state = NULL;\n"
+              "    *data = NULL;\n"
               "    if (!file) return MLCC_E_FILE;\n"
-              "    *state = malloc(bytes + 1);\n"
-              "    if (!*state)\n"
+              "    *data = malloc(bytes + 1);\n"
+              "    if (!*data)\n"
               "        code = MLCC_E_MEMORY;\n"
-              "    else if (fread(*state, 1, bytes + 1, file) != bytes)\n"
+              "    else if (fread(*data, 1, bytes + 1, file) != bytes)\n"
               "        code = MLCC_E_FILE;\n"
               "    fclose(file);\n"
               "    return code;\n"
-              "}\n\n"
-              "static void mlcc_close(void *state) {\n"
-              "    free(state);\n"
-              "}\n\n"
-              "static const char *mlcc_error(void *state) {\n"
-              "    (void)state;\n"
-              "    return \"the weights file is missing or not the one made with this model\";\n"
               "}\n\n",
               bytes);
 }
 
-static void print_descriptor(Host *h, Text *out) {
-    const Program *p = h->p;
+/* The state is the team, whose owner's data are the weights of a side file; without a team it is the
+ * weights. */
+static void print_open(Host *h, Text *out) {
     bool file = h->o->weights_file != NULL;
-    text_add(out, "\n/* --- the library's descriptor, see mlcc/model.h --- */\n\n");
-    print_tensors(p, out);
-    if (file)
-        print_open(h, out);
-    else
-        text_add(out, "static int mlcc_open(void **state, const char *weights) {\n"
-                      "    (void)weights;\n    *state = NULL;\n    return MLCC_OK;\n}\n\n"
-                      "static void mlcc_close(void *state) {\n    (void)state;\n}\n\n"
-                      "static const char *mlcc_error(void *state) {\n    (void)state;\n"
-                      "    return \"a tensor or the arena is missing\";\n}\n\n");
-    text_add(out,
-             "static int mlcc_run(void *state, const void *const *inputs, void *const *outputs, "
-             "void *arena) {\n");
+    if (file) print_read_weights(h, out);
+    text_add(out, "static int mlcc_open(void **state, const char *weights) {\n");
+    if (h->team) {
+        text_add(out, file ? "    void *data = NULL;\n"
+                             "    int code = mlcc_read_weights(&data, weights);\n"
+                           : "    void *const data = NULL;\n    (void)weights;\n");
+        text_add(out, "    *state = mlcc_team_new(data);\n");
+        if (file)
+            text_add(out, "    if (MLCC_HAS_THREADS && !*state) {\n        free(data);\n"
+                          "        return MLCC_E_MEMORY;\n    }\n    return code;\n}\n\n");
+        else
+            text_add(out,
+                     "    return MLCC_HAS_THREADS && !*state ? MLCC_E_MEMORY : MLCC_OK;\n}\n\n");
+    } else if (file) {
+        text_add(out, "    return mlcc_read_weights(state, weights);\n}\n\n");
+    } else {
+        text_add(out, "    (void)weights;\n    *state = NULL;\n    return MLCC_OK;\n}\n\n");
+    }
+    text_add(out, "static void mlcc_close(void *state) {\n");
+    if (h->team && file) text_add(out, "    free(mlcc_team_user(state));\n");
+    text_add(out, h->team ? "    mlcc_team_free(state);\n}\n\n"
+                  : file  ? "    free(state);\n}\n\n"
+                          : "    (void)state;\n}\n\n");
+    text_addf(out,
+              "static const char *mlcc_error(void *state) {\n    (void)state;\n"
+              "    return \"%s\";\n}\n\n",
+              file ? "the weights file is missing or not the one made with this model"
+                   : "a tensor or the arena is missing");
+    if (!h->o->threads) return;
+    text_add(out, "static int mlcc_set_threads(void *state, int threads) {\n");
+    text_add(out, h->team ? "    return mlcc_team_resize(state, threads);\n}\n\n"
+                          : "    (void)state; /* there is no work to share */\n"
+                            "    return threads > 0 ? MLCC_OK : MLCC_E_ARGUMENT;\n}\n\n");
+}
+
+/* Prints `call(inputs[0], ..., outputs[0], ..., weights, arena` of a run; `from` is where these are. */
+static void print_call(Host *h, const char *call, const char *from, const char *weights,
+                       const char *more, Text *out) {
+    const Program *p = h->p;
     int n = 0;
     const char **piece =
-        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 2, const char *);
-    for (int i = 0; i < p->graph->inputs.n; i++) piece[n++] = PRINTF("inputs[%d]", i);
-    for (int i = 0; i < p->graph->outputs.n; i++) piece[n++] = PRINTF("outputs[%d]", i);
-    if (!file) text_add(out, "    (void)state;\n");
+        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 3, const char *);
+    for (int i = 0; i < p->graph->inputs.n; i++) piece[n++] = PRINTF("%sinputs[%d]", from, i);
+    for (int i = 0; i < p->graph->outputs.n; i++) piece[n++] = PRINTF("%soutputs[%d]", from, i);
+    if (h->o->weights_file) piece[n++] = weights;
+    piece[n++] = PRINTF("%sarena", from);
+    if (more) piece[n++] = more;
+    int column = (int)strlen(call);
+    text_add(out, call);
+    text_list(out, n, piece, column, column);
+    text_add(out, ");\n");
+}
+
+static void print_library_run(Host *h, Text *out) {
+    static const char head[] = "static int mlcc_run(void *state, const void *const *inputs, "
+                               "void *const *outputs,\n                    void *arena) {\n";
+    const Program *p = h->p;
+    if (h->team) {
+        text_add(out, "typedef struct mlcc_call {\n    const void *const *inputs;\n"
+                      "    void *const *outputs;\n    void *arena;\n    const void *weights;\n"
+                      "    int code;\n} mlcc_call;\n\n"
+                      "static void mlcc_steps(void *user, int32_t thread, int32_t threads, "
+                      "mlcc_team *team) {\n    mlcc_call *const call = user;\n");
+        print_call(h, "    const int code = mlcc_take_part(", "call->", "call->weights",
+                   "thread, threads, team", out);
+        text_addf(out,
+                  "    if (thread == 0) call->code = code;\n}\n\n%s"
+                  "    mlcc_call call = {inputs, outputs, arena, %s, MLCC_OK};\n"
+                  "    mlcc_team_run(state, mlcc_steps, &call);\n    return call.code;\n}\n\n",
+                  head, h->o->weights_file ? "mlcc_team_user(state)" : "NULL");
+        return;
+    }
+    text_add(out, head);
+    if (!h->o->weights_file) text_add(out, "    (void)state;\n");
     if (p->graph->inputs.n == 0) text_add(out, "    (void)inputs;\n");
     if (p->graph->outputs.n == 0) text_add(out, "    (void)outputs;\n");
-    if (file) piece[n++] = "state";
-    piece[n++] = "arena";
-    int column = (int)strlen(h->o->prefix) + 16;
-    text_addf(out, "    return %s_run(", h->o->prefix);
-    text_list(out, n, piece, column, column);
-    text_add(out, ");\n}\n\n");
+    print_call(h, PRINTF("    return %s_run(", h->o->prefix), "", "state", NULL, out);
+    text_add(out, "}\n\n");
+}
+
+static void print_descriptor(Host *h, Text *out) {
+    const Program *p = h->p;
+    text_add(out, "\n/* --- the library's descriptor, see mlcc/model.h --- */\n\n");
+    print_tensors(p, out);
+    print_open(h, out);
+    print_library_run(h, out);
     text_addf(out,
               "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\n"
               "const mlcc_model *\nmlcc_model_v1(void) {\n"
@@ -462,14 +584,18 @@ static void print_descriptor(Host *h, Text *out) {
     text_addf(out,
               "        .arena_bytes = %lldu,\n        .weight_bytes = %lldu,\n"
               "        .open = mlcc_open,\n        .run = mlcc_run,\n        .close = mlcc_close,\n"
-              "        .error = mlcc_error,\n    };\n    return &model;\n}\n",
-              (long long)p->arena_bytes, (long long)p->weight_bytes);
+              "        .error = mlcc_error,\n%s    };\n    return &model;\n}\n",
+              (long long)p->arena_bytes, (long long)p->weight_bytes,
+              h->o->threads ? "        .set_threads = mlcc_set_threads,\n" : "");
 }
 
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {
-    Host host = {.p = p, .o = o, .arena = p->arena}, *h = &host;
+    bool team = o->descriptor && o->threads && emit_c_shares(p);
+    if (team) p = share_loops(p);
+    Host host = {.p = p, .o = o, .arena = p->arena, .team = team}, *h = &host;
     if (!types_supported(p, &dialect_c)) return;
     unit_init(&h->unit, p->arena, &dialect_c);
+    h->unit.vector_bytes = o->vector_bytes;
     strmap_init(&h->local, p->arena);
     h->macro = upper_case(p->arena, o->prefix);
     h->input = ARENA_ARRAY(p->arena, p->graph->inputs.n + 1, const char *);
@@ -481,6 +607,8 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     Names macros;
     names_init(&macros, p->arena, NULL, NULL);
     names_take(&h->unit.names, PRINTF("%s_run", o->prefix), "run");
+    for (int i = 0; o->descriptor && descriptor_names[i]; i++)
+        names_claim(&h->unit.names, descriptor_names[i], true);
     if (o->weights_symbol) names_take(&h->unit.names, o->weights_symbol, "weights");
     name_tensors(h, &macros);
     claim_tensors(h, true);

@@ -23,6 +23,27 @@ static bool cut_short(const char *path) {
     return cut;
 }
 
+/* Has the model work on as many threads as --threads says. */
+static bool set_threads(Session *s, LoadedModel *m) {
+    const char *text = s->o->threads;
+    if (!text) return true;
+    char *end;
+    long threads = strtol(text, &end, 10);
+    if (*end || threads < 1 || threads > 1024) {
+        diag_error(&s->diag, E0001, "--threads wants a number from 1 to 1024, not '%s'", text);
+        return false;
+    }
+    /* a library made before there were threads ends its descriptor earlier */
+    bool offered = m->model->struct_bytes >= offsetof(mlcc_model, set_threads) + sizeof(void *) &&
+                   m->model->set_threads;
+    if (!offered && threads > 1)
+        diag_error(&s->diag, E0001, "--threads=%s: this library does not work on several; leave it out",
+                   text);
+    else if (offered && m->model->set_threads(m->state, (int)threads) != MLCC_OK)
+        diag_error(&s->diag, E0006, "the system gives no %ld threads", threads);
+    return s->diag.n_errors == 0;
+}
+
 bool model_load(Session *s, LoadedModel *m, const char *path, const char *weights) {
     *m = (LoadedModel){0};
     if (!strchr(path, '/')) path = arena_printf(&s->arena, "./%s", path);
@@ -54,6 +75,7 @@ bool model_load(Session *s, LoadedModel *m, const char *path, const char *weight
         diag_error(&s->diag, E0008, "cannot be opened: %s", m->model->error(m->state));
         return false;
     }
+    if (!set_threads(s, m)) return false;
     size_t bytes = ((size_t)m->model->arena_bytes + 63) / 64 * 64;
     m->arena = aligned_alloc(64, bytes ? bytes : 64);
     if (!m->arena) diag_error(&s->diag, E0006, "no memory for an arena of %zu bytes", bytes);

@@ -139,7 +139,7 @@ static bool write_text(Session *s, const char *folder, const char *name, const T
 static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, Units *units) {
     Text source = text_new(&s->arena), header = text_new(&s->arena);
     e->header_name = "model.h";
-    e->descriptor = true;
+    e->descriptor = e->threads = true;
     emit_c(p, e, &source, &header);
     if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
         return false;
@@ -147,6 +147,10 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     units->header = ARENA_NEW(&s->arena, Text);
     *units->header = header;
     units->libraries = "-lm";
+    if (emit_c_shares(p)) {
+        add_runtime(units, "team.c");
+        units->libraries = "-lpthread -lm";
+    }
     return true;
 }
 
@@ -348,6 +352,7 @@ static void add_weights(Session *s, const Program *p, Outputs *out) {
 bool write_program(Session *s, Program *p, const char *path) {
     const FormRow *row = find_form(s->target, strrchr(path, '.'));
     EmitOptions e = {.prefix = prefix_of(s, path), .weights_file = s->o->weights};
+    if (s->target->vector_types) e.vector_bytes = s->target->vector_bytes;
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;
     e.digest = arena_printf(&s->arena, "%016llx",

@@ -119,6 +119,14 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
  * below n. False if not of that form. */
 bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base);
 
+/* Reads a comparison as `bound <= var` (*below false) or `var < bound` (*below true), of one variable
+ * below n; false if it is none. */
+bool ex_bound(Exprs *x, const Expr *e, int n, int *var, int64_t *bound, bool *below);
+
+/* How much `e` grows when var `var` grows by one and all else stays; false if that is not always the
+ * same, or not plain to see. */
+bool ex_stride(const Expr *e, int var, int64_t *stride);
+
 /* Evaluates an expression without loads on constants: vars[i] for var i. */
 Scalar ex_eval(const Expr *e, const int64_t *vars);
 /* Applies one operator (not a leaf, not load) to constant operands of type `from`, giving type `dt`. */

@@ -14,6 +14,8 @@
 
 /* --- bounds ---------------------------------------------------------------------------------------*/
 
+#define MAX_AFFINE 128 /* variables of one kernel */
+
 #define BIG ((int64_t)1 << 40) /* beyond any index; keeps the products below from overflowing */
 
 static bool in_range(int64_t v) {
@@ -134,6 +136,47 @@ bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base)
     for (int i = 0; i < n; i++) coef[i] = 0;
     *base = ex_i(x, 0);
     return add_affine(x, e, 1, n, coef, base);
+}
+
+bool ex_bound(Exprs *x, const Expr *e, int n, int *var, int64_t *bound, bool *below) {
+    if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return false;
+    int64_t coef[MAX_AFFINE];
+    const Expr *base;
+    /* right - left, which is > 0 (lt) or >= 0 (le) */
+    if (n > MAX_AFFINE || !ex_affine(x, ex_sub(x, e->arg[1], e->arg[0]), n, coef, &base) ||
+        !ex_is_const(base))
+        return false;
+    *var = -1;
+    for (int i = 0; i < n; i++) {
+        if (!coef[i]) continue;
+        if (*var >= 0 || (coef[i] != 1 && coef[i] != -1)) return false;
+        *var = i;
+    }
+    if (*var < 0) return false;
+    int64_t k = base->k.i - (e->op == EX_lt); /* right - left - (lt ? 1 : 0) >= 0 */
+    *below = coef[*var] < 0;
+    *bound = *below ? k + 1 : -k; /* -v + k >= 0: v < k + 1; v + k >= 0: v >= -k */
+    return true;
+}
+
+bool ex_stride(const Expr *e, int var, int64_t *stride) {
+    int64_t a = 0, b = 0;
+    *stride = e->op == EX_var && e->k.i == var;
+    if (e->n == 0) return true;
+    if (e->op == EX_cast) return ex_stride(e->arg[0], var, stride);
+    for (int i = 0; i < e->n; i++) {
+        if (!ex_stride(e->arg[i], var, i ? &b : &a)) return false;
+        if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) continue;
+        if (a || b) return false;
+    }
+    if (e->op == EX_mul && (a || b)) {
+        const Expr *other = e->arg[a != 0];
+        if ((a && b) || !ex_is_const(other)) return false;
+        *stride = (a + b) * other->k.i;
+        return true;
+    }
+    *stride = e->op == EX_sub ? a - b : a + b;
+    return true;
 }
 
 /* --- linear forms ---------------------------------------------------------------------------------*/

@@ -44,7 +44,8 @@ Scalar combine_identity(Combine combine, DType dt) {
 
 int64_t shape_numel(int rank, const int64_t *shape) {
     int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= shape[i];
+    for (int i = 0; i < rank; i++)
+        if (__builtin_mul_overflow(n, shape[i], &n)) n = INT64_MAX;
     return n;
 }
 

@@ -51,6 +51,10 @@ typedef struct Value {
     const char *name;  /* ONNX name, or NULL */
     const void *data;  /* OP_const: the elements as dt_store lays them out; else NULL */
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
+    /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
+     * its own; NULL: it has */
+    struct Value *inside;
+    const int64_t *origin;
     int index;         /* scratch of the pass at work */
 } Value;
 
@@ -68,7 +72,8 @@ struct Op {
     int n_upd;              /* scatter: coordinates of the update space ... */
     const int64_t *upd;     /* ... and their extents; var 0.. are these in target and body */
     const Expr **target;    /* scatter: output coordinates, one per dimension of the output */
-    const Expr *guard;      /* scatter: the update happens only where this holds (bool); NULL: always */
+    const Expr *guard;      /* scatter: the update happens only where this holds (bool); NULL: always.
+                               map, after `place`: elsewhere others write the element */
     int64_t trips;          /* loop: iterations */
     int n_state;            /* loop: carried values */
     Graph *sub;             /* loop: one iteration */
@@ -172,6 +177,7 @@ Value *g_matmul(Graph *g, Value *a, Value *b, DType acc, DType dt);
 Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 
 /* --- queries -------------------------------------------------------------------------------------*/
+/* Number of elements; INT64_MAX where it is more than that. */
 int64_t shape_numel(int rank, const int64_t *shape);
 /* May a tensor have this shape? No extent is negative, and the product of those that are not 0 is below
  * 2^31: so no product of some of them overflows. */

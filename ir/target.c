@@ -74,6 +74,7 @@ Target target_for_arch(const Target *t, const char *arch) {
     if (t->vector_bytes) {
         result.vector_bytes = row.vector_bytes;
         result.vector_registers = row.vector_registers;
+        result.vector_types = row.name != NULL;
     }
     return result;
 }

@@ -102,6 +102,17 @@ static void print_expressions(Text *out, const Op *op, int depth, int indent) {
     print_clause(out, indent, "post", sharing, &scope, op->post);
 }
 
+/* `holds %3 [0, 1, 1]`: input i is a box of the result (Value.inside). */
+static void print_part(Text *out, const Op *op, int i, int indent) {
+    const Value *v = op->in[i];
+    if (v->inside != op->out[0]) return;
+    text_indent(out, indent);
+    text_addf(out, "holds %%%d [", v->id);
+    for (int k = 0; k < v->rank; k++)
+        text_addf(out, "%s%lld", k ? ", " : "", (long long)v->origin[k]);
+    text_add(out, "]\n");
+}
+
 static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
     Text *out = p->out;
     text_indent(out, indent);
@@ -146,6 +157,7 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
     }
     text_add(out, "\n");
     if (op->kind != OP_loop && op->n_out) print_expressions(out, op, depth, indent + 2);
+    for (int i = 0; i < op->n_in && op->kind == OP_map; i++) print_part(out, op, i, indent + 2);
 }
 
 static void print_graph_body(GraphPrinter *p, const Graph *g, int indent) {
@@ -342,6 +354,21 @@ static bool read_data(Lexer *lx, Value *v) {
     return lex_want(lx, ']');
 }
 
+/* After `holds`. */
+static bool read_part(GraphReader *r, Op *op) {
+    Lexer *lx = r->lx;
+    Value *v = read_value(r);
+    if (!v || !lex_want(lx, '[')) return false;
+    int64_t *origin = ARENA_ARRAY(lx->arena, MAX_RANK, int64_t);
+    for (int i = 0; i < v->rank && i < MAX_RANK; i++) {
+        if (i && !lex_want(lx, ',')) return false;
+        if (!lex_want_int(lx, 0, INT32_MAX, "a coordinate", &origin[i])) return false;
+    }
+    v->inside = v->storage = op->out[0];
+    v->origin = origin;
+    return lex_want(lx, ']') && lex_want_line(lx);
+}
+
 /* The lines of expressions below an operator. */
 static bool read_expressions(GraphReader *r, Op *op) {
     Lexer *lx = r->lx;
@@ -352,7 +379,8 @@ static bool read_expressions(GraphReader *r, Op *op) {
         op->target = ARENA_ARRAY(lx->arena, MAX_RANK, const Expr *);
         if (read_index(&e, op->out[0]->rank, op->target) < 0 || !lex_want_line(lx)) return false;
     }
-    if (op->kind == OP_scatter && lex_accept_name(lx, "if")) {
+    bool guarded = op->kind == OP_scatter || op->kind == OP_map;
+    if (guarded && lex_accept_name(lx, "if")) {
         op->guard = read_expr(&e);
         if (!op->guard || !lex_want_line(lx)) return false;
     }
@@ -360,6 +388,8 @@ static bool read_expressions(GraphReader *r, Op *op) {
         op->body = read_expr(&e);
         if (!op->body || !lex_want_line(lx)) return false;
     }
+    while (op->kind == OP_map && lex_accept_name(lx, "holds"))
+        if (!read_part(r, op)) return false;
     if (op->kind != OP_reduce && op->kind != OP_scan) return true;
     scope = op_scope(op, true, r->g->depth);
     e.shared.n = e.shared_height.n = 0;

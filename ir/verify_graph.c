@@ -138,10 +138,24 @@ static void check_post(GraphVerifier *r, const Op *op, const int64_t *extent) {
     verify_expr(&r->v, &scope, op->post, op->out[0]->dt, "post");
 }
 
+/* An input that is a part of the result. */
+static void check_part(Verifier *v, const Value *part, const Value *whole) {
+    bool fits = part->rank == whole->rank && part->dt == whole->dt &&
+                (part->def->kind == OP_map || part->def->kind == OP_reduce);
+    for (int i = 0; i < part->rank && fits; i++)
+        fits = part->origin[i] >= 0 && part->origin[i] <= whole->shape[i] - part->shape[i];
+    if (!fits)
+        verify_fail(v, "%%%d, %s, cannot lie in %s", part->id, value_type(v->arena, part),
+                    value_type(v->arena, whole));
+}
+
 static void check_map(GraphVerifier *r, const Op *op) {
     int64_t extent[MAX_RANK];
     int n = op_extents(op, extent);
     VerifyScope scope = scope_of(r, op, n, extent);
+    if (op->guard) verify_expr(&r->v, &scope, op->guard, DT_bool, "if");
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i]->inside == op->out[0]) check_part(&r->v, op->in[i], op->out[0]);
     verify_expr(&r->v, &scope, op->body, op->out[0]->dt, "body");
 }
 

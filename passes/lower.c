@@ -51,10 +51,10 @@ static void check_place(void *user, const Expr *e) {
 static uint32_t in_place_inputs(Lower *l, const Op *op) {
     const Value *out = op->out[0];
     uint32_t mask = 0;
-    if (op->kind != OP_map) return 0;
+    if (op->kind != OP_map || op->guard || out->inside) return 0;
     for (int i = 0; i < op->n_in && i < 32; i++) {
         OwnPlace u = {.op = op, .source = i};
-        if (dt_store(op->in[i]->dt) != dt_store(out->dt) ||
+        if (op->in[i]->inside || dt_store(op->in[i]->dt) != dt_store(out->dt) ||
             !shape_equal(op->in[i]->rank, op->in[i]->shape, out->rank, out->shape))
             continue;
         ex_visit(l->p->arena, op->body, check_place, &u);
@@ -98,6 +98,7 @@ static void lower_compute(Lower *l, const Op *op) {
     /* an empty tensor needs no kernel; an empty reduction still stores its identity */
     if (value_numel(op->out[0]) == 0) return;
     if (op->kind == OP_scatter && shape_numel(n_extents, extent) == 0) return;
+    if (op->kind == OP_map && op->guard && ex_is_int(op->guard, 0)) return; /* others write it all */
     Nest n;
     nest_begin(&n, l->p, op, l->target);
     schedule_choose(&n);

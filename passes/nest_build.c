@@ -30,10 +30,19 @@ static const Expr *simplify(Build *b, const Expr *e) {
 }
 
 static const Expr *flat_index(Exprs *x, const Value *v, const Expr *const *index) {
-    const Expr *flat = ex_i(x, 0);
+    const Expr *at[MAX_RANK], *flat = ex_i(x, 0);
+    for (int i = 0; i < v->rank; i++) at[i] = index[i];
+    for (; v->inside; v = v->inside)
+        for (int i = 0; i < v->rank; i++) at[i] = ex_add(x, at[i], ex_i(x, v->origin[i]));
     for (int i = 0; i < v->rank; i++)
-        flat = ex_add(x, ex_mul(x, flat, ex_i(x, v->shape[i])), index[i]);
+        flat = ex_add(x, ex_mul(x, flat, ex_i(x, v->shape[i])), at[i]);
     return flat;
+}
+
+/* Elements of the memory that a kernel gets for the value. */
+static int64_t parameter_numel(const Value *v) {
+    while (v->inside) v = v->inside;
+    return value_numel(v);
 }
 
 typedef struct Flatten {
@@ -167,46 +176,54 @@ static const Expr *redirect_leaf(void *user, const Expr *e, const Expr *const *a
                                : ex_rebuild(r->x, e, args);
 }
 
-/* Lays constant input `source` out in the order in which the loops read it, if its index is affine in
- * them. Returns the body that reads the new layout. */
+static void find_unknown(void *user, const Expr *e) {
+    bool *found = user;
+    if (e->op == EX_load || e->op == EX_ctr) *found = true;
+}
+
+/* Lays constant input `source` out in the order in which the loops read it. Returns the body that reads
+ * the new layout. */
 static const Expr *pack_input(Build *b, int source, const Expr *body) {
     Nest *n = b->n;
     const Value *v = n->op->in[source];
     LoadIndex u = {.source = source};
+    bool unknown = false;
     ex_visit(b->p->arena, body, find_load, &u);
-    int64_t coef[MAX_VARS];
-    const Expr *base;
-    if (!u.index || u.many || !ex_affine(b->x, u.index, b->k->vars.n, coef, &base) ||
-        !ex_is_const(base))
-        return body;
-    /* the loops it depends on, outermost first */
-    int loops[NEST_MAX_LOOPS], count = 0;
-    int64_t total = 1, numel = value_numel(v), dense = 1;
+    if (!u.index || u.many) return body;
+    ex_visit(b->p->arena, u.index, find_unknown, &unknown);
+    if (unknown) return body;
+    /* the loops it depends on, outermost first; the index grows evenly with the last of them */
+    int loops[NEST_MAX_LOOPS], count = 0, first_even = 0;
+    int64_t total = 1, numel = value_numel(v), dense = 1, stride[NEST_MAX_LOOPS];
     for (int i = 0; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
-        if (coef[l->var] == 0 || l->extent == 1) continue;
+        bool even = ex_stride(u.index, l->var, &stride[count]);
+        if ((even && stride[count] == 0) || l->extent == 1) continue;
         loops[count++] = n->order[i];
+        if (!even) first_even = count;
         total *= l->extent;
         if (total > 2 * numel + 1024) return body;
     }
-    bool in_order = true;
+    bool in_order = first_even == 0;
     for (int i = count - 1; i >= 0; i--) {
-        in_order &= coef[n->loop[loops[i]].var] == dense;
+        in_order &= stride[i] == dense;
         dense *= n->loop[loops[i]].extent;
     }
     if (in_order) return body;
     size_t size = dt_store(v->dt);
     unsigned char *data = arena_alloc(b->p->arena, (size_t)total * size + 1);
-    int64_t at[NEST_MAX_LOOPS] = {0}, from = base->k.i;
+    int64_t at[NEST_MAX_LOOPS] = {0}, value[MAX_VARS] = {0}, from = ex_eval(u.index, value).i;
     for (int64_t e = 0; e < total; e++) {
         if (from >= 0 && from < numel)
             memcpy(data + (size_t)e * size, (const char *)v->data + (size_t)from * size, size);
         for (int i = count - 1; i >= 0; i--) {
             const NestLoop *l = &n->loop[loops[i]];
-            from += coef[l->var];
-            if (++at[i] < l->extent) break;
-            from -= coef[l->var] * l->extent;
-            at[i] = 0;
+            bool more = ++at[i] < l->extent;
+            if (!more) at[i] = 0;
+            value[l->var] = at[i];
+            if (i >= first_even) from += more ? stride[i] : -stride[i] * (l->extent - 1);
+            if (i < first_even && more) from = ex_eval(u.index, value).i;
+            if (more) break;
         }
     }
     b->args[source] = graph_const(b->p->graph, v->dt, 1, &total, data);
@@ -490,6 +507,19 @@ static Stmt *build_updates(Build *b) {
     return wrap(b, b->n->n_order, b->n->order, store);
 }
 
+/* The element of a map. Where others write it, it is stored again as it is (`split` cuts that away), or
+ * not stored where threads would do so for nothing. */
+static Stmt *build_element(Build *b) {
+    const Op *op = b->n->op;
+    const Expr *value = rewrite(b, op->body);
+    if (!op->guard) return store_output(b, value);
+    const Expr *guard = rewrite(b, op->guard);
+    if (b->n->target->blocks) return new_if(b, guard, store_output(b, value));
+    const Expr *at = simplify(b, flat_index(b->x, op->out[0], b->coord));
+    const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
+    return store_output(b, ex_select(b->x, guard, value, old));
+}
+
 static void note_counters(Build *b) {
     const Op *op = b->n->op;
     Arena *arena = b->p->arena;
@@ -528,7 +558,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         if (n->guard[i])
             b.guard[i] = simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));
     for (int i = 0; i <= op->n_in; i++) {
-        int64_t numel = value_numel(b.args[i]);
+        int64_t numel = parameter_numel(b.args[i]);
         const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";
         kernel_buffer(p, k, param, SPACE_param, b.args[i]->dt, 1, &numel);
     }
@@ -540,9 +570,9 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     else if (op->kind == OP_scatter)
         k->body = build_updates(&b);
     else
-        k->body = wrap(&b, n->n_order, n->order, store_output(&b, rewrite(&b, op->body)));
+        k->body = wrap(&b, n->n_order, n->order, build_element(&b));
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
-        int64_t numel = value_numel(b.args[i]);
+        int64_t numel = parameter_numel(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
     }
     *args = b.args;

@@ -192,7 +192,7 @@ static int64_t weight_offset(Plan *pl, Value *root) {
 
 static Place place_of(Plan *pl, Value *v) {
     Value *root = value_storage(v);
-    Place place = {.bytes = (int64_t)value_bytes(v)};
+    Place place = {.bytes = (int64_t)value_bytes(v->inside ? root : v)};
     if (root->def->kind == OP_const) {
         place.space = PLACE_weights;
         place.offset = weight_offset(pl, root);

@@ -94,20 +94,24 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 }
 
 /* The tile that a simple model of a core finds fastest: two multiply-adds and two loads start in a
- * cycle, a multiply-add takes four, and accumulators take up to half of the registers. Tiles at the edge
- * cost as much as whole ones. */
+ * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little even
+ * where they are fewer. Accumulators take what operands leave of the registers, or half of them where
+ * they are arrays of which the C compiler must make registers. Tiles at the edge cost as much as whole
+ * ones. */
 static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns) {
     Tile best = {1, columns < lanes ? columns : lanes};
     double least = -1;
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= rows && r <= 16; r++) {
             int64_t accumulators = r * vectors, width = vectors * lanes;
-            if (accumulators > (t->vector_registers + 1) / 2) break;
+            int64_t most = t->vector_types ? t->vector_registers - vectors - 1
+                                           : (t->vector_registers + 1) / 2;
+            if (accumulators > most) break;
             if (vectors > 1 && width > columns) break;
             double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
             if (cycles < loads) cycles = loads;
-            if (cycles < 4) cycles = 4;
-            double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
+            if (cycles < 5) cycles = 5;
+            double total = (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, width));
             if (least >= 0 && total >= least) continue;
             least = total;
             best = (Tile){r, width < columns ? width : columns};

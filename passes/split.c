@@ -1,11 +1,9 @@
 /* split: loops are cut where a guard changes, so that what is inside needs none.
  *
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the guard
- * compares single variables with constants, the box is cut: into two boxes where one comparison decides
- * (concat), or, if b is a constant, into the whole box that stores b and then the part that stores a
- * (pad; not where the kernel may work in place, for what a reads would be overwritten). The pieces are
- * plain copies, which C compilers vectorise. Only for targets whose kernels are plain loops: threads
- * would do the pieces one after the other.
+ * compares single variables with constants, the box is cut into boxes in which it holds or does not. The
+ * pieces are plain copies, which C compilers vectorise. Only for targets whose kernels are plain loops:
+ * threads would do the pieces one after the other.
  */
 #include "passes/passes.h"
 
@@ -18,7 +16,6 @@ typedef struct Split {
     Stmt *loop[MAX_LOOPS]; /* the perfect nest, outermost first */
     int n_loops;
     Stmt *store;
-    bool in_place; /* a launch of the kernel may write over what it reads */
     int n_vars; /* of the kernel before any piece was made */
     Stmt *pieces;
     int n_pieces;
@@ -40,62 +37,37 @@ static bool find_nest(Split *s) {
     return at && at->kind == ST_store && !at->next && s->n_loops;
 }
 
-/* Reads a comparison as `bound <= variable of loop l` (*below false) or `variable < bound` (*below). */
+/* The bound that a comparison sets to the variable of loop *l; false if it sets none. */
 static bool read_bound(const Split *s, const Expr *e, int *l, int64_t *bound, bool *below) {
-    if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return false;
-    Exprs *x = s->p->x;
-    int n = s->n_vars;
-    int64_t *coef = ARENA_ARRAY(s->p->arena, n, int64_t);
-    const Expr *base;
-    /* right - left, which is > 0 (lt) or >= 0 (le) */
-    if (!ex_affine(x, ex_sub(x, e->arg[1], e->arg[0]), n, coef, &base) || !ex_is_const(base))
-        return false;
-    int found = -1;
-    for (int i = 0; i < s->n_loops; i++) {
-        int64_t c = coef[s->loop[i]->var];
-        if (!c) continue;
-        if (found >= 0 || (c != 1 && c != -1)) return false;
-        found = i;
-    }
-    int used = 0;
-    for (int i = 0; i < n; i++) used += coef[i] != 0;
-    if (found < 0 || used != 1) return false;
-    int64_t k = base->k.i - (e->op == EX_lt); /* right - left - (lt ? 1 : 0) >= 0 */
-    *l = found;
-    *below = coef[s->loop[found]->var] < 0;
-    *bound = *below ? k + 1 : -k; /* -v + k >= 0: v < k + 1; v + k >= 0: v >= -k */
-    return true;
+    int var;
+    if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below)) return false;
+    for (*l = 0; *l < s->n_loops; (*l)++)
+        if (s->loop[*l]->var == var) return true;
+    return false;
 }
 
-/* Cuts `box` down to where `guard` holds; false if the guard is not made of single bounds. */
-static bool cut_box(const Split *s, const Expr *guard, Box *box, int *n_bounds) {
+/* True if the guard is made of bounds that loops can be cut at; counts them. */
+static bool is_box(const Split *s, const Expr *guard, int *n_bounds) {
+    int l;
+    int64_t bound;
+    bool below;
     if (guard->op == EX_and)
-        return cut_box(s, guard->arg[0], box, n_bounds) && cut_box(s, guard->arg[1], box, n_bounds);
-    int l;
-    int64_t bound;
-    bool below;
-    if (!read_bound(s, guard, &l, &bound, &below)) return false;
+        return is_box(s, guard->arg[0], n_bounds) && is_box(s, guard->arg[1], n_bounds);
     (*n_bounds)++;
-    if (below && bound < box->hi[l]) box->hi[l] = bound;
-    if (!below && bound > box->lo[l]) box->lo[l] = bound;
-    return true;
+    return read_bound(s, guard, &l, &bound, &below);
 }
 
-/* The part of `box` outside of one bound. */
-static Box outside(const Split *s, const Expr *guard, Box box) {
-    int l;
-    int64_t bound;
-    bool below;
-    read_bound(s, guard, &l, &bound, &below);
-    if (below && bound > box.lo[l]) box.lo[l] = bound;
-    if (!below && bound < box.hi[l]) box.hi[l] = bound;
-    return box;
+/* True if `value` is what is stored there already. */
+static bool stays(const Split *s, const Expr *value) {
+    return value->op == EX_load && value->k.i == s->store->buffer &&
+           value->arg[0] == s->store->index[0];
 }
 
 /* The nest over one box, with variables of its own: a variable has one extent in its kernel. */
 static void emit_piece(Split *s, const Box *box, const Expr *value) {
     Program *p = s->p;
     int old = s->k->vars.n, fresh[MAX_LOOPS];
+    if (stays(s, value)) return;
     for (int i = 0; i < s->n_loops; i++)
         if (box->hi[i] <= box->lo[i]) return;
     const Expr **to = ARENA_ARRAY(p->arena, old, const Expr *);
@@ -131,20 +103,40 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
     s->n_pieces++;
 }
 
+static void split_box(Split *s, Box box, const Expr *value);
+
+/* Cuts off what lies outside of the guard's bounds, where the value is `no`; returns what is left. */
+static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
+    if (guard->op == EX_and) return cut_off(s, cut_off(s, box, guard->arg[0], no), guard->arg[1], no);
+    int l;
+    int64_t bound;
+    bool below;
+    Box off = box;
+    read_bound(s, guard, &l, &bound, &below);
+    if (below && bound > off.lo[l]) off.lo[l] = bound;
+    if (!below && bound < off.hi[l]) off.hi[l] = bound;
+    split_box(s, off, no);
+    if (below && bound < box.hi[l]) box.hi[l] = bound;
+    if (!below && bound > box.lo[l]) box.lo[l] = bound;
+    return box;
+}
+
 static void split_box(Split *s, Box box, const Expr *value) {
+    int bounds = 0;
+    for (int i = 0; i < s->n_loops; i++)
+        if (box.hi[i] <= box.lo[i]) return;
     if (value->op == EX_select && s->n_pieces < MAX_PIECES) {
         const Expr *guard = value->arg[0], *yes = value->arg[1], *no = value->arg[2];
-        Box inside = box;
-        int bounds = 0;
-        if (cut_box(s, guard, &inside, &bounds)) {
-            if (bounds == 1) {
-                split_box(s, outside(s, guard, box), no);
-                split_box(s, inside, yes);
-                return;
-            }
-            if (ex_is_const(no) && !s->in_place) {
-                emit_piece(s, &box, no);
-                split_box(s, inside, yes);
+        if (is_box(s, guard, &bounds) && s->n_pieces + bounds < MAX_PIECES) {
+            box = cut_off(s, box, guard, no);
+            split_box(s, box, yes);
+            return;
+        }
+        if (guard->op == EX_and) { /* of several boxes, one after the other */
+            Exprs *x = s->p->x;
+            const Expr *both = ex_select(x, guard->arg[1], yes, no);
+            if (guard->arg[0]->op == EX_not || is_box(s, guard->arg[0], &bounds)) {
+                split_box(s, box, ex_select(x, guard->arg[0], both, no));
                 return;
             }
         }
@@ -154,8 +146,6 @@ static void split_box(Split *s, Box box, const Expr *value) {
 
 static void split_kernel(Program *p, Kernel *k) {
     Split s = {.p = p, .k = k, .n_vars = k->vars.n};
-    for (int i = 0; i < p->steps.n; i++)
-        if (p->steps.items[i].kernel == k && p->steps.items[i].in_place) s.in_place = true;
     if (!find_nest(&s) || s.store->value->op != EX_select) return;
     Box box;
     for (int i = 0; i < s.n_loops; i++) {

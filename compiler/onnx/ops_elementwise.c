@@ -360,17 +360,8 @@ void import_prelu(Node *n) {
 
 /* At inference: the input, and a mask of ones. */
 void import_dropout(Node *n) {
-    Value *v = node_need(n, 0), *ratio = node_in(n, 1), *training = node_in(n, 2);
+    Value *v = node_need(n, 0);
     if (!v) return;
-    bool random = n->version >= 12 && training;
-    if (random && value_is_const(training))
-        random = dt_load(training->dt, training->data, 0).i != 0;
-    if (random && ratio && value_is_const(ratio))
-        random = dt_cast(ratio->dt, DT_f64, dt_load(ratio->dt, ratio->data, 0)).f != 0;
-    if (random) {
-        unsupported(n, "training mode (random results) is not supported");
-        return;
-    }
     n->out[0] = v;
     Builder b = build(n->g, v->rank, v->shape);
     DType mask = n->version >= 10 ? DT_bool : v->dt;

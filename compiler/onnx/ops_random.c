@@ -228,6 +228,10 @@ void import_dropout_training(Node *n) {
         import_dropout(n);
         return;
     }
+    if (!dt_is_float(v->dt)) {
+        invalid(n, E2006, "the operator takes no elements of type %s", dt_name(v->dt));
+        return;
+    }
     if (ratio && ratio->rank) ratio = g_reshape(g, ratio, 0, NULL);
     if (training->rank) training = g_reshape(g, training, 0, NULL);
     Value *unit = random_uniform(n, v->rank, v->shape);

@@ -79,7 +79,7 @@ static void write_text(const char *path, const char *text, size_t length) {
     fclose(file);
 }
 
-static bool have(Fixture *f, const char *tool) {
+static inline bool have(Fixture *f, const char *tool) {
     return system(arena_printf(&f->arena, "command -v %s >/dev/null 2>&1", tool)) == 0;
 }
 
@@ -230,7 +230,7 @@ static void compare_outputs(const Program *p, const Tensors *t) {
 }
 
 /* Loads a model library, runs it and compares with t->wanted. weights: the side file, or NULL. */
-static void run_library(Fixture *f, const char *path, const Program *p, const Tensors *t,
+static inline void run_library(Fixture *f, const char *path, const Program *p, const Tensors *t,
                         const char *weights) {
     void *library = dlopen(arena_printf(&f->arena, "./%s", path), RTLD_NOW | RTLD_LOCAL);
     if (!library) fail_msg("%s", dlerror());

@@ -14,7 +14,7 @@ static const char *cache; /* the runtime's object files */
 
 typedef struct Case {
     int seed;
-    const char *target;
+    const char *target, *march; /* march NULL: the default */
     const char *why; /* what went wrong; NULL: nothing */
 } Case;
 
@@ -58,31 +58,38 @@ static int body(Session *s) {
     return 0;
 }
 
-static void check_target(const char *target) {
+static void check_target(const char *target, const char *march) {
     for (int seed = first_seed; seed <= last_seed; seed++) {
-        now = (Case){.seed = seed, .target = target, .why = "no result"};
-        Options o = {.model = "random.onnx", .optimize = "1", .runtime_cache = cache};
-        if (!strcmp(target, "cuda")) o.march = "cpu";
+        now = (Case){.seed = seed, .target = target, .march = march, .why = "no result"};
+        Options o = {
+            .model = "random.onnx", .march = march, .optimize = "1", .runtime_cache = cache};
         with_session(&o, body);
-        if (now.why) fail_msg("seed %d, target %s: %s", seed, target, now.why);
+        if (now.why)
+            fail_msg("seed %d, target %s%s%s: %s", seed, target, march ? " -march=" : "",
+                     march ? march : "", now.why);
     }
 }
 
 static void test_c(void **state) {
     (void)state;
-    check_target("c");
+    check_target("c", NULL);
+}
+
+static void test_c_vectors(void **state) {
+    (void)state;
+    check_target("c", "native");
 }
 
 static void test_cuda(void **state) {
     (void)state;
-    check_target("cuda");
+    check_target("cuda", "cpu");
 }
 
 static void test_vulkan(void **state) {
     (void)state;
     const char *skip_it = getenv("SKIP_VULKAN");
     if (skip_it && strcmp(skip_it, "0") != 0) skip();
-    check_target("vulkan");
+    check_target("vulkan", NULL);
 }
 
 int main(int argc, char **argv) {
@@ -91,7 +98,8 @@ int main(int argc, char **argv) {
     char folder[] = P_tmpdir "/mlcc-random-XXXXXX";
     cache = mkdtemp(folder);
     if (!cache) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_c), cmocka_unit_test(test_cuda),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_c), cmocka_unit_test(test_c_vectors),
+                                       cmocka_unit_test(test_cuda),
                                        cmocka_unit_test(test_vulkan)};
     int failed = cmocka_run_group_tests_name("random graphs on targets", tests, NULL, NULL);
     temp_remove(cache);

@@ -1,0 +1,335 @@
+"""mlcc's C output beside other runtimes on this CPU: the work of scripts/bench cpu; see there.
+
+A row is a model, a precision and a number of threads. Each runtime has a process of its own. They
+take turns, a burst of runs each, for several rounds, so that what the machine does meanwhile
+reaches all of them; the shortest run of each is compared.
+"""
+
+import argparse
+import contextlib
+import datetime
+import fnmatch
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from bench import calibrate, peers, zoo
+from bench.worker import Worker
+
+RESULTS = zoo.ROOT / "bench" / "results"
+
+# The largest difference from the expected output that counts as right, as a share of that output's
+# largest magnitude. Only the first is a matter of arithmetic: how far quantised sums and bf16 may
+# drift depends on the model, and these say only that it is the same function.
+ALLOWED = {"fp32": 1e-2, "int8": 0.25, "bf16": 0.25}
+
+LOADING_S = 600  # a runtime that compiles the model for longer than this is left out
+
+
+# ---- one row ----------------------------------------------------------------------------------
+
+
+def error_of(wanted, got):
+    """The largest difference as a share of the output's scale, over all outputs."""
+    if len(wanted) != len(got):
+        return math.inf
+    worst = 0.0
+    for want, have in zip(wanted, got):
+        have = np.asarray(have)
+        if want.shape != have.shape:
+            return math.inf
+        want, have = want.astype(np.float64), have.astype(np.float64)
+        scale = float(np.abs(want).max(initial=0)) or 1.0
+        worst = max(worst, float(np.abs(want - have).max(initial=0)) / scale)
+    return worst if math.isfinite(worst) else math.inf
+
+
+def start(peer, job, options):
+    """A worker of `peer` that has run the model once, and what is known by then. The worker is
+    None when there is nothing to measure."""
+    entry = {"refused": None}
+    log = options.logs / f"{job.name}-{job.precision}-{job.threads}-{peer}.log"
+    worker = None
+    with log.open("w") as file:
+        try:
+            worker = Worker(peer, job.threads, file)
+            got, entry["ran"] = worker.ask("load", job, LOADING_S)
+            entry["error"] = error_of(options.expected, got)
+            entry["right"] = entry["error"] <= ALLOWED[job.precision]
+            worker.ask("burst", 0.2, options.limit)  # warms up
+            return worker, entry
+        except peers.Refused as reason:
+            entry["refused"] = str(reason)
+    if worker:
+        worker.close()
+    return None, entry
+
+
+def measure(job, options):
+    """One row of the table."""
+    row = {
+        "model": job.name,
+        "precision": job.precision,
+        "threads": job.threads,
+        "gflops": [calibrate.rates(job.threads, 0.1)[0]],
+        "peers": {},
+    }
+    running = {}
+    with contextlib.ExitStack() as stack:
+        for peer in options.peers:
+            worker, row["peers"][peer] = start(peer, job, options)
+            if worker:
+                stack.callback(worker.close)
+                running[peer] = worker
+                row["peers"][peer]["round_ms"] = []
+        for _ in range(options.rounds):
+            for peer, worker in list(running.items()):
+                try:
+                    times = worker.ask("burst", options.burst, options.limit + options.burst)
+                    row["peers"][peer]["round_ms"].append(round(1e3 * min(times), 5))
+                except peers.Refused as reason:
+                    row["peers"][peer]["refused"] = str(reason)
+                    del running[peer]
+    row["gflops"].append(calibrate.rates(job.threads, 0.1)[0])
+    for peer in running:
+        entry = row["peers"][peer]
+        entry["ms"] = min(entry["round_ms"])
+    ours = row["peers"].get("mlcc", {})
+    others = {
+        peer: entry["ms"]
+        for peer, entry in row["peers"].items()
+        if peer != "mlcc" and "ms" in entry and entry["right"]
+    }
+    if others:
+        row["fastest"] = min(others, key=others.get)
+        if "ms" in ours and ours["right"]:
+            row["ratio"] = others[row["fastest"]] / ours["ms"]
+            row["ratio_to"] = {peer: ms / ours["ms"] for peer, ms in others.items()}
+    return row
+
+
+# ---- the table --------------------------------------------------------------------------------
+
+
+def milliseconds(entry):
+    if "ms" not in entry:
+        return "-"
+    text = f"{entry['ms']:.3f}" if entry["ms"] < 10 else f"{entry['ms']:.1f}"
+    return text if entry["right"] else text + " WRONG"
+
+
+def line(cells, widths):
+    first, *rest = (str(cell) for cell in cells)
+    return "  ".join([first.ljust(widths[0])] + [c.rjust(w) for c, w in zip(rest, widths[1:])])
+
+
+class Table:
+    """Lines as they come: milliseconds of each runtime, and how many times as long as mlcc the
+    fastest other one took."""
+
+    def __init__(self, names):
+        self.names = names
+        self.widths = [22, 9, 7] + [10] * len(names) + [8, 14]
+        heads = ["model", "precision", "threads", *names, "ratio", "to"]
+        print(line(heads, self.widths))
+
+    def add(self, row):
+        ratio = f"{row['ratio']:.2f}" if "ratio" in row else "-"
+        cells = [row["model"], row["precision"], row["threads"]]
+        cells += [milliseconds(row["peers"][name]) for name in self.names]
+        print(line([*cells, ratio, row.get("fastest", "-")], self.widths), flush=True)
+
+    def add_rates(self, row):
+        """Under a product: its GFLOP/s, and the share of what the processor reaches at most."""
+        operations = zoo.gemm_operations(row["model"])
+        if operations is None:
+            return
+        peak = max(row["gflops"])
+        cells = ["", "GFLOP/s", ""]
+        for name in self.names:
+            entry = row["peers"][name]
+            rate = operations / entry["ms"] / 1e6 if "ms" in entry else None
+            if rate:
+                entry["gflops"], entry["share"] = rate, rate / peak
+            cells.append(f"{rate:.0f} {100 * rate / peak:.0f}%" if rate else "-")
+        print(line([*cells, "", ""], self.widths), flush=True)
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def summarise(rows):
+    """Geometric means of the ratios by precision and threads, against the fastest and each."""
+    means = {}
+    for row in rows:
+        if "ratio" in row:
+            kind = "gemm" if zoo.gemm_operations(row["model"]) else row["precision"]
+            key = f"{kind}, {row['threads']} threads"
+            group = means.setdefault(key, {})
+            for name, value in (("fastest", row["ratio"]), *row["ratio_to"].items()):
+                group.setdefault(name, []).append(value)
+    for key, group in means.items():
+        least = min(group["fastest"])
+        for name, values in group.items():
+            group[name] = {"mean": geometric_mean(values), "models": len(values)}
+        text = ", ".join(f"{n} {g['mean']:.2f} ({g['models']})" for n, g in group.items())
+        print(f"geometric mean, {key}: {text}; smallest {least:.2f}")
+    return means
+
+
+def remarks(rows):
+    """What is missing from the table, and why; wrong outputs. Returns how many of those."""
+    reasons = {}
+    wrong = []
+    for row in rows:
+        for peer, entry in row["peers"].items():
+            where = f"{row['model']} {row['precision']}"
+            if entry["refused"]:
+                reasons.setdefault((peer, entry["refused"]), {})[where] = True
+            elif not entry["right"]:
+                wrong.append(f"{where}, {row['threads']} threads: {peer}, {entry['error']:.2g}")
+    for (peer, reason), where in reasons.items():
+        places = list(where)
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        print(f"not measured: {peer}: {', '.join(places[:3])}{more}: {reason}")
+    for text in wrong:
+        print(f"WRONG OUTPUT: {text} of the output's scale off", file=sys.stderr)
+    return len(wrong)
+
+
+# ---- the whole run ----------------------------------------------------------------------------
+
+
+def commit():
+    """The commit that is measured, `-dirty` when files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(command, cwd=zoo.ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def calibration(threads):
+    result = {}
+    for count in threads:
+        gflops, gbytes = calibrate.rates(count)
+        result[count] = {"gflops": gflops, "read_gbytes": gbytes}
+    text = "; ".join(
+        f"{count} threads {rate['gflops']:.0f} GFLOP/s, reading {rate['read_gbytes']:.1f} GB/s"
+        for count, rate in result.items()
+    )
+    load = os.getloadavg()[0]
+    print(f"calibration: {text}; load {load:.2f}", flush=True)
+    return {"threads": result, "load": load}
+
+
+def write(path, report):
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(report, indent=1) + "\n")
+    part.replace(path)
+
+
+def chosen_models(patterns):
+    names = []
+    for pattern in patterns:
+        found = zoo.GROUPS.get(pattern) or fnmatch.filter(zoo.NAMES, pattern)
+        if not found:
+            sys.exit(f"bench: no model '{pattern}': there are {' '.join(zoo.NAMES)}, and the "
+                     f"groups {' '.join(zoo.GROUPS)}")
+        names += [name for name in found if name not in names]
+    return names
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scripts/bench cpu", description=__doc__)
+    words = {"type": lambda text: text.split(",")}
+    parser.add_argument("--models", **words, default=zoo.DEFAULT, metavar="NAME,...",
+                        help=f"names, patterns or groups: {' '.join(zoo.GROUPS)} (all but gemm)")
+    parser.add_argument("--peers", **words, default=list(peers.PACKAGES), metavar="NAME,...",
+                        help=f"runtimes: {' '.join(peers.PACKAGES)} (all)")
+    parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")],
+                        default=[1, 2], metavar="N,...", help="numbers of threads (1,2)")
+    parser.add_argument("--precision", **words, default=["fp32", "int8"], metavar="NAME,...",
+                        help="fp32, int8, bf16: int8 are the quantised models (fp32,int8)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each runtime (5)")
+    parser.add_argument("--burst", type=float, default=0.3, help="seconds of a turn (0.3)")
+    parser.add_argument("--limit", type=float, default=120,
+                        help="seconds after which a run is given up (120)")
+    parser.add_argument("--dir", type=pathlib.Path, default=zoo.SHARED, help="folder of models")
+    parser.add_argument("--mlcc", type=pathlib.Path, default=zoo.ROOT / "build" / "mlcc")
+    parser.add_argument("--output", type=pathlib.Path, help="the report (bench/results/...)")
+    options = parser.parse_args()
+    options.models = chosen_models(options.models)
+    for peer in options.peers:
+        if peer not in peers.PACKAGES:
+            parser.error(f"no runtime '{peer}'")
+    for precision in options.precision:
+        if precision not in ALLOWED:
+            parser.error(f"no precision '{precision}'")
+    if not options.mlcc.exists():
+        sys.exit(f"bench: there is no {options.mlcc}: run make")
+    return options
+
+
+def jobs(options):
+    """The rows that are asked for, and the models that cannot be had."""
+    for name in options.models:
+        wanted = [p for p in zoo.precisions(name) if p in options.precision]
+        if not wanted:
+            continue
+        try:
+            path = zoo.file(name, options.dir)
+            inputs = zoo.inputs(name, options.dir)
+            options.expected = zoo.expected(name, options.dir)
+        except FileNotFoundError as missing:
+            print(f"not measured: {name}: there is no {missing.filename}: name a folder with --dir")
+            continue
+        for precision in wanted:
+            for threads in options.threads:
+                yield peers.Job(
+                    name, path, inputs, threads, precision, options.mlcc, zoo.FILES / "compiled"
+                )
+
+
+def main():
+    options = arguments()
+    options.logs = zoo.FILES / "logs"
+    for folder in (options.logs, zoo.FILES / "compiled", RESULTS):
+        folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    packages = [package for peer in options.peers for package in peers.PACKAGES[peer]]
+    report = {
+        "commit": commit(),
+        "date": now.isoformat(timespec="seconds"),
+        "machine": calibrate.machine(),
+        "versions": calibrate.versions(packages),
+        "rounds": options.rounds,
+        "burst_s": options.burst,
+        "calibration": [calibration(options.threads)],
+        "rows": [],
+    }
+    output = options.output or RESULTS / f"{now:%Y-%m-%d-%H%M}-{report['commit']}-cpu.json"
+    table = Table(options.peers)
+    began = time.monotonic()
+    for job in jobs(options):
+        row = measure(job, options)
+        table.add(row)
+        table.add_rates(row)
+        report["rows"].append(row)
+        write(output, report)
+    report["calibration"].append(calibration(options.threads))
+    report["means"] = summarise(report["rows"])
+    report["seconds"] = round(time.monotonic() - began)
+    write(output, report)
+    wrong = remarks(report["rows"])
+    print(f"written: {os.path.relpath(output)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""mlcc itself: the model compiled to a library for this machine, called through ctypes."""
+
+import ctypes
+import json
+import resource
+import subprocess
+import time
+
+import numpy as np
+from onnx import helper
+
+from bench import zoo
+from bench.peers import Refused
+
+
+class Tensor(ctypes.Structure):
+    """mlcc_tensor of include/mlcc/model.h."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_uint32),
+        ("rank", ctypes.c_uint32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("bytes", ctypes.c_uint64),
+    ]
+
+
+POINTERS = ctypes.POINTER(ctypes.c_void_p)
+
+
+class Model(ctypes.Structure):
+    """mlcc_model of include/mlcc/model.h."""
+
+    _fields_ = [
+        ("abi_version", ctypes.c_uint32),
+        ("struct_bytes", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("target", ctypes.c_char_p),
+        ("n_inputs", ctypes.c_uint32),
+        ("n_outputs", ctypes.c_uint32),
+        ("inputs", ctypes.POINTER(Tensor)),
+        ("outputs", ctypes.POINTER(Tensor)),
+        ("arena_bytes", ctypes.c_uint64),
+        ("weight_bytes", ctypes.c_uint64),
+        ("open", ctypes.CFUNCTYPE(ctypes.c_int, POINTERS, ctypes.c_char_p)),
+        (
+            "run",
+            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, POINTERS, POINTERS, ctypes.c_void_p),
+        ),
+        ("close", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
+        ("set_threads", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)),
+    ]
+
+
+def aligned(size, alignment=64):
+    """`size` bytes of memory at a multiple of `alignment`."""
+    space = np.zeros(size + alignment, np.uint8)
+    skip = -space.ctypes.data % alignment
+    return space[skip : skip + size]
+
+
+def pointers(arrays):
+    return (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
+
+
+def compiled(job):
+    """The library and what compiling it took."""
+    library = job.cache / f"{job.name}-{job.precision}.so"
+    record = library.with_suffix(".json")
+    if not zoo.newer(library, [job.mlcc, job.path]) or not record.exists():
+        command = [job.mlcc, job.path, "-t", "c", "-march=native", "-o", library]
+        if job.precision == "bf16":
+            command.append("--precision=bf16")
+        start = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Refused(f"mlcc ended with {done.returncode}: {done.stderr.strip()[:200]}")
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took = {
+            "compile_s": round(time.monotonic() - start, 2),
+            "compile_mb": round(usage.ru_maxrss / 1024),
+        }
+        record.write_text(json.dumps(took))
+    return library, json.loads(record.read_text())
+
+
+class Session:
+    def __init__(self, job):
+        path, self.ran = compiled(job)
+        self.library = ctypes.CDLL(str(path))
+        self.library.mlcc_model_v1.restype = ctypes.POINTER(Model)
+        self.model = model = self.library.mlcc_model_v1().contents
+        self.state = ctypes.c_void_p()
+        if model.open(ctypes.byref(self.state), None) != 0:
+            raise Refused(f"open: {model.error(self.state).decode()}")
+        if job.threads > 1:
+            reached = model.struct_bytes >= Model.set_threads.offset + Model.set_threads.size
+            if not reached or not model.set_threads:
+                raise Refused("this library runs on one thread")
+            if model.set_threads(self.state, job.threads) != 0:
+                raise Refused(f"set_threads: {model.error(self.state).decode()}")
+        self.arrays = [aligned(model.inputs[i].bytes) for i in range(model.n_inputs)]
+        for i, array in enumerate(self.arrays):
+            value = job.inputs[model.inputs[i].name.decode()]
+            array[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        self.results = [aligned(model.outputs[i].bytes) for i in range(model.n_outputs)]
+        self.arena = aligned(model.arena_bytes)
+        self.arguments = (
+            self.state,
+            pointers(self.arrays),
+            pointers(self.results),
+            ctypes.c_void_p(self.arena.ctypes.data),
+        )
+
+    def run(self):
+        if self.model.run(*self.arguments) != 0:
+            raise RuntimeError(f"run: {self.model.error(self.state).decode()}")
+
+    def outputs(self):
+        arrays = []
+        for i, result in enumerate(self.results):
+            tensor = self.model.outputs[i]
+            dtype = helper.tensor_dtype_to_np_dtype(tensor.dtype)
+            arrays.append(result.view(dtype).reshape(tensor.shape[: tensor.rank]).copy())
+        return arrays
+
+
+load = Session

@@ -1,0 +1,133 @@
+"""The models that are measured, by name: how each file is made, its inputs, what should come out.
+
+Files lie in build/bench-models and are made when missing or older than the code that makes them.
+"""
+
+import functools
+import pathlib
+import zlib
+
+import numpy as np
+import onnx
+
+import export_mobilenetv2
+import models
+from bench import bert, builder, gemm, quantise, resnet50, vae, vit
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILES = ROOT / "build" / "bench-models"
+SHARED = ROOT.parent / "shared" / "models"
+
+# What is written by code: the architecture, with weights from a fixed seed.
+BUILT = {
+    "mobilenetv2": export_mobilenetv2.mobilenet_v2,
+    "resnet50": resnet50.build,
+    "bert_base": bert.build,
+    "vit_b16": vit.build,
+    "vae_decoder": vae.build,
+}
+INT8 = {name + "_int8": name for name in ("mobilenetv2", "resnet50", "bert_base")}
+# What comes from the folder of models: precision of its weights by name.
+FOUND = {
+    "yolox_nano_416": "fp32",
+    "ppocr_v3_det_en": "fp32",
+    "gtcrn_stream_simple": "fp32",
+    "silero_vad_v5": "fp32",
+    "cct2_32": "fp32",
+    "basic_pitch_nmp": "fp32",
+    "mobilenetv2_qdq": "int8",
+}
+GEMMS = {"gemm_" + "x".join(map(str, size)): size for size in gemm.SIZES}
+
+GROUPS = {
+    "built": list(BUILT),
+    "int8": [*INT8, "mobilenetv2_qdq"],
+    "found": list(FOUND),
+    "gemm": list(GEMMS),
+}
+DEFAULT = [*BUILT, *INT8, *FOUND]
+NAMES = [*DEFAULT, *GEMMS]
+
+
+def precisions(name):
+    """In which a model can be run: one that is quantised only as it is."""
+    return ("int8",) if name in INT8 or FOUND.get(name) == "int8" else ("fp32", "bf16")
+
+
+def gemm_operations(name):
+    """Floating-point operations of a product; None for other models."""
+    return 2 * int(np.prod(GEMMS[name])) if name in GEMMS else None
+
+
+# ---- files ------------------------------------------------------------------------------------
+
+
+def newer(target, sources):
+    """Is `target` there, and no older than what it is made from?"""
+    return target.exists() and all(
+        target.stat().st_mtime_ns >= source.stat().st_mtime_ns for source in sources
+    )
+
+
+def fixed(path, name):
+    """A model of the folder with its open dimensions fixed, so that no runtime has to guess."""
+    model = onnx.load(path)
+    dims = models.DIMENSIONS.get(name, {})
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.WhichOneof("value") != "dim_value":
+                dim.dim_value = dims.get(dim.dim_param or f"{value.name}.{axis}", 1)
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def file(name, folder=SHARED):
+    """The ONNX file of a model. Raises FileNotFoundError when the folder of models lacks it."""
+    FILES.mkdir(parents=True, exist_ok=True)
+    target = FILES / (name + ".onnx")
+    if name in FOUND:
+        source = folder / (name + ".onnx")
+        if not newer(target, [source, pathlib.Path(__file__)]):
+            builder.save(fixed(source, name), target)
+    elif name in INT8:
+        source = file(INT8[name])
+        if not newer(target, [source, pathlib.Path(quantise.__file__)]):
+            samples = range(1, quantise.SAMPLES + 1)
+            feeds = [inputs(INT8[name], sample=sample) for sample in samples]
+            quantise.quantise(source, target, feeds)
+    else:
+        build = BUILT.get(name) or functools.partial(gemm.build, *GEMMS[name])
+        code = getattr(build, "func", build).__code__.co_filename
+        if not newer(target, [pathlib.Path(code), pathlib.Path(builder.__file__)]):
+            builder.save(build(), target)
+    return target
+
+
+# ---- data -------------------------------------------------------------------------------------
+
+
+def inputs(name, folder=SHARED, sample=0):
+    """The inputs of a model by name, the same ones in every run; other ones for each `sample`."""
+    rng = np.random.default_rng([zlib.crc32(name.encode()), sample])
+    if INT8.get(name, name) == "bert_base":
+        return bert.inputs(rng)
+    opened = models.open_inputs(onnx.load(file(name, folder), load_external_data=False))
+    if name in FOUND:
+        return models.make_inputs(name, opened, {}, folder / "data" / name)
+    return {
+        input_name: rng.standard_normal(shape).astype(dtype) for input_name, dtype, shape in opened
+    }
+
+
+def expected(name, folder=SHARED):
+    """What should come out, as ONNX Runtime computes it without its own optimisations. Kept
+    beside the model: the large ones take minutes."""
+    path = file(name, folder)
+    kept = FILES / (name + ".expected.npz")
+    if not newer(kept, [path, pathlib.Path(__file__)]):
+        outputs, _ = models.expected_outputs(path, None, inputs(name, folder))
+        np.savez(kept, *outputs)
+    with np.load(kept) as arrays:
+        return [arrays[f"arr_{i}"] for i in range(len(arrays))]

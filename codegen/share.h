@@ -1,0 +1,28 @@
+/* How the steps of a program are shared among threads.
+ *
+ * All threads walk through the same list of steps. Of a kernel whose body is one parallel loop each
+ * does a part of the iterations; one that is several such loops is taken apart. Any other kernel is
+ * done by the first thread alone. Threads wait for each other only where a step touches memory that a step since the last such place has touched,
+ * one of the two writing; steps of the first thread alone need not wait for one another.
+ */
+#ifndef CODEGEN_SHARE_H
+#define CODEGEN_SHARE_H
+
+#include "ir/kernel.h"
+
+/* The loop of the kernel that threads may share: the only loop of the body's outermost list, which
+ * is parallel and runs more than once, a constant number of times. NULL: there is none. */
+const Stmt *shared_loop(const Kernel *k);
+
+/* The program with kernels that are several parallel loops, one after the other, in pieces: each loop
+ * is a kernel of its own, and each launch as many. It is `p` itself if there are none. */
+const Program *share_loops(const Program *p);
+
+/* Of each step: */
+typedef struct StepShare {
+    bool barrier; /* all threads wait for each other before it */
+    bool alone;   /* the first thread does it alone (a loop: all of its steps) */
+} StepShare;
+StepShare *share_steps(const Program *p);
+
+#endif

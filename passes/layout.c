@@ -1,0 +1,259 @@
+/* layout: chooses which dimension of a tensor is innermost in memory, for targets of plain loops.
+ *
+ * A convolution is fastest where the channels lie side by side: its columns are then a vector of
+ * results, and what it reads for the next step of the reduction is next to what it has just read. So
+ * every product with constant weights wants the coordinate that the weights give it as the last
+ * dimension of its result, and the dimension that it reduces together with the weights as the last one
+ * of its operand. Maps and other reductions hand such wishes on between their operands and their
+ * result, along dimensions that they do not move.
+ *
+ * A wish is granted by permuting the tensor's shape: the coordinates of the operator that makes it are
+ * renamed and the loads of those that use it have their indices in the new order. A reshape of such a
+ * tensor becomes a map, which fuse then puts into its users. Inputs, outputs and constants keep their
+ * layout; ports that others declare stay as declared.
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+#define MIN_EXTENT 4 /* a dimension that is worth being innermost */
+
+typedef struct Layout {
+    Graph *g;
+    bool *fixed; /* by value id: the layout cannot be changed */
+    int *axis;   /* by value id: the dimension that is to be innermost; -1: no wish */
+    bool changed;
+} Layout;
+
+static bool computes(const Op *op) {
+    return op->kind == OP_map || op->kind == OP_reduce;
+}
+
+/* Does nothing if the value has a wish already or cannot be changed. */
+static void wish(Layout *l, const Value *v, int axis) {
+    if (l->fixed[v->id] || l->axis[v->id] >= 0 || v->shape[axis] < MIN_EXTENT) return;
+    l->axis[v->id] = axis;
+    l->changed = true;
+}
+
+/* --- wishes of products ---------------------------------------------------------------------------*/
+
+typedef struct Factor {
+    uint32_t vars;  /* coordinates it depends on */
+    bool constant;  /* it loads constants only */
+    const Op *op;
+} Factor;
+
+static void look_at_factor(void *user, const Expr *e) {
+    Factor *f = user;
+    if (e->op == EX_var) f->vars |= 1u << e->k.i;
+    if (e->op == EX_load && !value_is_const(f->op->in[e->k.i])) f->constant = false;
+}
+
+typedef struct Vars {
+    uint32_t set;
+} Vars;
+
+static void collect_vars(void *user, const Expr *e) {
+    Vars *v = user;
+    if (e->op == EX_var) v->set |= 1u << e->k.i;
+}
+
+static uint32_t vars_of(Graph *g, const Expr *e) {
+    Vars v = {0};
+    ex_visit(g->arena, e, collect_vars, &v);
+    return v.set;
+}
+
+typedef struct Operands {
+    Layout *l;
+    const Op *op;
+    uint32_t weights; /* coordinates that the weights depend on */
+} Operands;
+
+/* Of an operand, the dimension that no coordinate of its own runs through. */
+static void wish_for_operand(void *user, const Expr *e) {
+    Operands *u = user;
+    if (e->op != EX_load) return;
+    const Value *v = u->op->in[e->k.i];
+    int best = -1;
+    for (int i = 0; i < e->n; i++) {
+        uint32_t vars = vars_of(u->l->g, e->arg[i]);
+        if (vars && !(vars & ~u->weights) && (best < 0 || v->shape[i] > v->shape[best])) best = i;
+    }
+    if (best >= 0) wish(u->l, v, best);
+}
+
+static void product_wishes(Layout *l, const Op *op) {
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    Factor f[2] = {{0, true, op}, {0, true, op}};
+    for (int i = 0; i < 2; i++) ex_visit(l->g->arena, op->body->arg[i], look_at_factor, &f[i]);
+    if (f[0].constant == f[1].constant) return;
+    uint32_t weights = f[f[1].constant].vars;
+    const Value *out = op->out[0];
+    int best = -1;
+    for (int i = 0; i < out->rank; i++)
+        if (weights >> i & 1 && (best < 0 || out->shape[i] > out->shape[best])) best = i;
+    if (best < 0 || out->shape[best] < MIN_EXTENT) return;
+    wish(l, out, best);
+    Operands u = {l, op, weights};
+    ex_visit(l->g->arena, op->body->arg[!f[1].constant], wish_for_operand, &u);
+}
+
+/* --- handing wishes on ----------------------------------------------------------------------------*/
+
+/* The coordinate that alone moves dimension `i` of a load, by one; -1 if there is none. */
+static int coordinate_of(Graph *g, const Expr *load, int i, int n) {
+    int64_t coef[MAX_RANK];
+    const Expr *base;
+    int found = -1;
+    if (!ex_affine(g->x, load->arg[i], n, coef, &base)) return -1;
+    for (int k = 0; k < n; k++) {
+        if (!coef[k]) continue;
+        if (found >= 0 || coef[k] != 1) return -1;
+        found = k;
+    }
+    return found;
+}
+
+static void hand_on(void *user, const Expr *e) {
+    Operands *u = user;
+    if (e->op != EX_load) return;
+    const Value *v = u->op->in[e->k.i], *out = u->op->out[0];
+    int n = out->rank + (u->op->kind == OP_reduce ? u->op->n_red : 0);
+    for (int i = 0; i < e->n; i++) {
+        int k = coordinate_of(u->l->g, e, i, n);
+        if (k < 0 || k >= out->rank) continue;
+        if (u->l->axis[v->id] == i) wish(u->l, out, k);
+        if (u->l->axis[out->id] == k) wish(u->l, v, i);
+    }
+}
+
+static void hand_on_all(Layout *l) {
+    for (Op *op = l->g->first; op; op = op->next) {
+        if (!computes(op)) continue;
+        Operands u = {l, op, 0};
+        ex_visit(l->g->arena, op->body, hand_on, &u);
+        if (op->post) ex_visit(l->g->arena, op->post, hand_on, &u);
+    }
+}
+
+/* --- granting them --------------------------------------------------------------------------------*/
+
+/* The new place of dimension i when `axis` becomes the last. */
+static int place_of(int i, int axis, int rank) {
+    return i == axis ? rank - 1 : i > axis ? i - 1 : i;
+}
+
+static const int64_t *permuted_shape(Graph *g, const Value *v, int axis) {
+    int64_t *shape = ARENA_ARRAY(g->arena, v->rank, int64_t);
+    for (int i = 0; i < v->rank; i++) shape[place_of(i, axis, v->rank)] = v->shape[i];
+    return shape;
+}
+
+static void reshape_to_map(Graph *g, Op *op) {
+    const Value *in = op->in[0], *out = op->out[0];
+    const Expr *flat = ex_i(g->x, 0), *index[MAX_RANK];
+    for (int i = 0; i < out->rank; i++)
+        flat = ex_add(g->x, ex_mul(g->x, flat, ex_i(g->x, out->shape[i])), ex_var(g->x, i));
+    for (int i = in->rank - 1; i >= 0; i--) {
+        int64_t size = in->shape[i] > 0 ? in->shape[i] : 1;
+        index[i] = i ? ex_bin(g->x, EX_rem, flat, ex_i(g->x, size)) : flat;
+        flat = ex_div(g->x, flat, ex_i(g->x, size));
+    }
+    op->kind = OP_map;
+    op->body = ex_simplify(g->x, ex_load(g->x, in->dt, 0, in->rank, index), out->rank, out->shape);
+}
+
+typedef struct Rename {
+    Layout *l;
+    const Op *op;
+    const Expr *const *var; /* new coordinates; NULL: they stay */
+} Rename;
+
+static const Expr *rename_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Rename *r = user;
+    Exprs *x = r->l->g->x;
+    if (e->op == EX_var) return r->var && r->var[e->k.i] ? r->var[e->k.i] : e;
+    if (e->op != EX_load) return e;
+    const Value *v = r->op->in[e->k.i];
+    const Expr *index[MAX_RANK];
+    int axis = r->l->axis[v->id];
+    for (int i = 0; i < e->n; i++) index[axis < 0 ? i : place_of(i, axis, v->rank)] = args[i];
+    return ex_load(x, (DType)e->dt, (int)e->k.i, e->n, index);
+}
+
+static const Expr *renamed(Rename *r, const Expr *e) {
+    return e ? ex_rewrite(r->l->g->x, e, rename_leaf, r) : NULL;
+}
+
+/* Rewrites one operator for the layouts of what it reads and makes. */
+static void apply(Layout *l, Op *op) {
+    Graph *g = l->g;
+    const Expr *var[MAX_RANK] = {NULL};
+    Rename r = {l, op, NULL};
+    bool any = false;
+    for (int i = 0; i < op->n_in; i++) any |= l->axis[op->in[i]->id] >= 0;
+    int axis = op->n_out == 1 ? l->axis[op->out[0]->id] : -1;
+    if (!any && axis < 0) return;
+    if (axis >= 0) {
+        int rank = op->out[0]->rank;
+        for (int i = 0; i < rank; i++) var[i] = ex_var(g->x, place_of(i, axis, rank));
+        r.var = var;
+    }
+    op->body = renamed(&r, op->body);
+    op->post = renamed(&r, op->post);
+    op->guard = renamed(&r, op->guard);
+    for (int i = 0; op->target && i < op->out[0]->rank; i++)
+        op->target[i] = renamed(&r, op->target[i]);
+}
+
+static void find_fixed(Layout *l) {
+    Graph *g = l->g;
+    for (Op *op = g->first; op; op = op->next) {
+        for (int i = 0; i < op->n_out; i++)
+            l->fixed[op->out[i]->id] |= (!computes(op) && op->kind != OP_reshape) ||
+                                        op->out[i]->rank < 3;
+        for (int i = 0; i < op->n_in; i++)
+            if (op->kind == OP_loop || (op->kind == OP_scatter && i == 0))
+                l->fixed[op->in[i]->id] = true;
+    }
+    for (int i = 0; i < g->outputs.n; i++) l->fixed[g->outputs.items[i]->id] = true;
+}
+
+void pass_layout(Graph *g, const PassOptions *o) {
+    if (o->target->blocks) return;
+    Layout l = {.g = g};
+    l.fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
+    l.axis = ARENA_ARRAY(g->arena, g->n_values, int);
+    for (int i = 0; i < g->n_values; i++) l.axis[i] = -1;
+    find_fixed(&l);
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_layout(op->sub, o);
+        product_wishes(&l, op);
+    }
+    if (!l.changed) return;
+    for (int round = 0; round < 8 && l.changed; round++) {
+        l.changed = false;
+        hand_on_all(&l);
+    }
+    /* the last dimension is where it should be; one that moves past others of extent 1 moves nothing */
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_out; i++) {
+            const Value *v = op->out[i];
+            int64_t after = 1;
+            int axis = l.axis[v->id];
+            for (int k = axis + 1; axis >= 0 && k < v->rank; k++) after *= v->shape[k];
+            if (axis >= 0 && after == 1) l.axis[v->id] = -1;
+        }
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_reshape) continue;
+        if (l.axis[op->in[0]->id] >= 0 || l.axis[op->out[0]->id] >= 0) reshape_to_map(g, op);
+    }
+    for (Op *op = g->first; op; op = op->next) apply(&l, op);
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_out; i++) {
+            int axis = l.axis[op->out[i]->id];
+            if (axis >= 0) op->out[i]->shape = permuted_shape(g, op->out[i], axis);
+        }
+}

@@ -1,0 +1,119 @@
+/* place: a tensor that another one holds as a part is computed there at once.
+ *
+ * A map that pads or concatenates copies whole tensors to a box of its result. Where such a tensor is
+ * made by a map or a reduction and needs no memory of its own, it becomes that box (Value.inside): its
+ * maker writes there and its other users read there. What remains of the map is the part that copies
+ * nothing, under a guard (Op.guard of a map), often nothing at all.
+ */
+#include "passes/passes.h"
+
+typedef struct Box {
+    int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi */
+} Box;
+
+typedef struct Placing {
+    Graph *g;
+    Op *op;
+    bool *fixed; /* by value id: must keep memory of its own */
+    const Expr *elsewhere; /* true outside of all boxes that were placed; NULL: there is none */
+} Placing;
+
+/* Cuts `box` down to where `guard` holds; false if the guard is not made of bounds of coordinates. */
+static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
+    if (guard->op == EX_and)
+        return cut_box(p, guard->arg[0], box) && cut_box(p, guard->arg[1], box);
+    int var;
+    int64_t bound;
+    bool below;
+    if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &bound, &below)) return false;
+    if (below && bound < box->hi[var]) box->hi[var] = bound;
+    if (!below && bound > box->lo[var]) box->lo[var] = bound;
+    return true;
+}
+
+/* What is left of `box` without `part`, if that is a box. */
+static bool rest_of(const Placing *p, const Box *box, const Box *part, Box *rest) {
+    int cut = -1;
+    for (int i = 0; i < p->op->out[0]->rank; i++) {
+        if (part->lo[i] == box->lo[i] && part->hi[i] == box->hi[i]) continue;
+        if (cut >= 0) return false;
+        cut = i;
+    }
+    if (cut < 0) return false;
+    *rest = *box;
+    if (part->lo[cut] == box->lo[cut])
+        rest->lo[cut] = part->hi[cut];
+    else if (part->hi[cut] == box->hi[cut])
+        rest->hi[cut] = part->lo[cut];
+    else
+        return false;
+    return true;
+}
+
+/* True if `e` loads the whole of a tensor into the box, unmoved. */
+static bool covers(const Placing *p, const Expr *e, const Box *box) {
+    if (e->op != EX_load || e->n != p->op->out[0]->rank) return false;
+    const Value *v = p->op->in[e->k.i];
+    for (int i = 0; i < e->n; i++) {
+        int64_t extent = box->hi[i] - box->lo[i];
+        const Expr *own = ex_sub(p->g->x, ex_var(p->g->x, i), ex_i(p->g->x, box->lo[i]));
+        bool one = extent == 1 && ex_is_int(e->arg[i], 0);
+        if (v->shape[i] != extent || (e->arg[i] != own && !one)) return false;
+    }
+    return true;
+}
+
+static void place_part(Placing *p, Value *v, const Box *box) {
+    Exprs *x = p->g->x;
+    Value *whole = p->op->out[0];
+    if (p->fixed[v->id] || v->inside) return;
+    v->inside = v->storage = whole;
+    v->origin = arena_copy(p->g->arena, box->lo, (size_t)v->rank * sizeof *box->lo);
+    const Expr *here = NULL;
+    for (int i = 0; i < whole->rank; i++) {
+        const Expr *i_var = ex_var(x, i), *bound[2] = {NULL, NULL};
+        if (box->lo[i] > 0) bound[0] = ex_le(x, ex_i(x, box->lo[i]), i_var);
+        if (box->hi[i] < whole->shape[i]) bound[1] = ex_lt(x, i_var, ex_i(x, box->hi[i]));
+        for (int k = 0; k < 2; k++)
+            if (bound[k]) here = here ? ex_and(x, here, bound[k]) : bound[k];
+    }
+    const Expr *outside = here ? ex_un(x, EX_not, here) : ex_int(x, DT_bool, 0);
+    p->elsewhere = p->elsewhere ? ex_and(x, p->elsewhere, outside) : outside;
+}
+
+/* Finds the parts of the result that `e` computes in the box. */
+static void place_parts(Placing *p, const Expr *e, Box box) {
+    Box part = box, rest;
+    if (e->op == EX_select && cut_box(p, e->arg[0], &part)) {
+        place_parts(p, e->arg[1], part);
+        if (rest_of(p, &box, &part, &rest)) place_parts(p, e->arg[2], rest);
+    } else if (covers(p, e, &box)) {
+        place_part(p, p->op->in[e->k.i], &box);
+    }
+}
+
+/* Only what a map or a reduction makes, and what others read element by element, can lie elsewhere. */
+static void find_fixed(Graph *g, bool *fixed) {
+    for (const Op *op = g->first; op; op = op->next) {
+        bool computed = op->kind == OP_map || op->kind == OP_reduce;
+        for (int i = 0; i < op->n_out; i++) fixed[op->out[i]->id] |= !computed;
+        for (int i = 0; i < op->n_in; i++)
+            fixed[op->in[i]->id] |= op->kind == OP_reshape || op->kind == OP_loop ||
+                                    (op->kind == OP_scatter && i == 0);
+    }
+    for (int i = 0; i < g->outputs.n; i++) fixed[g->outputs.items[i]->id] = true;
+}
+
+void pass_place(Graph *g, const PassOptions *o) {
+    bool *fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
+    find_fixed(g, fixed);
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_place(op->sub, o);
+        if (op->kind != OP_map || op->body->op != EX_select) continue;
+        Placing p = {g, op, fixed, NULL};
+        Box all = {{0}, {0}};
+        for (int i = 0; i < op->out[0]->rank; i++) all.hi[i] = op->out[0]->shape[i];
+        place_parts(&p, op->body, all);
+        op->guard = p.elsewhere;
+    }
+}

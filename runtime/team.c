@@ -1,0 +1,220 @@
+/* Teams of threads; see team.h.
+ *
+ * There is one mechanism, a barrier. Workers wait at it for a job; the calling thread passes it
+ * when it has one, all pass it as often as the job asks, and once more when the job is done. The
+ * last to arrive begins the next phase; the others spin until they see it, then sleep on a
+ * condition.
+ */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
+#include "team.h"
+
+#if MLCC_HAS_THREADS
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_THREADS 1024
+#define SPIN_ROUNDS  4000 /* 50 to 200 microseconds, with a pause in each round */
+#define FEW_ROUNDS   50   /* where threads must share processors */
+
+typedef struct mlcc_worker {
+    mlcc_team *team;
+    pthread_t thread;
+    int32_t number;
+} mlcc_worker;
+
+struct mlcc_team {
+    void *owner;
+    int32_t threads, rounds;
+    mlcc_worker *worker; /* threads - 1 of them */
+    /* the job at work; NULL: workers end */
+    mlcc_job *job;
+    void *user;
+    uint32_t float_mode;
+    pthread_mutex_t mutex;
+    pthread_cond_t next_phase;
+    /* each in a cache line of its own */
+    _Alignas(64) atomic_uint arrived;
+    _Alignas(64) atomic_uint phase;
+    _Alignas(64) atomic_uint asleep;
+};
+
+/* --- the machine ----------------------------------------------------------------------------*/
+
+static inline void spin_pause(void) {
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+    __builtin_ia32_pause();
+#elif defined(__GNUC__) && (defined(__aarch64__) || defined(__arm__))
+    __asm__ volatile("yield");
+#endif
+}
+
+/* How floats are rounded and whether subnormals are zero: workers must do as the caller does, or
+ * results would depend on the number of threads. */
+static uint32_t get_float_mode(void) {
+    uint32_t mode = 0;
+#if defined(__GNUC__) && defined(__x86_64__)
+    __asm__ volatile("stmxcsr %0" : "=m"(mode));
+    mode &= ~(uint32_t)0x3f; /* exceptions seen so far */
+#elif defined(__GNUC__) && defined(__aarch64__)
+    uint64_t wide;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(wide));
+    mode = (uint32_t)wide;
+#endif
+    return mode;
+}
+
+static void set_float_mode(uint32_t mode) {
+    if (mode == get_float_mode()) return;
+#if defined(__GNUC__) && defined(__x86_64__)
+    __asm__ volatile("ldmxcsr %0" : : "m"(mode));
+#elif defined(__GNUC__) && defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode));
+#endif
+}
+
+static int processors(void) {
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* --- the barrier ----------------------------------------------------------------------------*/
+
+static void sleep_through(mlcc_team *team, unsigned phase) {
+    pthread_mutex_lock(&team->mutex);
+    /* Both this pair and that of the last to arrive are sequentially consistent: either it sees
+     * that this thread is asleep, or this thread sees the next phase. */
+    atomic_fetch_add(&team->asleep, 1);
+    while (atomic_load(&team->phase) == phase) pthread_cond_wait(&team->next_phase, &team->mutex);
+    atomic_fetch_sub(&team->asleep, 1);
+    pthread_mutex_unlock(&team->mutex);
+}
+
+void mlcc_team_wait(mlcc_team *team) {
+    const unsigned phase = atomic_load_explicit(&team->phase, memory_order_relaxed);
+    const unsigned last = (unsigned)team->threads - 1;
+    if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) == last) {
+        atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+        atomic_store(&team->phase, phase + 1);
+        if (atomic_load(&team->asleep)) {
+            pthread_mutex_lock(&team->mutex);
+            pthread_cond_broadcast(&team->next_phase);
+            pthread_mutex_unlock(&team->mutex);
+        }
+        return;
+    }
+    for (int32_t i = 0; i < team->rounds; i++) {
+        if (atomic_load_explicit(&team->phase, memory_order_acquire) != phase) return;
+        spin_pause();
+    }
+    sleep_through(team, phase);
+}
+
+/* --- threads --------------------------------------------------------------------------------*/
+
+static void *work(void *argument) {
+    const mlcc_worker *worker = argument;
+    mlcc_team *team = worker->team;
+    pthread_mutex_lock(&team->mutex); /* held while the team is made */
+    pthread_mutex_unlock(&team->mutex);
+    for (;;) {
+        mlcc_team_wait(team);
+        if (!team->job) return NULL;
+        set_float_mode(team->float_mode);
+        team->job(team->user, worker->number, team->threads, team);
+        mlcc_team_wait(team);
+    }
+}
+
+/* Ends all workers. */
+static void dismiss(mlcc_team *team) {
+    if (team->threads > 1) {
+        team->job = NULL;
+        mlcc_team_wait(team);
+    }
+    for (int32_t i = 1; i < team->threads; i++) pthread_join(team->worker[i - 1].thread, NULL);
+    free(team->worker);
+    team->worker = NULL;
+    team->threads = 1;
+}
+
+/* Makes the workers of a team of one; false if the system has not so many. */
+static bool recruit(mlcc_team *team, int threads) {
+    team->worker = calloc((size_t)threads - 1, sizeof *team->worker);
+    if (!team->worker) return false;
+    team->rounds = threads <= processors() ? SPIN_ROUNDS : FEW_ROUNDS;
+    sigset_t all, before;
+    sigfillset(&all); /* signals are for the program's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&team->mutex);
+    int made = 1;
+    for (; made < threads; made++) {
+        mlcc_worker *worker = &team->worker[made - 1];
+        *worker = (mlcc_worker){.team = team, .number = made};
+        if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
+    }
+    team->threads = made;
+    pthread_mutex_unlock(&team->mutex);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return made == threads;
+}
+
+int mlcc_team_resize(mlcc_team *team, int threads) {
+    if (!team || threads < 1 || threads > MOST_THREADS) return MLCC_E_ARGUMENT;
+    if (threads == team->threads) return MLCC_OK;
+    dismiss(team);
+    if (threads == 1 || recruit(team, threads)) return MLCC_OK;
+    dismiss(team);
+    return MLCC_E_MEMORY;
+}
+
+mlcc_team *mlcc_team_new(void *user) {
+    mlcc_team *team = aligned_alloc(_Alignof(mlcc_team), sizeof *team);
+    if (!team) return NULL;
+    memset(team, 0, sizeof *team);
+    team->owner = user;
+    team->threads = 1;
+    pthread_mutex_init(&team->mutex, NULL);
+    pthread_cond_init(&team->next_phase, NULL);
+    return team;
+}
+
+void *mlcc_team_user(const mlcc_team *team) {
+    return team ? team->owner : NULL;
+}
+
+void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
+    if (!team || team->threads == 1) {
+        job(user, 0, 1, NULL);
+        return;
+    }
+    team->job = job;
+    team->user = user;
+    team->float_mode = get_float_mode();
+    mlcc_team_wait(team);
+    job(user, 0, team->threads, team);
+    mlcc_team_wait(team);
+}
+
+void mlcc_team_free(mlcc_team *team) {
+    if (!team) return;
+    dismiss(team);
+    pthread_cond_destroy(&team->next_phase);
+    pthread_mutex_destroy(&team->mutex);
+    free(team);
+}
+
+#else
+typedef int mlcc_no_threads; /* C wants something in a file */
+#endif

@@ -1,0 +1,90 @@
+/* The threads of a model compiled to C: a team that walks through the model's steps together.
+ *
+ * Every thread of the team runs the same job, and takes its part of each loop that may be shared;
+ * barriers stand where a step needs what others made. The team is made once and waits between runs:
+ * for a while it spins, then it sleeps. Nothing is allocated while a job runs.
+ *
+ * Where there are no POSIX threads (firmware), all of it is one thread and needs no memory.
+ */
+#ifndef MLCC_TEAM_H
+#define MLCC_TEAM_H
+
+#include "mlcc/model.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#define MLCC_HAS_THREADS 1
+#else
+#define MLCC_HAS_THREADS 0
+#endif
+
+typedef struct mlcc_team mlcc_team;
+
+/* What each thread runs: thread number `thread` of `threads`; `team` is NULL where it is the only
+ * one. */
+typedef void mlcc_job(void *user, int32_t thread, int32_t threads, mlcc_team *team);
+
+/* The first iteration of part `thread` of a loop; the part ends where the next begins. */
+static inline int32_t mlcc_part(int64_t extent, int32_t thread, int32_t threads) {
+    return (int32_t)(extent * thread / threads);
+}
+
+#if MLCC_HAS_THREADS
+
+/* Several models in one program share one copy of these. */
+#if defined(__GNUC__)
+#define MLCC_TEAM_API __attribute__((weak, visibility("hidden")))
+#else
+#define MLCC_TEAM_API
+#endif
+
+/* A team of the calling thread alone; `user` is the owner's, see mlcc_team_user. NULL: no memory.
+ */
+MLCC_TEAM_API mlcc_team *mlcc_team_new(void *user);
+MLCC_TEAM_API void *mlcc_team_user(const mlcc_team *team);
+/* Makes it a team of `threads` threads, the calling one among them. MLCC_OK, MLCC_E_ARGUMENT if
+ * that is no number of threads, or MLCC_E_MEMORY if the system has no more: then the team is of
+ * one. */
+MLCC_TEAM_API int mlcc_team_resize(mlcc_team *team, int threads);
+/* Runs `job` on all threads, the calling one is number 0; returns when all are done. A NULL team is
+ * one thread. A team runs one job at a time; a child made by fork has no team. */
+MLCC_TEAM_API void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user);
+/* Inside of a job: waits for all threads. What they stored before it, all see after it. */
+MLCC_TEAM_API void mlcc_team_wait(mlcc_team *team);
+/* Ends the threads. The owner's `user` stays as it is. */
+MLCC_TEAM_API void mlcc_team_free(mlcc_team *team);
+
+#else
+
+static inline mlcc_team *mlcc_team_new(void *user) {
+    return (mlcc_team *)user;
+}
+
+static inline void *mlcc_team_user(const mlcc_team *team) {
+    return (void *)(uintptr_t)team;
+}
+
+static inline int mlcc_team_resize(mlcc_team *team, int threads) {
+    (void)team;
+    return threads == 1 ? MLCC_OK : threads < 1 ? MLCC_E_ARGUMENT : MLCC_E_MEMORY;
+}
+
+static inline void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
+    (void)team;
+    job(user, 0, 1, NULL);
+}
+
+static inline void mlcc_team_wait(mlcc_team *team) {
+    (void)team;
+}
+
+static inline void mlcc_team_free(mlcc_team *team) {
+    (void)team;
+}
+
+#endif
+
+static inline void mlcc_barrier(mlcc_team *team) {
+    if (team) mlcc_team_wait(team);
+}
+
+#endif

@@ -1,0 +1,195 @@
+/* Teams of threads: they start, change size and end, their barriers hold, and ThreadSanitizer finds
+ * nothing: this program compiles itself with it and runs again. Run in the repository. */
+#include <fenv.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/team.c"
+
+enum { CELLS = 64, ROUNDS = 300 };
+
+/* Cells that threads write by turns: after each barrier every thread reads what all wrote. */
+typedef struct Ring {
+    int cell[2][CELLS];
+    int wrong[CELLS], barriers, threads;
+} Ring;
+
+static void turn_ring(void *user, int32_t thread, int32_t threads, mlcc_team *team) {
+    Ring *ring = user;
+    if (thread == 0) ring->threads = threads;
+    for (int round = 0; round < ring->barriers; round++) {
+        const int *from = ring->cell[round % 2];
+        int *to = ring->cell[(round + 1) % 2];
+        for (int i = mlcc_part(CELLS, thread, threads); i < mlcc_part(CELLS, thread + 1, threads);
+             i++) {
+            for (int k = 0; k < CELLS; k++) ring->wrong[i] += from[k] != round;
+            to[i] = round + 1;
+        }
+        mlcc_barrier(team);
+    }
+}
+
+static void run_ring(mlcc_team *team, int threads, int barriers) {
+    Ring *ring = calloc(1, sizeof *ring);
+    assert_non_null(ring);
+    ring->barriers = barriers;
+    mlcc_team_run(team, turn_ring, ring);
+    assert_int_equal(ring->threads, threads);
+    for (int i = 0; i < CELLS; i++) {
+        assert_int_equal(ring->wrong[i], 0);
+        assert_int_equal(ring->cell[barriers % 2][i], barriers);
+    }
+    free(ring);
+}
+
+static void test_parts(void **unused) {
+    (void)unused;
+    for (int32_t threads = 1; threads < 9; threads++)
+        for (int64_t extent = 0; extent < 20; extent++) {
+            assert_int_equal(mlcc_part(extent, 0, threads), 0);
+            assert_int_equal(mlcc_part(extent, threads, threads), extent);
+            for (int32_t t = 0; t < threads; t++) {
+                int32_t length = mlcc_part(extent, t + 1, threads) - mlcc_part(extent, t, threads);
+                assert_in_range(length, extent / threads, (extent + threads - 1) / threads);
+            }
+        }
+    assert_int_equal(mlcc_part(INT32_MAX, 1023, 1024), (int64_t)INT32_MAX * 1023 / 1024);
+}
+
+static void test_one_thread(void **unused) {
+    int owner = 0;
+    (void)unused;
+    run_ring(NULL, 1, 10);
+    mlcc_team *team = mlcc_team_new(&owner);
+    assert_ptr_equal(mlcc_team_user(team), &owner);
+    run_ring(team, 1, 10);
+    mlcc_team_free(team);
+    mlcc_team_free(NULL);
+    assert_null(mlcc_team_user(NULL));
+}
+
+static void test_sizes(void **unused) {
+    static const int sizes[] = {2, 3, 1, 5, 2, 2, 16, 1, 4};
+    (void)unused;
+    mlcc_team *team = mlcc_team_new(NULL);
+    for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+        assert_int_equal(mlcc_team_resize(team, sizes[i]), MLCC_OK);
+        run_ring(team, sizes[i], ROUNDS);
+        run_ring(team, sizes[i], 1);
+        run_ring(team, sizes[i], 0);
+    }
+    assert_int_equal(mlcc_team_resize(team, 0), MLCC_E_ARGUMENT);
+    assert_int_equal(mlcc_team_resize(team, -3), MLCC_E_ARGUMENT);
+    assert_int_equal(mlcc_team_resize(team, 1 << 20), MLCC_E_ARGUMENT);
+    assert_int_equal(mlcc_team_resize(NULL, 2), MLCC_E_ARGUMENT);
+    run_ring(team, 4, ROUNDS); /* as before */
+    mlcc_team_free(team);
+}
+
+/* Teams that never run a job, and many short lives. */
+static void test_lives(void **unused) {
+    (void)unused;
+    for (int i = 0; i < 100; i++) {
+        mlcc_team *team = mlcc_team_new(NULL);
+        assert_int_equal(mlcc_team_resize(team, 1 + i % 4), MLCC_OK);
+        if (i % 3) run_ring(team, 1 + i % 4, 2);
+        mlcc_team_free(team);
+    }
+}
+
+/* Threads that wait long sleep, and wake. */
+static void sleep_first(void *user, int32_t thread, int32_t threads, mlcc_team *team) {
+    (void)user, (void)threads;
+    for (int i = 0; i < 3; i++) {
+        if (thread == i) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        mlcc_barrier(team);
+    }
+}
+
+static void test_sleep(void **unused) {
+    (void)unused;
+    mlcc_team *team = mlcc_team_new(NULL);
+    assert_int_equal(mlcc_team_resize(team, 3), MLCC_OK);
+    for (int i = 0; i < 5; i++) {
+        mlcc_team_run(team, sleep_first, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        run_ring(team, 3, 10);
+    }
+    mlcc_team_free(team);
+}
+
+static void divide(void *user, int32_t thread, int32_t threads, mlcc_team *team) {
+    volatile float one = 1, three = 3;
+    (void)threads, (void)team;
+    ((float *)user)[thread] = one / three;
+}
+
+/* All threads round as the caller does when it runs the job. */
+static void test_rounding(void **unused) {
+    static const int modes[] = {FE_UPWARD, FE_TONEAREST, FE_DOWNWARD, FE_TONEAREST};
+    float result[4];
+    (void)unused;
+    mlcc_team *team = mlcc_team_new(NULL);
+    assert_int_equal(mlcc_team_resize(team, 4), MLCC_OK);
+    for (int m = 0; m < 4; m++) {
+        fesetround(modes[m]);
+        mlcc_team_run(team, divide, result);
+        fesetround(FE_TONEAREST);
+        for (int i = 1; i < 4; i++) assert_memory_equal(&result[i], &result[0], sizeof *result);
+    }
+    mlcc_team_free(team);
+}
+
+static void *run_own_team(void *argument) {
+    mlcc_team *team = mlcc_team_new(NULL);
+    (void)argument;
+    assert_int_equal(mlcc_team_resize(team, 2), MLCC_OK);
+    for (int i = 0; i < 20; i++) run_ring(team, 2, 10);
+    mlcc_team_free(team);
+    return NULL;
+}
+
+/* Two threads of a program, each with a team. */
+static void test_two_teams(void **unused) {
+    pthread_t other;
+    (void)unused;
+    assert_int_equal(pthread_create(&other, NULL, run_own_team, NULL), 0);
+    run_own_team(NULL);
+    pthread_join(other, NULL);
+}
+
+static void test_sanitized(void **unused) {
+    (void)unused;
+#ifndef NO_SANITIZED
+    char folder[] = "build/team-XXXXXX", command[512];
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command,
+             "cc -std=c11 -D_GNU_SOURCE -DNO_SANITIZED -O1 -g -fsanitize=thread -I. -Iinclude "
+             "-o %s/tsan tests/unit/test_team.c -lcmocka -lpthread -lm >%s/log 2>&1 && "
+             "TSAN_OPTIONS=halt_on_error=1 %s/tsan >%s/log 2>&1 || { cat %s/log; false; }",
+             folder, folder, folder, folder, folder);
+    int status = system(command);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(status, 0);
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts),     cmocka_unit_test(test_one_thread),
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_lives),
+        cmocka_unit_test(test_sleep),     cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_two_teams), cmocka_unit_test(test_sanitized),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
