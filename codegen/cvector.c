@@ -270,10 +270,10 @@ static const char *lanes_at(const Lanes *l, int buffer, const Expr *index) {
     begin_statement(p, 1, &index);
     const char *at = print(p, index).text;
     if (l->width == 1) return TEXT("%s[%s]", p->buffer[buffer], at);
-    const char *is_const = p->k->buffers.items[buffer]->written ||
-                                   p->k->buffers.items[buffer]->space == SPACE_reg
-                               ? ""
-                               : "const ";
+    const char *is_const =
+        p->k->buffers.items[buffer]->written || p->k->buffers.items[buffer]->space == SPACE_reg
+            ? ""
+            : "const ";
     return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, dt, l->width), p->buffer[buffer], at);
 }
 
@@ -448,8 +448,8 @@ bool spill_held(Printer *p, const Stmt *s) {
             if (width == 1)
                 print_line(p, "%s[%lld] = %s;", p->buffer[i], (long long)at, p->held_name[i][at]);
             else
-                print_line(p, "*(%s_at *)&%s[%lld] = %s;", lane_type(p, b->dt, width),
-                           p->buffer[i], (long long)at, p->held_name[i][at]);
+                print_line(p, "*(%s_at *)&%s[%lld] = %s;", lane_type(p, b->dt, width), p->buffer[i],
+                           (long long)at, p->held_name[i][at]);
             at += width;
         }
         p->held[i] = -p->held[i];

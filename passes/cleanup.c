@@ -3,20 +3,49 @@
 
 #include <string.h>
 
-void graph_replace_uses(Graph *g, Value *from, Value *to) {
-    for (Op *op = g->first; op; op = op->next)
-        for (int i = 0; i < op->n_in; i++)
-            if (op->in[i] == from) op->in[i] = to;
-    for (int i = 0; i < g->outputs.n; i++)
-        if (g->outputs.items[i] == from) g->outputs.items[i] = to;
-}
-
 void graph_count_uses(Graph *g) {
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) op->out[i]->index = 0;
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_in; i++) op->in[i]->index++;
     for (int i = 0; i < g->outputs.n; i++) g->outputs.items[i]->index++;
+}
+
+/* --- inputs ---------------------------------------------------------------------------------------*/
+
+typedef struct Loads {
+    Exprs *x;
+    bool *loaded;
+    int *to;
+} Loads;
+
+static void note_load(void *user, const Expr *e) {
+    Loads *u = user;
+    if (e->op == EX_load) u->loaded[e->k.i] = true;
+}
+
+static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Loads *u = user;
+    return e->op == EX_load ? ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args) : e;
+}
+
+void graph_drop_inputs(Graph *g, Op *op) {
+    Loads u = {g->x, ARENA_ARRAY(g->arena, op->n_in + 1, bool), ARENA_ARRAY(g->arena, op->n_in + 1, int)};
+    const Expr **part[] = {&op->body, &op->post, &op->guard};
+    const int n_parts = (int)(sizeof part / sizeof *part);
+    for (int i = 0; i < n_parts; i++)
+        if (*part[i]) ex_visit(g->arena, *part[i], note_load, &u);
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    int n = 0;
+    for (int i = 0; i < op->n_in; i++) {
+        u.to[i] = n;
+        if (u.loaded[i]) in[n++] = op->in[i];
+    }
+    if (n == op->n_in) return;
+    for (int i = 0; i < n_parts; i++)
+        if (*part[i]) *part[i] = ex_rewrite(g->x, *part[i], renumber_leaf, &u);
+    op->in = in;
+    op->n_in = n;
 }
 
 /* --- dce ------------------------------------------------------------------------------------------*/

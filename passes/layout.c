@@ -1,16 +1,16 @@
 /* layout: chooses which dimension of a tensor is innermost in memory, for targets of plain loops.
  *
  * A convolution is fastest where the channels lie side by side: its columns are then a vector of
- * results, and what it reads for the next step of the reduction is next to what it has just read. So
- * every product with constant weights wants the coordinate that the weights give it as the last
- * dimension of its result, and the dimension that it reduces together with the weights as the last one
- * of its operand. Maps and other reductions hand such wishes on between their operands and their
- * result, along dimensions that they do not move.
+ * results, and what it reads for the next step of the reduction is next to what it has just read.
+ * So every product with constant weights wants the coordinate that the weights give it as the last
+ * dimension of its result, and the dimension that it reduces together with the weights as the last
+ * one of its operand. Maps and other reductions hand such wishes on between their operands and
+ * their result, along dimensions that they do not move.
  *
- * A wish is granted by permuting the tensor's shape: the coordinates of the operator that makes it are
- * renamed and the loads of those that use it have their indices in the new order. A reshape of such a
- * tensor becomes a map, which fuse then puts into its users. Inputs, outputs and constants keep their
- * layout; ports that others declare stay as declared.
+ * A wish is granted by permuting the tensor's shape: the coordinates of the operator that makes it
+ * are renamed and the loads of those that use it have their indices in the new order. A reshape of
+ * such a tensor becomes a map, which fuse then puts into its users. Inputs, outputs and constants
+ * keep their layout; ports that others declare stay as declared.
  */
 #include "passes/passes.h"
 
@@ -36,11 +36,12 @@ static void wish(Layout *l, const Value *v, int axis) {
     l->changed = true;
 }
 
-/* --- wishes of products ---------------------------------------------------------------------------*/
+/* --- wishes of products
+ * ---------------------------------------------------------------------------*/
 
 typedef struct Factor {
-    uint32_t vars;  /* coordinates it depends on */
-    bool constant;  /* it loads constants only */
+    uint32_t vars; /* coordinates it depends on */
+    bool constant; /* it loads constants only */
     const Op *op;
 } Factor;
 
@@ -100,7 +101,8 @@ static void product_wishes(Layout *l, const Op *op) {
     ex_visit(l->g->arena, op->body->arg[!f[1].constant], wish_for_operand, &u);
 }
 
-/* --- handing wishes on ----------------------------------------------------------------------------*/
+/* --- handing wishes on
+ * ----------------------------------------------------------------------------*/
 
 /* The coordinate that alone moves dimension `i` of a load, by one; -1 if there is none. */
 static int coordinate_of(Graph *g, const Expr *load, int i, int n) {
@@ -138,7 +140,8 @@ static void hand_on_all(Layout *l) {
     }
 }
 
-/* --- granting them --------------------------------------------------------------------------------*/
+/* --- granting them
+ * --------------------------------------------------------------------------------*/
 
 /* The new place of dimension i when `axis` becomes the last. */
 static int place_of(int i, int axis, int rank) {
@@ -212,8 +215,8 @@ static void find_fixed(Layout *l) {
     Graph *g = l->g;
     for (Op *op = g->first; op; op = op->next) {
         for (int i = 0; i < op->n_out; i++)
-            l->fixed[op->out[i]->id] |= (!computes(op) && op->kind != OP_reshape) ||
-                                        op->out[i]->rank < 3;
+            l->fixed[op->out[i]->id] |=
+                (!computes(op) && op->kind != OP_reshape) || op->out[i]->rank < 3;
         for (int i = 0; i < op->n_in; i++)
             if (op->kind == OP_loop || (op->kind == OP_scatter && i == 0))
                 l->fixed[op->in[i]->id] = true;
@@ -237,7 +240,8 @@ void pass_layout(Graph *g, const PassOptions *o) {
         l.changed = false;
         hand_on_all(&l);
     }
-    /* the last dimension is where it should be; one that moves past others of extent 1 moves nothing */
+    /* the last dimension is where it should be; one that moves past others of extent 1 moves
+     * nothing */
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) {
             const Value *v = op->out[i];

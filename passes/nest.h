@@ -73,6 +73,8 @@ void nest_fix(Nest *n, int a, const Expr *value);
  * op, in order, then the output; packed constants replace theirs). */
 Kernel *nest_build(Nest *n, const char *name, Value ***args);
 
+/* The place of the output's element at the operator's coordinates. NULL for a scatter. */
+const Expr *nest_output_index(const Nest *n);
 /* `e` with the loads of op's inputs flattened to one index each, row-major. */
 const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op);
 

@@ -62,6 +62,13 @@ const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op) {
     return ex_rewrite(x, e, flatten_leaf, &f);
 }
 
+const Expr *nest_output_index(const Nest *n) {
+    const Expr *own[MAX_RANK];
+    if (n->op->kind == OP_scatter) return NULL;
+    for (int i = 0; i < n->op->out[0]->rank; i++) own[i] = ex_var(n->x, i);
+    return flat_index(n->x, n->op->out[0], own);
+}
+
 const Expr *nest_body(const Nest *n) {
     int64_t extent[NEST_MAX_LOOPS];
     for (int i = 0; i < n->n_loops; i++) extent[i] = n->loop[i].extent;

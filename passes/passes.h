@@ -24,14 +24,15 @@ void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
+void pass_turn(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);
 Program *pass_lower(Graph *g, const PassOptions *o);
 void pass_split(Program *p, const PassOptions *o);
 void pass_plan(Program *p, const PassOptions *o);
 
-/* Replaces every use of `from` (operands, sub-graph outputs, graph outputs) in g by `to`. */
-void graph_replace_uses(Graph *g, Value *from, Value *to);
+/* Drops the inputs of a map or a reduce that it does not load. */
+void graph_drop_inputs(Graph *g, Op *op);
 /* Uses of every value of g in v->index: operands and graph outputs. */
 void graph_count_uses(Graph *g);
 

@@ -1,9 +1,9 @@
 /* place: a tensor that another one holds as a part is computed there at once.
  *
- * A map that pads or concatenates copies whole tensors to a box of its result. Where such a tensor is
- * made by a map or a reduction and needs no memory of its own, it becomes that box (Value.inside): its
- * maker writes there and its other users read there. What remains of the map is the part that copies
- * nothing, under a guard (Op.guard of a map), often nothing at all.
+ * A map that pads or concatenates copies whole tensors to a box of its result. Where such a tensor
+ * is made by a map or a reduction and needs no memory of its own, it becomes that box
+ * (Value.inside): its maker writes there and its other users read there. What remains of the map is
+ * the part that copies nothing, under a guard (Op.guard of a map), often nothing at all.
  */
 #include "passes/passes.h"
 
@@ -14,11 +14,12 @@ typedef struct Box {
 typedef struct Placing {
     Graph *g;
     Op *op;
-    bool *fixed; /* by value id: must keep memory of its own */
+    bool *fixed;           /* by value id: must keep memory of its own */
     const Expr *elsewhere; /* true outside of all boxes that were placed; NULL: there is none */
 } Placing;
 
-/* Cuts `box` down to where `guard` holds; false if the guard is not made of bounds of coordinates. */
+/* Cuts `box` down to where `guard` holds; false if the guard is not made of bounds of coordinates.
+ */
 static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
     if (guard->op == EX_and)
         return cut_box(p, guard->arg[0], box) && cut_box(p, guard->arg[1], box);
@@ -92,14 +93,15 @@ static void place_parts(Placing *p, const Expr *e, Box box) {
     }
 }
 
-/* Only what a map or a reduction makes, and what others read element by element, can lie elsewhere. */
+/* Only what a map or a reduction makes, and what others read element by element, can lie elsewhere.
+ */
 static void find_fixed(Graph *g, bool *fixed) {
     for (const Op *op = g->first; op; op = op->next) {
         bool computed = op->kind == OP_map || op->kind == OP_reduce;
         for (int i = 0; i < op->n_out; i++) fixed[op->out[i]->id] |= !computed;
         for (int i = 0; i < op->n_in; i++)
-            fixed[op->in[i]->id] |= op->kind == OP_reshape || op->kind == OP_loop ||
-                                    (op->kind == OP_scatter && i == 0);
+            fixed[op->in[i]->id] |=
+                op->kind == OP_reshape || op->kind == OP_loop || (op->kind == OP_scatter && i == 0);
     }
     for (int i = 0; i < g->outputs.n; i++) fixed[g->outputs.items[i]->id] = true;
 }

@@ -73,15 +73,14 @@ typedef struct VectorScore {
 
 static void score_load(void *user, const Expr *e) {
     VectorScore *s = user;
-    int64_t coef[NEST_MAX_LOOPS];
-    const Expr *base;
+    int64_t stride;
     if (e->op != EX_load) return;
-    if (!ex_affine(s->n->x, e->arg[0], s->n->n_loops, coef, &base))
+    if (!ex_stride(e->arg[0], s->loop, &stride))
         s->other++;
-    else if (coef[s->loop] == 1 || value_is_const(s->n->op->in[e->k.i])) /* that can be packed */
-        s->unit += coef[s->loop] != 0;
+    else if (stride == 1 || value_is_const(s->n->op->in[e->k.i])) /* that can be packed */
+        s->unit += stride != 0;
     else
-        s->other += coef[s->loop] != 0;
+        s->other += stride != 0;
 }
 
 /* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
@@ -137,26 +136,27 @@ static void count_divisions(void *user, const Expr *e) {
     *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
 }
 
-/* How many divisions the op's expressions need, loads flattened, if coordinates a and a+1 are one loop
- * (a < 0: as they are). */
-static int divisions_if_fused(Nest *n, int a) {
+/* How many divisions the op's expressions need, loads flattened, if the coordinates first..last are one
+ * loop. */
+static int divisions_if_fused(Nest *n, int first, int last) {
     Exprs *x = n->x;
     const Op *op = n->op;
-    int64_t extent[MAX_RANK + 1];
-    const Expr *to[MAX_RANK], *parts[2] = {op->body, op->post};
+    int64_t extent[MAX_RANK + 1], joined = 1;
+    const Expr *to[MAX_RANK], *rest = ex_var(x, n->n_coords);
     int count = 0;
     for (int i = 0; i < n->n_coords; i++) {
         extent[i] = n->loop[i].extent;
         to[i] = ex_var(x, i);
     }
-    extent[n->n_coords] = 0;
-    if (a >= 0) {
-        int64_t e1 = extent[a + 1];
-        extent[n->n_coords] = extent[a] * e1;
-        to[a] = ex_div(x, ex_var(x, n->n_coords), ex_i(x, e1));
-        to[a + 1] = ex_bin(x, EX_rem, ex_var(x, n->n_coords), ex_i(x, e1));
+    for (int i = last; i >= first; i--) {
+        to[i] = i > first ? ex_bin(x, EX_rem, rest, ex_i(x, extent[i])) : rest;
+        rest = ex_div(x, rest, ex_i(x, extent[i]));
+        joined *= extent[i];
     }
-    for (int i = 0; i < 2 && parts[i]; i++) {
+    extent[n->n_coords] = joined;
+    const Expr *parts[3] = {op->body, op->post, nest_output_index(n)};
+    for (int i = 0; i < 3; i++) {
+        if (!parts[i]) continue;
         const Expr *e = ex_subst_vars(x, parts[i], n->n_coords, to);
         e = ex_simplify(x, nest_flatten_loads(x, e, op), n->n_coords + 1, extent);
         ex_visit(n->p->arena, e, count_divisions, &count);
@@ -166,11 +166,15 @@ static int divisions_if_fused(Nest *n, int a) {
 
 /* Joins neighbouring loops that every load walks through in one stride. */
 static void join_loops(Nest *n) {
-    int now = divisions_if_fused(n, -1), at = n->n_coords - 1, last = at;
+    int last = n->n_coords - 1, at = last;
     for (int i = last - 1; i >= 0; i--) {
         bool alike = n->loop[i].reduce == n->loop[i + 1].reduce && n->loop[i].extent > 0 &&
                      n->loop[i + 1].extent > 0;
-        at = alike && divisions_if_fused(n, i) <= now ? nest_fuse(n, i, at) : i;
+        if (alike && divisions_if_fused(n, i, last) <= divisions_if_fused(n, i + 1, last)) {
+            at = nest_fuse(n, i, at);
+        } else {
+            at = last = i;
+        }
     }
 }
 
@@ -185,6 +189,38 @@ static double bytes_moved_by(const Nest *n, const Product *m, int loop) {
     for (int i = 0; i < m->n_row; i++) is_row |= m->row[i] == loop;
     double elements = (double)m->depths * (double)(is_row ? m->rows : m->columns);
     return elements * (double)dt_store((DType)n->op->body->dt);
+}
+
+typedef struct LoadStrides {
+    const Nest *n;
+    int64_t most[NEST_MAX_LOOPS]; /* of the loads of what is not constant, by loop */
+} LoadStrides;
+
+static void note_strides(void *user, const Expr *e) {
+    LoadStrides *s = user;
+    if (e->op != EX_load || value_is_const(s->n->op->in[e->k.i])) return;
+    for (int i = 0; i < s->n->n_order; i++) {
+        int loop = s->n->order[i];
+        int64_t stride;
+        if (!ex_stride(e->arg[0], loop, &stride)) stride = INT32_MAX;
+        if (stride < 0) stride = -stride;
+        if (stride > s->most[loop]) s->most[loop] = stride;
+    }
+}
+
+/* Appends the reduction loops, those that walk through memory in small steps last. */
+static int reductions_by_stride(Nest *n, const Expr *body, int *order, int k) {
+    LoadStrides s = {.n = n};
+    ex_visit(n->p->arena, body, note_strides, &s);
+    int first = k;
+    for (int i = 0; i < n->n_order; i++) {
+        int loop = n->order[i], at = k;
+        if (!n->loop[loop].reduce) continue;
+        for (; at > first && s.most[order[at - 1]] < s.most[loop]; at--) order[at] = order[at - 1];
+        order[at] = loop;
+        k++;
+    }
+    return k;
 }
 
 /* Reduction for loops: the accumulator tile is rows x columns, the columns vectorised. */
@@ -203,7 +239,7 @@ static void loops_reduce(Nest *n) {
     if (column < 0) return; /* one element after the other */
     Product m;
     bool product = find_product(n, &m);
-    /* rows: the longest loop that does not move what the vector loop moves */
+    /* rows: the longest loop that does not move what the vector loop moves, the innermost of such */
     if (product) {
         bool is_column = false;
         for (int i = 0; i < m.n_column; i++) is_column |= m.column[i] == column;
@@ -211,7 +247,7 @@ static void loops_reduce(Nest *n) {
         int count = is_column ? m.n_row : m.n_column;
         for (int i = 0; i < count; i++)
             if (n->loop[others[i]].extent >= 2 &&
-                (row < 0 || n->loop[others[i]].extent > n->loop[row].extent))
+                (row < 0 || n->loop[others[i]].extent >= n->loop[row].extent))
                 row = others[i];
     }
     int lanes = n->target->vector_bytes / (int)dt_store((DType)op->body->dt);
@@ -233,8 +269,7 @@ static void loops_reduce(Nest *n) {
         order[k++] = columns_first ? column_outer : row_outer;
         order[k++] = columns_first ? row_outer : column_outer;
     }
-    for (int i = 0; i < n->n_order; i++)
-        if (n->loop[n->order[i]].reduce) order[k++] = n->order[i];
+    k = reductions_by_stride(n, body, order, k);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     nest_order(n, k, order);
     nest_pack(n);

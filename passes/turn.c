@@ -1,0 +1,108 @@
+/* turn: what a product of two computed tensors reads column by column is laid out in rows, for
+ * targets of plain loops.
+ *
+ * A product is vectorised along its columns, which must lie side by side in the factor that has
+ * them. Constants are packed when compiling; a computed factor, such as the keys of attention, is
+ * copied into the order in which the product reads it: coordinates that it shares with the result,
+ * then the reduction's, the columns last.
+ */
+#include "passes/passes.h"
+
+#define MIN_REUSE   4 /* rows and depth that make a copy worth while */
+#define MIN_COLUMNS 4
+
+typedef struct Factor {
+    Graph *g;
+    const Op *op;
+    uint32_t vars;    /* coordinates it depends on */
+    bool constant;    /* it loads constants only */
+    int column;       /* the coordinate at question ... */
+    bool unit, other; /* ... which loads go along in steps of 1; in other steps */
+} Factor;
+
+static void look_at(void *user, const Expr *e) {
+    Factor *f = user;
+    if (e->op == EX_var) f->vars |= 1u << e->k.i;
+    if (e->op != EX_load) return;
+    const Value *v = f->op->in[e->k.i];
+    f->constant &= value_is_const(v);
+    if (f->column < 0) return;
+    int64_t step = 0, size = 1;
+    for (int i = e->n - 1; i >= 0; i--) {
+        int64_t one;
+        if (!ex_stride(e->arg[i], f->column, &one)) f->other = true;
+        step += one * size;
+        size *= v->shape[i];
+    }
+    if (step == 1)
+        f->unit = true;
+    else if (step)
+        f->other = true;
+}
+
+static Factor factor_of(Graph *g, const Op *op, int i, int column) {
+    Factor f = {.g = g, .op = op, .constant = true, .column = column};
+    ex_visit(g->arena, op->body->arg[i], look_at, &f);
+    return f;
+}
+
+/* Factor `i` as a tensor of its own, the column coordinate last; op reads it instead. */
+static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column) {
+    Exprs *x = g->x;
+    int64_t extent[MAX_RANK], shape[MAX_RANK];
+    const Expr *to[MAX_RANK] = {NULL}, *index[MAX_RANK];
+    int n = op_extents(op, extent), rank = 0;
+    for (int round = 0; round < 2; round++)
+        for (int k = 0; k < n; k++) {
+            if (!(vars >> k & 1) || (k == column) != (round == 1)) continue;
+            to[k] = ex_var(x, rank);
+            index[rank] = ex_var(x, k);
+            shape[rank++] = extent[k];
+        }
+    const Expr *factor = op->body->arg[i];
+    Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
+    copy->body = ex_subst_vars(x, factor, n, to);
+    copy->src = op->src;
+    Value *turned = graph_new_value(g, copy, 0, (DType)factor->dt, rank, shape);
+    graph_insert_before(g, op, copy);
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
+    in[op->n_in] = turned;
+    op->in = in;
+    const Expr *load = ex_load(x, turned->dt, op->n_in++, rank, index);
+    const Expr *part[2] = {op->body->arg[0], op->body->arg[1]};
+    part[i] = load;
+    op->body = ex_mul(x, part[0], part[1]);
+    graph_drop_inputs(g, copy);
+    graph_drop_inputs(g, op);
+}
+
+static void turn_product(Graph *g, Op *op) {
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    int64_t extent[MAX_RANK];
+    int n = op_extents(op, extent), rank = op->out[0]->rank;
+    Factor f[2] = {factor_of(g, op, 0, -1), factor_of(g, op, 1, -1)};
+    if (f[0].constant || f[1].constant) return;
+    uint32_t either = f[0].vars ^ f[1].vars;
+    int column = -1;
+    for (int k = 0; k < rank; k++)
+        if (either >> k & 1 && extent[k] >= MIN_COLUMNS) column = k;
+    if (column < 0) return;
+    int i = f[1].vars >> column & 1;
+    int64_t reuse = 1, depth = 1;
+    for (int k = 0; k < n; k++) {
+        if (k < rank && f[!i].vars >> k & 1 && !(f[i].vars >> k & 1)) reuse *= extent[k];
+        if (k >= rank) depth *= extent[k];
+    }
+    Factor now = factor_of(g, op, i, column);
+    if ((now.unit && !now.other) || reuse < MIN_REUSE || depth < MIN_REUSE) return;
+    turn_factor(g, op, i, f[i].vars, column);
+}
+
+void pass_turn(Graph *g, const PassOptions *o) {
+    if (o->target->blocks) return;
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_turn(op->sub, o);
+        turn_product(g, op);
+    }
+}
