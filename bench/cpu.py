@@ -50,25 +50,25 @@ def error_of(wanted, got):
     return worst if math.isfinite(worst) else math.inf
 
 
-def start(peer, job, options):
-    """A worker of `peer` that has run the model once, and what is known by then. The worker is
-    None when there is nothing to measure."""
+def start(peer, job, options, stack):
+    """A worker of `peer` that has run the model and is warm, and what is known by then. The
+    worker is None when there is nothing to measure. `stack` ends it."""
     entry = {"refused": None}
     log = options.logs / f"{job.name}-{job.precision}-{job.threads}-{peer}.log"
-    worker = None
     with log.open("w") as file:
-        try:
-            worker = Worker(peer, job.threads, file)
-            got, entry["ran"] = worker.ask("load", job, LOADING_S)
-            entry["error"] = error_of(options.expected, got)
-            entry["right"] = entry["error"] <= ALLOWED[job.precision]
-            worker.ask("burst", 0.2, options.limit)  # warms up
-            return worker, entry
-        except peers.Refused as reason:
-            entry["refused"] = str(reason)
-    if worker:
+        worker = Worker(peer, job.threads, job.cache, file)
+    stack.callback(worker.close)
+    try:
+        entry["ran"] = worker.ask("load", job, LOADING_S)
+        got = worker.ask("outputs", None, options.limit)
+        entry["error"] = error_of(options.expected, got)
+        entry["right"] = entry["error"] <= ALLOWED[job.precision]
+        worker.ask("burst", 0.2, options.limit)
+    except peers.Refused as reason:
+        entry["refused"] = str(reason)
         worker.close()
-    return None, entry
+        worker = None
+    return worker, entry
 
 
 def measure(job, options):
@@ -83,9 +83,8 @@ def measure(job, options):
     running = {}
     with contextlib.ExitStack() as stack:
         for peer in options.peers:
-            worker, row["peers"][peer] = start(peer, job, options)
+            worker, row["peers"][peer] = start(peer, job, options, stack)
             if worker:
-                stack.callback(worker.close)
                 running[peer] = worker
                 row["peers"][peer]["round_ms"] = []
         for _ in range(options.rounds):
@@ -258,8 +257,8 @@ def arguments():
                         help="fp32, int8, bf16: int8 are the quantised models (fp32,int8)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each runtime (5)")
     parser.add_argument("--burst", type=float, default=0.3, help="seconds of a turn (0.3)")
-    parser.add_argument("--limit", type=float, default=120,
-                        help="seconds after which a run is given up (120)")
+    parser.add_argument("--limit", type=float, default=60,
+                        help="seconds after which a run is given up (60)")
     parser.add_argument("--dir", type=pathlib.Path, default=zoo.SHARED, help="folder of models")
     parser.add_argument("--mlcc", type=pathlib.Path, default=zoo.ROOT / "build" / "mlcc")
     parser.add_argument("--output", type=pathlib.Path, help="the report (bench/results/...)")

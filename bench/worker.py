@@ -8,6 +8,8 @@ Between its turns a worker is stopped, so that threads that spin for work do not
 processor from the others.
 """
 
+import contextlib
+import ctypes
 import importlib
 import multiprocessing.connection
 import os
@@ -18,16 +20,20 @@ import time
 
 from bench.peers import Refused
 
+PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+
 
 class Worker:
-    def __init__(self, peer, threads, log):
-        """`log`: an open file for what the runtime prints."""
+    def __init__(self, peer, threads, cache, log):
+        """`cache`: a folder for what is compiled; `log`: an open file for what is printed."""
         self.connection, other = multiprocessing.Pipe()
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS")
+        settings = {name: str(threads) for name in names}
+        settings["TORCHINDUCTOR_CACHE_DIR"] = str(cache / "inductor")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.worker", peer, str(other.fileno())],
             pass_fds=[other.fileno()],
-            env=os.environ | {name: str(threads) for name in names},
+            env=os.environ | settings,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -56,7 +62,8 @@ class Worker:
         return value
 
     def close(self):
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # compilers that it started too
         self.process.wait()
         self.connection.close()
 
@@ -79,8 +86,10 @@ def serve(peer, connection):
         try:
             if command == "load":
                 session = importlib.import_module("bench.peers." + peer).load(argument)
+                value = session.ran
+            elif command == "outputs":
                 session.run()
-                value = session.outputs(), session.ran
+                value = session.outputs()
             else:
                 value = burst(session, argument)
             connection.send(("done", value))
@@ -92,6 +101,8 @@ def serve(peer, connection):
 
 
 def main():
+    # Whatever ends the parent ends this process too, even while it is stopped.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     connection = multiprocessing.connection.Connection(int(sys.argv[2]))
     try:
         serve(sys.argv[1], connection)

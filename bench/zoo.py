@@ -37,6 +37,9 @@ FOUND = {
     "basic_pitch_nmp": "fp32",
     "mobilenetv2_qdq": "int8",
 }
+# ONNX Runtime refuses this one once its dimensions are fixed: its branches contradict each other
+# then. It stays as it is.
+OPEN = ("silero_vad_v5",)
 GEMMS = {"gemm_" + "x".join(map(str, size)): size for size in gemm.SIZES}
 
 GROUPS = {
@@ -69,14 +72,24 @@ def newer(target, sources):
     )
 
 
+def dimensions(name, opened):
+    """Sizes of the open dimensions by name; `opened` as models.open_inputs returns it."""
+    dims = {d: 1 for _, _, shape in opened for d in shape if not isinstance(d, int)}
+    return dims | models.DIMENSIONS.get(name, {})
+
+
 def fixed(path, name):
     """A model of the folder with its open dimensions fixed, so that no runtime has to guess."""
     model = onnx.load(path)
-    dims = models.DIMENSIONS.get(name, {})
+    if name in OPEN:
+        return model
+    opened = models.open_inputs(model)
+    dims = dimensions(name, opened)
+    shapes = {input_name: shape for input_name, _, shape in opened}
     for value in model.graph.input:
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.WhichOneof("value") != "dim_value":
-                dim.dim_value = dims.get(dim.dim_param or f"{value.name}.{axis}", 1)
+        if value.name in shapes:
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes[value.name]):
+                dim.dim_value = size if isinstance(size, int) else dims[size]
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
     del model.graph.value_info[:]
@@ -115,7 +128,9 @@ def inputs(name, folder=SHARED, sample=0):
         return bert.inputs(rng)
     opened = models.open_inputs(onnx.load(file(name, folder), load_external_data=False))
     if name in FOUND:
-        return models.make_inputs(name, opened, {}, folder / "data" / name)
+        return models.make_inputs(
+            name, opened, dimensions(name, opened), folder / "data" / name
+        )
     return {
         input_name: rng.standard_normal(shape).astype(dtype) for input_name, dtype, shape in opened
     }

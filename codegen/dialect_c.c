@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* Keywords of C and C++ (headers are read by both), and names of the standard library. */
+/* Keywords of C and C++ (headers are read by both); names and macros of the standard library. */
 static const char *const reserved[] = {
     /* clang-format off */
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
@@ -33,7 +33,21 @@ static const char *const reserved[] = {
     "tanhf", "tgamma", "tgammaf", "trunc", "truncf", "infinity", "memcpy", "memmove", "memset",
     "size_t", "ptrdiff_t", "NULL", "INFINITY", "NAN", "M_PI", "M_E", "unix", "linux", "errno",
     "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
-    "intptr_t", "uintptr_t", NULL,
+    "intptr_t", "uintptr_t", "memcmp", "offsetof", "max_align_t", "float_t", "double_t",
+    "fpclassify", "isgreater", "isgreaterequal", "isless", "islessequal", "islessgreater",
+    "isunordered", "math_errhandling", "MATH_ERRNO", "MATH_ERREXCEPT", "HUGE_VAL", "HUGE_VALF",
+    "HUGE_VALL", "FP_FAST_FMA", "FP_FAST_FMAF", "FP_FAST_FMAL", "FP_ILOGB0", "FP_ILOGBNAN",
+    "FP_INFINITE", "FP_NAN", "FP_NORMAL", "FP_SUBNORMAL", "FP_ZERO", "M_1_PI", "M_2_PI",
+    "M_2_SQRTPI", "M_LN10", "M_LN2", "M_LOG10E", "M_LOG2E", "M_PI_2", "M_PI_4", "M_SQRT1_2",
+    "M_SQRT2", "MAXFLOAT", "DOMAIN", "SING", "OVERFLOW", "UNDERFLOW", "PLOSS", "TLOSS",
+    "SIZE_MAX", "PTRDIFF_MAX", "PTRDIFF_MIN", "SIG_ATOMIC_MAX", "SIG_ATOMIC_MIN", "WCHAR_MAX",
+    "WCHAR_MIN", "WINT_MAX", "WINT_MIN", "EOF", "BUFSIZ", "RAND_MAX", "EXIT_SUCCESS",
+    "EXIT_FAILURE", "SEEK_CUR", "SEEK_END", "SEEK_SET", "typeof", "i386",
+    "INT8_MAX", "INT8_MIN", "INT8_C", "INT16_MAX", "INT16_MIN", "INT16_C", "INT32_MAX",
+    "INT32_MIN", "INT32_C", "INT64_MAX", "INT64_MIN", "INT64_C", "INTMAX_MAX", "INTMAX_MIN",
+    "INTMAX_C", "INTPTR_MAX", "INTPTR_MIN", "UINT8_MAX", "UINT8_C", "UINT16_MAX", "UINT16_C",
+    "UINT32_MAX", "UINT32_C", "UINT64_MAX", "UINT64_C", "UINTMAX_MAX", "UINTMAX_C", "UINTPTR_MAX",
+    NULL,
     /* clang-format on */
 };
 

@@ -29,7 +29,8 @@ bool parameter_alone(const Program *p, const Kernel *k, int i) {
         if (step->kind != STEP_launch || step->kernel != k) continue;
         for (int j = 0; j < k->n_params; j++) {
             bool written = k->buffers.items[i]->written || k->buffers.items[j]->written;
-            if (j != i && written && places_overlap(&step->places[i], &step->places[j])) return false;
+            if (j != i && written && places_overlap(&step->places[i], &step->places[j]))
+                return false;
         }
     }
     return true;

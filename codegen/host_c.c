@@ -2,6 +2,7 @@
  * calls them in order with their places in the arena; and the header with the sizes.
  */
 #include "codegen/host.h"
+#include "codegen/profile.h"
 #include "codegen/share.h"
 
 #include <string.h>
@@ -73,26 +74,60 @@ static void claim_tensors(Host *h, bool claim) {
 static const char *const run_names[] = {"arena", "base", "weights", "constants", "head", NULL};
 
 /* Names that the file has besides for a descriptor: those of the C library first. */
-static const char *const descriptor_names[] = {
-    "calloc",      "fclose",         "fopen",        "fread",           "free",
-    "malloc",      "mlcc_barrier",   "mlcc_call",    "mlcc_close",      "mlcc_error",
-    "mlcc_inputs", "mlcc_job",       "mlcc_model",   "mlcc_model_v1",   "mlcc_open",
-    "mlcc_part",   "mlcc_outputs",   "mlcc_run",     "mlcc_set_threads", "mlcc_steps",
-    "mlcc_team",   "mlcc_take_part", "mlcc_tensor",  "mlcc_read_weights", "team",
-    "thread",      "threads",        NULL};
+static const char *const descriptor_names[] = {"calloc",
+                                               "fclose",
+                                               "fopen",
+                                               "fread",
+                                               "free",
+                                               "malloc",
+                                               "mlcc_barrier",
+                                               "mlcc_call",
+                                               "mlcc_close",
+                                               "mlcc_error",
+                                               "mlcc_inputs",
+                                               "mlcc_job",
+                                               "mlcc_model",
+                                               "mlcc_model_v1",
+                                               "mlcc_open",
+                                               "mlcc_part",
+                                               "mlcc_outputs",
+                                               "mlcc_run",
+                                               "mlcc_set_threads",
+                                               "mlcc_steps",
+                                               "mlcc_team",
+                                               "mlcc_take_part",
+                                               "mlcc_tensor",
+                                               "mlcc_read_weights",
+                                               "team",
+                                               "thread",
+                                               "threads",
+                                               NULL};
 
-/* The tensors' names are public, so they are chosen before all others. */
+/* Macros of the header, without PREFIX_. */
+static const char *const header_macros[] = {"H", "OK", "E_ARGUMENT", "E_FILE", "ARENA_BYTES",
+                                            "WEIGHT_BYTES", NULL};
+
+static void claim_macro(Host *h, const char *name) {
+    names_claim(&h->unit.names, PRINTF("%s_%s", h->macro, name), true);
+}
+
+/* The tensors' names are public, so they are chosen before all others; but not those of macros. */
 static void name_tensors(Host *h, Names *macros) {
     const Program *p = h->p;
     names_init(&h->names, h->arena, &h->unit.names, run_names);
+    for (int i = 0; header_macros[i]; i++) claim_macro(h, header_macros[i]);
     for (int i = 0; i < p->graph->inputs.n; i++) {
-        h->input[i] = names_take(&h->names, input_name(p, i), "input");
         h->input_macro[i] = names_take(macros, upper_case(h->arena, input_name(p, i)), "INPUT");
+        claim_macro(h, PRINTF("%s_SIZE", h->input_macro[i]));
     }
     for (int i = 0; i < p->graph->outputs.n; i++) {
-        h->output[i] = names_take(&h->names, output_name(p, i), "output");
         h->output_macro[i] = names_take(macros, upper_case(h->arena, output_name(p, i)), "OUTPUT");
+        claim_macro(h, PRINTF("%s_SIZE", h->output_macro[i]));
     }
+    for (int i = 0; i < p->graph->inputs.n; i++)
+        h->input[i] = names_take(&h->names, input_name(p, i), "input");
+    for (int i = 0; i < p->graph->outputs.n; i++)
+        h->output[i] = names_take(&h->names, output_name(p, i), "output");
 }
 
 /* --- PREFIX_run -----------------------------------------------------------------------------*/
@@ -108,8 +143,7 @@ static const char *tensor_parameter(Host *h, const Value *v, const char *name, b
 static void print_signature(Host *h, bool of_team, Text *out) {
     const Program *p = h->p;
     int n = 0;
-    const char *head =
-        of_team ? "static int mlcc_take_part(" : PRINTF("int %s_run(", h->o->prefix);
+    const char *head = of_team ? "static int mlcc_take_part(" : PRINTF("int %s_run(", h->o->prefix);
     const char **piece =
         ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 5, const char *);
     for (int i = 0; i < p->graph->inputs.n; i++)
@@ -191,6 +225,7 @@ static void print_steps(Host *h, Text *locals, Text *out) {
     const StepShare *share = h->team ? share_steps(p) : NULL;
     int depth = 0, indent = 4;
     bool alone = false; /* inside of what the first thread does alone */
+    int n_launches = 0;
     const char *counter[MAX_RANK + 1] = {NULL};
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
@@ -216,10 +251,16 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             depth++;
             indent += 4;
         } else {
+            if (h->o->profile)
+                text_addf(out, "%*s%smlcc_profile_step(&mlcc_steps_profile, %d);\n", indent, "",
+                          h->team && !alone ? "if (thread == 0) " : "", n_launches++);
             print_launch(h, step, counter, indent, locals, out);
         }
     }
     if (alone) text_add(out, "    }\n");
+    if (!h->o->profile) return;
+    if (h->team) text_add(out, "    mlcc_barrier(team);\n    if (thread == 0)\n    ");
+    text_add(out, "    mlcc_profile_step(&mlcc_steps_profile, -1);\n");
 }
 
 static void print_null_checks(Host *h, Text *out) {
@@ -258,10 +299,7 @@ static void print_weights_check(Host *h, Text *out) {
     for (int i = 0; i < WEIGHTS_HEAD; i++)
         text_addf(out, "%s0x%02x%s", i % 8 == 0 ? "\n        " : " ", head[i],
                   i < 15 ? "," : "};\n");
-    text_addf(out,
-              "    const unsigned char *const constants = (const unsigned char *)weights + 16;\n"
-              "    if (memcmp(weights, head, sizeof head) != 0) return %s_E_FILE;\n",
-              h->macro);
+    text_addf(out, "    if (memcmp(weights, head, sizeof head) != 0) return %s_E_FILE;\n", h->macro);
 }
 
 /* True if a step reads this input or writes this output. */
@@ -279,15 +317,16 @@ static void print_run(Host *h, Text *out) {
     Text locals = text_new(h->arena), calls = text_new(h->arena);
     print_steps(h, &locals, &calls);
     if (h->team)
-        text_add(out, "/* What each thread of a team does. They walk through the same steps; a thread "
-                      "alone is a\n * team of one. */\n");
+        text_add(out,
+                 "/* What each thread of a team does. They walk through the same steps; a thread "
+                 "alone is a\n * team of one. */\n");
     print_signature(h, h->team, out);
     text_add(out, " {\n");
     print_null_checks(h, out);
-    if (h->o->weights_file)
-        print_weights_check(h, out);
-    else if (h->o->weights_symbol && strstr(text_get(&locals), "(constants + "))
-        text_addf(out, "    const unsigned char *const constants = %s;\n", h->o->weights_symbol);
+    if (h->o->weights_file) print_weights_check(h, out);
+    if (strstr(text_get(&locals), "(constants + "))
+        text_addf(out, "    const unsigned char *const constants = %s;\n",
+                  h->o->weights_file ? "(const unsigned char *)weights + 16" : h->o->weights_symbol);
     if (h->uses_base) text_add(out, "    unsigned char *const base = arena;\n");
     if (!p->arena_bytes) text_add(out, "    (void)arena;\n");
     for (int i = 0; i < p->graph->inputs.n; i++)
@@ -435,7 +474,8 @@ static void print_includes(Host *h, Text *out) {
     const EmitOptions *o = h->o;
     if (o->header_name) text_addf(out, "#include \"%s\"\n\n", o->header_name);
     if (o->descriptor)
-        text_addf(out, "#include \"mlcc/model.h\"\n%s\n", h->team ? "#include \"team.h\"\n" : "");
+        text_addf(out, "#include \"mlcc/model.h\"\n%s%s\n", h->team ? "#include \"team.h\"\n" : "",
+                  o->profile ? "#include \"profile.h\"\n" : "");
     if (h->unit.needs & NEEDS_math) text_add(out, "#include <math.h>\n");
     if (h->unit.needs & NEEDS_bool) text_add(out, "#include <stdbool.h>\n");
     text_add(out, "#include <stddef.h>\n#include <stdint.h>\n");
@@ -480,8 +520,8 @@ static void print_read_weights(Host *h, Text *out) {
               bytes);
 }
 
-/* The state is the team, whose owner's data are the weights of a side file; without a team it is the
- * weights. */
+/* The state is the team, whose owner's data are the weights of a side file; without a team it is
+ * the weights. */
 static void print_open(Host *h, Text *out) {
     bool file = h->o->weights_file != NULL;
     if (file) print_read_weights(h, out);
@@ -519,7 +559,8 @@ static void print_open(Host *h, Text *out) {
                             "    return threads > 0 ? MLCC_OK : MLCC_E_ARGUMENT;\n}\n\n");
 }
 
-/* Prints `call(inputs[0], ..., outputs[0], ..., weights, arena` of a run; `from` is where these are. */
+/* Prints `call(inputs[0], ..., outputs[0], ..., weights, arena` of a run; `from` is where these
+ * are. */
 static void print_call(Host *h, const char *call, const char *from, const char *weights,
                        const char *more, Text *out) {
     const Program *p = h->p;
@@ -564,6 +605,9 @@ static void print_library_run(Host *h, Text *out) {
     text_add(out, "}\n\n");
 }
 
+/* What stands before a function that the library exports. */
+#define EXPORT "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\n"
+
 static void print_descriptor(Host *h, Text *out) {
     const Program *p = h->p;
     text_add(out, "\n/* --- the library's descriptor, see mlcc/model.h --- */\n\n");
@@ -571,13 +615,12 @@ static void print_descriptor(Host *h, Text *out) {
     print_open(h, out);
     print_library_run(h, out);
     text_addf(out,
-              "#if defined(__GNUC__)\n__attribute__((visibility(\"default\")))\n#endif\n"
-              "const mlcc_model *\nmlcc_model_v1(void) {\n"
-              "    static const mlcc_model model = {\n"
-              "        .abi_version = MLCC_ABI_VERSION,\n"
-              "        .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
-              "        .name = %s,\n        .target = \"c\",\n        .n_inputs = %d,\n"
-              "        .n_outputs = %d,\n",
+              EXPORT "const mlcc_model *\nmlcc_model_v1(void) {\n"
+                     "    static const mlcc_model model = {\n"
+                     "        .abi_version = MLCC_ABI_VERSION,\n"
+                     "        .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
+                     "        .name = %s,\n        .target = \"c\",\n        .n_inputs = %d,\n"
+                     "        .n_outputs = %d,\n",
               c_string(h->arena, h->o->model_name), p->graph->inputs.n, p->graph->outputs.n);
     if (p->graph->inputs.n) text_add(out, "        .inputs = mlcc_inputs,\n");
     if (p->graph->outputs.n) text_add(out, "        .outputs = mlcc_outputs,\n");
@@ -587,11 +630,14 @@ static void print_descriptor(Host *h, Text *out) {
               "        .error = mlcc_error,\n%s    };\n    return &model;\n}\n",
               (long long)p->arena_bytes, (long long)p->weight_bytes,
               h->o->threads ? "        .set_threads = mlcc_set_threads,\n" : "");
+    if (h->o->profile)
+        text_add(out, "\n" EXPORT "mlcc_profile *\nmlcc_profile_v1(void) {\n"
+                      "    return &mlcc_steps_profile;\n}\n");
 }
 
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {
-    bool team = o->descriptor && o->threads && emit_c_shares(p);
-    if (team) p = share_loops(p);
+    bool team = o->descriptor && o->threads && emit_c_shares(p, o);
+    if (team) p = share_loops(p, o->least_shared);
     Host host = {.p = p, .o = o, .arena = p->arena, .team = team}, *h = &host;
     if (!types_supported(p, &dialect_c)) return;
     unit_init(&h->unit, p->arena, &dialect_c);
@@ -624,6 +670,7 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     text_addn(source, text_get(&weights), weights.length);
     unit_print_helpers(&h->unit, text_get(&kernels), source);
     text_addn(source, text_get(&kernels), kernels.length);
+    if (o->profile) print_profile(p, h->kernel, source);
     text_addn(source, text_get(&run), run.length);
     if (o->descriptor) print_descriptor(h, source);
     if (header) print_header(h, header);

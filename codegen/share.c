@@ -32,50 +32,102 @@ static int count_loops(const Kernel *k) {
     return long_ones ? n : 0;
 }
 
-const Program *share_loops(const Program *p) {
+/* --- work -----------------------------------------------------------------------------------*/
+
+static void count_functions(void *user, const Expr *e) {
+    int *n = user;
+    *n += (e->op >= EX_exp && e->op <= EX_erf) || e->op == EX_pow;
+}
+
+/* About how many cycles the statements take: one a store, 20 a function such as exp, an eighth of
+ * that in vectors. */
+static double work_of(Arena *arena, const Kernel *k, const Stmt *s) {
+    double work = 0;
+    for (; s; s = s->next) {
+        int functions = 0;
+        if (s->value) ex_visit(arena, s->value, count_functions, &functions);
+        if (s->kind == ST_store || s->kind == ST_let) work += 1 + 20 * functions;
+        double inside = work_of(arena, k, s->body) + work_of(arena, k, s->other);
+        if (s->kind == ST_for) {
+            inside *=
+                (double)(ex_is_const(s->extent) ? s->extent->k.i : k->vars.items[s->var].extent);
+            if (s->role == ROLE_vector) inside /= 8;
+        }
+        work += inside;
+    }
+    return work;
+}
+
+static bool is_worth(const Program *p, const Kernel *k, int64_t least) {
+    return work_of(p->arena, k, k->body) >= (double)least;
+}
+
+bool emit_c_shares(const Program *p, const EmitOptions *o) {
+    for (int i = 0; i < p->steps.n; i++) {
+        const Kernel *k = p->steps.items[i].kernel;
+        if (p->steps.items[i].kind == STEP_launch && (shared_loop(k) || count_loops(k)) &&
+            is_worth(p, k, o->least_shared))
+            return true;
+    }
+    return false;
+}
+
+/* --- kernels in pieces ----------------------------------------------------------------------*/
+
+/* A copy of the kernel, whose body is one of its statements. */
+static Kernel *piece_of(Arena *arena, const Kernel *k, const Stmt *s) {
+    Kernel *piece = arena_copy(arena, k, sizeof *k);
+    piece->body = arena_copy(arena, s, sizeof *s);
+    piece->body->next = NULL;
+    return piece;
+}
+
+/* A copy of the kernel without parallel loops outermost. */
+static Kernel *serial_copy(Arena *arena, const Kernel *k) {
+    Kernel *copy = arena_copy(arena, k, sizeof *k);
+    copy->body = NULL;
+    for (const Stmt *s = k->body; s; s = s->next) {
+        Stmt *own = arena_copy(arena, s, sizeof *s);
+        own->next = NULL;
+        if (own->kind == ST_for && own->role == ROLE_parallel) own->role = ROLE_serial;
+        stmt_append(&copy->body, own);
+    }
+    return copy;
+}
+
+const Program *share_loops(const Program *p, int64_t least) {
     Arena *arena = p->arena;
+    /* of each kernel, then NULL */
     Kernel ***pieces = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel **);
     Program *split = arena_copy(arena, p, sizeof *p);
     memset(&split->kernels, 0, sizeof split->kernels);
     memset(&split->steps, 0, sizeof split->steps);
-    bool any = false;
     for (int i = 0; i < p->kernels.n; i++) {
         Kernel *k = p->kernels.items[i];
-        int n = count_loops(k);
-        vec_push(arena, &split->kernels, k);
-        if (n < 2) continue;
-        any = true;
-        split->kernels.n--;
-        pieces[i] = ARENA_ARRAY(arena, n + 1, Kernel *);
-        n = 0;
-        for (const Stmt *s = k->body; s; s = s->next) {
-            Kernel *piece = pieces[i][n++] = arena_copy(arena, k, sizeof *k);
-            piece->body = arena_copy(arena, s, sizeof *s);
-            piece->body->next = NULL;
-            vec_push(arena, &split->kernels, piece);
-        }
+        int loops = count_loops(k), n = 0;
+        pieces[i] = ARENA_ARRAY(arena, loops + 2, Kernel *);
+        if (!is_worth(p, k, least))
+            pieces[i][n++] = serial_copy(arena, k);
+        else if (loops < 2)
+            pieces[i][n++] = k;
+        else
+            for (const Stmt *s = k->body; s; s = s->next) pieces[i][n++] = piece_of(arena, k, s);
+        for (int m = 0; m < n; m++) vec_push(arena, &split->kernels, pieces[i][m]);
     }
     for (int s = 0; s < p->steps.n; s++) {
         Step step = p->steps.items[s];
         int k = 0;
         while (step.kernel && p->kernels.items[k] != step.kernel) k++;
-        Kernel **piece = step.kernel ? pieces[k] : NULL;
-        if (!piece) vec_push(arena, &split->steps, step);
-        for (; piece && *piece; piece++) {
+        if (!step.kernel) vec_push(arena, &split->steps, step);
+        for (Kernel **piece = step.kernel ? pieces[k] : NULL; piece && *piece; piece++) {
             step.kernel = *piece;
             vec_push(arena, &split->steps, step);
         }
     }
-    return any ? split : p;
+    return split;
 }
 
-bool emit_c_shares(const Program *p) {
-    for (int i = 0; i < p->steps.n; i++)
-        if (p->steps.items[i].kind == STEP_launch &&
-            (shared_loop(p->steps.items[i].kernel) || count_loops(p->steps.items[i].kernel)))
-            return true;
-    return false;
-}
+/* --- barriers -------------------------------------------------------------------------------*/
 
 /* What was touched since the last barrier. */
 typedef struct Access {

@@ -2,8 +2,9 @@
  *
  * All threads walk through the same list of steps. Of a kernel whose body is one parallel loop each
  * does a part of the iterations; one that is several such loops is taken apart. Any other kernel is
- * done by the first thread alone. Threads wait for each other only where a step touches memory that a step since the last such place has touched,
- * one of the two writing; steps of the first thread alone need not wait for one another.
+ * done by the first thread alone. Threads wait for each other only where a step touches memory that
+ * a step since the last such place has touched, one of the two writing; steps of the first thread
+ * alone need not wait for one another.
  */
 #ifndef CODEGEN_SHARE_H
 #define CODEGEN_SHARE_H
@@ -14,9 +15,10 @@
  * is parallel and runs more than once, a constant number of times. NULL: there is none. */
 const Stmt *shared_loop(const Kernel *k);
 
-/* The program with kernels that are several parallel loops, one after the other, in pieces: each loop
- * is a kernel of its own, and each launch as many. It is `p` itself if there are none. */
-const Program *share_loops(const Program *p);
+/* The program as threads share it. Kernels of less work than `least` (see EmitOptions) have no
+ * parallel loop any more. Those that are several parallel loops, one after the other, are in
+ * pieces: each loop is a kernel of its own, and each launch as many. */
+const Program *share_loops(const Program *p, int64_t least);
 
 /* Of each step: */
 typedef struct StepShare {

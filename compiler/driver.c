@@ -50,6 +50,7 @@ int with_session(const Options *o, int (*body)(Session *)) {
     if (status != ERR_LIMIT || s->diag.n_errors) diag_print(&s->diag);
     int from_messages = diag_exit_status(&s->diag);
     if (from_messages && status == 0) status = from_messages;
+    temp_remove_all(s);
     if (s->model_open) onnx_close(&s->model.file);
     arena_free(&s->arena);
     free(s);

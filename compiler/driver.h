@@ -29,6 +29,7 @@ typedef struct Options {
 #include "compiler/options.def"
     const char *runtime_cache; /* no option: a folder where a caller that compiles many models keeps the
                                   runtime's object files; NULL: they are compiled anew */
+    bool profile; /* no option: libraries measure the time of their steps (runtime/profile.h) */
 } Options;
 
 /* One compilation: its memory, its messages, and the way out when memory runs out. */
@@ -40,6 +41,7 @@ typedef struct Session {
     OnnxModel model;
     bool model_open;
     const Target *target;
+    VEC(const char *) folders; /* temporary ones that may still be there */
     jmp_buf limit; /* taken when --max-memory is hit */
 } Session;
 
@@ -56,17 +58,26 @@ Program *session_program(Session *s);
 bool output_fits(const Target *t, const char *suffix);
 /* Writes the program in the form that the suffix of `path` asks for. False after diagnostics. */
 bool write_program(Session *s, Program *p, const char *path);
+/* Writes a library made of runtime sources, compiled as a model's code is. */
+bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources);
 
 int command_compile(Session *s);
 int command_run(Session *s);
 int command_verify(Session *s);
 int command_inspect(Session *s);
+int command_bench(Session *s);
+
+/* Multiply-adds of the reductions whose body is a product (of a graph that no pass but dce has
+ * changed). */
+int64_t count_macs(const Graph *g);
 
 /* --- files and tools (tools.c) --------------------------------------------------------------------*/
 
 /* A temporary folder, removed with all in it by temp_remove. NULL after a diagnostic. */
 const char *temp_folder(Session *s);
 void temp_remove(const char *folder);
+/* Removes those that are left when a session ends early. */
+void temp_remove_all(Session *s);
 bool write_file(Session *s, const char *path, const void *data, size_t bytes);
 /* Files that must appear together: written beside their place, then renamed. */
 typedef struct OutputFile {
@@ -80,7 +91,8 @@ bool load_file(Session *s, const char *from, OutputFile *file);
 /* Copies a finished file to its place in one step. */
 bool install_file(Session *s, const char *from, const char *to);
 /* Runs a program in `folder` with arguments (argv[0] is searched in PATH); output to the terminal.
- * False after a diagnostic. */
+ * A signal that ends mlcc meanwhile ends the program too and leaves no temporary folder. False after a
+ * diagnostic. */
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint);
 
 /* --- models as shared libraries (model_so.c) ------------------------------------------------------*/
@@ -90,6 +102,7 @@ typedef struct LoadedModel {
     const mlcc_model *model;
     void *state;
     void *arena;
+    int threads; /* that it works on */
 } LoadedModel;
 /* Loads and opens a library that exports mlcc_model_v1. False after diagnostics. */
 bool model_load(Session *s, LoadedModel *m, const char *path, const char *weights);

@@ -19,8 +19,8 @@ static void count_nodes(Session *s, const Onnx__GraphProto *graph, StrMap *count
     for (size_t i = 0; i < graph->n_node; i++) {
         const Onnx__NodeProto *node = graph->node[i];
         bool plain = !node->domain || !*node->domain || !strcmp(node->domain, "ai.onnx");
-        const char *name = plain ? node->op_type
-                                 : arena_printf(&s->arena, "%s.%s", node->domain, node->op_type);
+        const char *type = node->op_type ? node->op_type : "(none)";
+        const char *name = plain ? type : arena_printf(&s->arena, "%s.%s", node->domain, type);
         void **slot = strmap_put(counts, name);
         if (!*slot) {
             OpCount *count = ARENA_NEW(&s->arena, OpCount);
@@ -46,8 +46,7 @@ static void print_ops(Session *s) {
     printf("\n");
 }
 
-/* Multiply-adds of the reductions whose body is a product. */
-static int64_t count_macs(const Graph *g) {
+int64_t count_macs(const Graph *g) {
     int64_t macs = 0;
     for (const Op *op = g->first; op; op = op->next) {
         if (op->kind == OP_loop) macs += op->trips * count_macs(op->sub);

@@ -33,6 +33,8 @@ static const CommandRow command_rows[] = {
      "run a model: a .so on its device, an .onnx in the interpreter"},
     {"verify", 'v', command_verify, "verify MODEL.onnx -t TARGET",
      "compare a target with the interpreter on random inputs"},
+    {"bench", 'b', command_bench, "bench MODEL[.onnx|.so] [--threads N] [-n RUNS] [--json]",
+     "measure a model as a library of target c: latency, and the time of each kernel"},
     {"inspect", 'i', command_inspect, "inspect MODEL.onnx",
      "print inputs, outputs, operators, weights, multiply-adds, what is not supported"},
 };
@@ -91,17 +93,22 @@ int main(int argc, char **argv) {
         print_help();
         return ERR_USAGE;
     }
+    bool options = true; /* what follows '--' is none */
     for (; at < argc; at++) {
         const char *word = argv[at], *value;
-        if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+        if (options && !strcmp(word, "--")) {
+            options = false;
+            continue;
+        }
+        if (options && (!strcmp(word, "--help") || !strcmp(word, "-h"))) {
             print_help();
             return 0;
         }
-        if (!strcmp(word, "--version")) {
+        if (options && !strcmp(word, "--version")) {
             printf("mlcc %s\n", VERSION);
             return 0;
         }
-        if (word[0] != '-' || word[1] == 0) {
+        if (!options || word[0] != '-' || word[1] == 0) {
             if (o.model) return usage_error("a second model '%s'", word);
             o.model = word;
             continue;

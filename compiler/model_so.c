@@ -26,6 +26,7 @@ static bool cut_short(const char *path) {
 /* Has the model work on as many threads as --threads says. */
 static bool set_threads(Session *s, LoadedModel *m) {
     const char *text = s->o->threads;
+    m->threads = 1;
     if (!text) return true;
     char *end;
     long threads = strtol(text, &end, 10);
@@ -41,6 +42,7 @@ static bool set_threads(Session *s, LoadedModel *m) {
                    text);
     else if (offered && m->model->set_threads(m->state, (int)threads) != MLCC_OK)
         diag_error(&s->diag, E0006, "the system gives no %ld threads", threads);
+    m->threads = (int)threads;
     return s->diag.n_errors == 0;
 }
 

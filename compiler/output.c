@@ -136,10 +136,15 @@ static bool write_text(Session *s, const char *folder, const char *name, const T
                       text->length);
 }
 
+/* Work of a kernel that is worth some barriers, which take from 300 to 1200 cycles each. */
+#define LEAST_SHARED 8192
+
 static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, Units *units) {
     Text source = text_new(&s->arena), header = text_new(&s->arena);
     e->header_name = "model.h";
-    e->descriptor = e->threads = true;
+    e->least_shared = LEAST_SHARED;
+    e->profile = s->o->profile;
+    if (e->profile) add_runtime(units, "profile.c");
     emit_c(p, e, &source, &header);
     if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
         return false;
@@ -147,7 +152,7 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     units->header = ARENA_NEW(&s->arena, Text);
     *units->header = header;
     units->libraries = "-lm";
-    if (emit_c_shares(p)) {
+    if (e->threads && emit_c_shares(p, e)) {
         add_runtime(units, "team.c");
         units->libraries = "-lpthread -lm";
     }
@@ -258,6 +263,18 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
     return true;
 }
 
+bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources) {
+    Units units = {.libraries = "-lpthread -lm"};
+    Outputs out = {0};
+    const char *folder = temp_folder(s);
+    for (int i = 0; i < n; i++) add_unit(&units, sources[i], "-std=gnu11 -ffp-contract=fast");
+    bool ok = folder && write_embedded(s, folder) &&
+              build_units(s, folder, &units, FORM_library, path, &out) &&
+              write_outputs(s, out.n, out.items);
+    if (folder) temp_remove(folder);
+    return ok;
+}
+
 /* From this size on weights are taken in by the assembler: C compilers are slow to read them. */
 #define ASSEMBLED_WEIGHTS (64 << 10)
 
@@ -281,11 +298,15 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
                                                        : vulkan_units;
     const char *folder = temp_folder(s);
     if (!folder) return false;
+    /* Who links an object or archive of C calls the model by its header; a descriptor, which has
+     * the same name in each, would keep two models out of one program. A library's names are its
+     * own. */
+    e->descriptor = e->threads = form == FORM_library;
+    if (form == FORM_library) e->prefix = "model";
     Units units = {.n = 0};
     bool ok = write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
               make(s, p, e, folder, &units) && build_units(s, folder, &units, form, path, out);
     temp_remove(folder);
-    /* who links an object calls the model by its header */
     if (ok && units.header && form != FORM_library)
         add_output(s, out, with_suffix(s, path, ".h"), text_get(units.header),
                    units.header->length);
@@ -311,8 +332,9 @@ static bool add_sources(Session *s, Program *p, EmitOptions *e, const char *path
         const char *header_path = with_suffix(s, path, ".h"), *slash = strrchr(header_path, '/');
         e->header_name = slash ? slash + 1 : header_path;
         /* no #include can spell these, and no escape stands for them there */
-        if (strpbrk(e->header_name, "\"\n\\")) {
-            diag_error(&s->diag, E0001, "-o '%s': a C file's name cannot hold '\"', '\\' or a new line",
+        if (strpbrk(e->header_name, "\"\n\\") || strstr(e->header_name, "?\?")) {
+            diag_error(&s->diag, E0001,
+                       "-o '%s': a C file's name cannot hold '\"', '\\', '?\?' or a new line",
                        path);
             return false;
         }

@@ -118,10 +118,24 @@ static void write_results(Session *s, const Io *io) {
     write_outputs(s, io->n_out, files);
 }
 
+/* A library, by its name or, if that has a version behind ".so", by how it begins. */
+static bool is_library(const char *path) {
+    const char *dot = strrchr(path, '.');
+    if (dot && !strcmp(dot, ".so")) return true;
+    char head[4] = "";
+    FILE *f = strstr(path, ".so.") ? fopen(path, "rb") : NULL;
+    bool elf = f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "\177ELF", 4);
+    if (f) fclose(f);
+    return elf;
+}
+
 int command_run(Session *s) {
-    const char *dot = strrchr(s->o->model, '.');
     Io io;
-    if (dot && !strcmp(dot, ".so")) {
+    if (is_library(s->o->model)) {
+        if (s->o->dims.n) {
+            diag_error(&s->diag, E0001, "--dim is for ONNX files: a library's shapes are fixed");
+            return 0;
+        }
         LoadedModel m;
         if (model_load(s, &m, s->o->model, s->o->weights)) {
             io_of_model(s, &io, m.model);
@@ -129,6 +143,14 @@ int command_run(Session *s) {
             if (read_inputs(s, &io) && model_run(s, &m, in, io.out_data)) write_results(s, &io);
         }
         model_unload(&m);
+        return 0;
+    }
+    if (s->o->threads) {
+        diag_error(&s->diag, E0001, "--threads is for libraries: the interpreter works on one");
+        return 0;
+    }
+    if (s->o->weights) {
+        diag_error(&s->diag, E0001, "--weights is for libraries: an ONNX file names its own");
         return 0;
     }
     Graph *g = session_graph(s);
@@ -140,27 +162,6 @@ int command_run(Session *s) {
 }
 
 /* --- verify ---------------------------------------------------------------------------------------*/
-
-static uint64_t next_random(uint64_t *state) { /* splitmix64 */
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-/* Floats uniform in [-1, 1), integers small, so that they may serve as indices. */
-static void fill_random(const TensorInfo *t, void *data, uint64_t *state) {
-    size_t n = (size_t)shape_numel(t->rank, t->shape);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t r = next_random(state);
-        Scalar v;
-        if (dt_is_float(t->dt))
-            v.f = (double)(r >> 11) * 0x1p-52 - 1;
-        else
-            v.i = t->dt == DT_bool ? (int64_t)(r & 1) : (int64_t)(r % 4);
-        dt_save(t->dt, data, i, v);
-    }
-}
 
 typedef struct Difference {
     double absolute, relative; /* largest; relative to the largest magnitude of the reference */
@@ -216,7 +217,7 @@ int command_verify(Session *s) {
     if (!g) return 0;
     Io io;
     io_of_graph(s, &io, g);
-    for (int i = 0; i < io.n_in; i++) fill_random(&io.in[i], io.in_data[i], &state);
+    for (int i = 0; i < io.n_in; i++) tensor_random(&io.in[i], io.in_data[i], &state);
     void **want = ARENA_ARRAY(&s->arena, io.n_out + 1, void *);
     for (int i = 0; i < io.n_out; i++) want[i] = arena_alloc(&s->arena, io.out[i].bytes + 64);
     const void *const *in = (const void *const *)io.in_data;
@@ -226,8 +227,9 @@ int command_verify(Session *s) {
     if (!folder) return 0;
     const char *library = arena_printf(&s->arena, "%s/model.so", folder);
     LoadedModel m = {0};
-    bool ok = write_program(s, p, library) && model_load(s, &m, library, NULL) &&
-              model_run(s, &m, in, io.out_data);
+    bool ok = write_program(s, p, library) && model_load(s, &m, library, NULL);
+    temp_remove(folder); /* a loaded library does not need its file, and a run may last */
+    ok = ok && model_run(s, &m, in, io.out_data);
     for (int i = 0; i < io.n_out && ok; i++) {
         Difference d = compare(&io.out[i], io.out_data[i], want[i]);
         double allowed = tolerance(io.out[i].dt);
@@ -241,6 +243,5 @@ int command_verify(Session *s) {
                        io.out[i].name, name);
     }
     model_unload(&m);
-    temp_remove(folder);
     return 0;
 }

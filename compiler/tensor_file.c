@@ -111,8 +111,10 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
 static bool read_pb(Session *s, const TensorInfo *want, const char *path, void *data) {
     OnnxData file;
     OnnxTensor t;
+    s->diag.where = arena_printf(&s->arena, "'%s'", path);
     bool ok = onnx_read_data(&file, &s->arena, &s->diag, ONNX_DATA_tensor, path) &&
               onnx_tensor(&file.file, &s->arena, &s->diag, file.tensor, &t);
+    s->diag.where = NULL;
     if (ok && (t.dt != want->dt || !shape_equal(t.rank, t.dims, want->rank, want->shape))) {
         diag_error(&s->diag, E0009, "'%s' holds %s%s; input '%s' is %s%s", path, dt_name(t.dt),
                    shape_text(&s->arena, t.rank, t.dims), want->name, dt_name(want->dt),
@@ -146,4 +148,26 @@ OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const v
     memcpy(file + 10, text_get(&head), head.length);
     if (t->bytes) memcpy(file + 10 + head.length, data, t->bytes);
     return (OutputFile){path, file, bytes};
+}
+
+/* --- random tensors -------------------------------------------------------------------------------*/
+
+static uint64_t next_random(uint64_t *state) { /* splitmix64 */
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void tensor_random(const TensorInfo *t, void *data, uint64_t *state) {
+    size_t n = (size_t)shape_numel(t->rank, t->shape);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = next_random(state);
+        Scalar v;
+        if (dt_is_float(t->dt))
+            v.f = (double)(r >> 11) * 0x1p-52 - 1;
+        else
+            v.i = t->dt == DT_bool ? (int64_t)(r & 1) : (int64_t)(r % 4);
+        dt_save(t->dt, data, i, v);
+    }
 }

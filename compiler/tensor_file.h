@@ -15,6 +15,9 @@ typedef struct TensorInfo {
 
 TensorInfo info_of_value(const Value *v, const char *name);
 TensorInfo info_of_model(const mlcc_tensor *t);
+/* Fills a tensor with random numbers: floats uniform in [-1, 1), integers small, so that they may serve
+ * as indices. *state is the generator's. */
+void tensor_random(const TensorInfo *t, void *data, uint64_t *state);
 
 /* Reads a file that must hold a tensor of this type and shape into `data`. bf16 and 8-bit floats, which
  * NumPy has no name for, are read from integers of their width. False after a diagnostic. */

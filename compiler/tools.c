@@ -1,20 +1,26 @@
 /* Files and tools: temporary folders, outputs that appear whole, running the C compiler. */
 #include "compiler/driver.h"
+#include "compiler/onnx/mapfile.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *temp_folder(Session *s) {
     const char *base = getenv("TMPDIR");
     char *path = arena_printf(&s->arena, "%s/mlcc-XXXXXX", base && *base ? base : "/tmp");
-    if (mkdtemp(path)) return path;
+    if (mkdtemp(path)) {
+        vec_push(&s->arena, &s->folders, path);
+        return path;
+    }
     diag_error(&s->diag, E0002, "cannot make a temporary folder '%s': %s", path, strerror(errno));
     return NULL;
 }
@@ -30,6 +36,11 @@ void temp_remove(const char *folder) {
     }
     closedir(dir);
     rmdir(folder);
+}
+
+void temp_remove_all(Session *s) {
+    for (int i = 0; i < s->folders.n; i++) temp_remove(s->folders.items[i]);
+    s->folders.n = 0;
 }
 
 /* Writes and syncs; the message names `shown`. */
@@ -85,10 +96,13 @@ static bool same_place(Session *s, const char *a, const char *b) {
     return !strcmp(name[0], name[1]) && st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
 }
 
-/* No output may take the place of the model or of another output. */
+/* No output may take the place of the model, of a file with its data or of another output. */
 static bool check_places(Session *s, int n, const OutputFile *files) {
+    const OnnxMaps *maps = s->model_open ? s->model.file.maps : NULL;
     for (int i = 0; i < n; i++) {
         const char *held = same_place(s, files[i].path, s->o->model) ? "the model" : NULL;
+        for (const OnnxMap *map = maps ? maps->list : NULL; map && !held; map = map->next)
+            if (same_place(s, files[i].path, map->path)) held = "data of the model";
         for (int k = 0; k < i; k++)
             if (same_place(s, files[i].path, files[k].path)) held = "another output";
         if (!held) continue;
@@ -142,9 +156,34 @@ bool install_file(Session *s, const char *from, const char *to) {
     return load_file(s, from, &file) && write_outputs(s, 1, &file);
 }
 
+/* Waits until the child has ended. A signal that asks mlcc to end is passed on to the child, which
+ * may not have got it; it is returned, else 0. Called with the signals of `set` blocked. */
+static int wait_for(pid_t child, const sigset_t *set, int *status) {
+    int ended_by = 0;
+    for (;;) {
+        pid_t ended = waitpid(child, status, WNOHANG);
+        if (ended == child || (ended < 0 && errno != EINTR)) return ended_by;
+        /* SIGCHLD ends the pause; where it is ignored, the time does */
+        int sig = sigtimedwait(set, NULL, &(struct timespec){.tv_nsec = 50000000});
+        if (sig <= 0 || sig == SIGCHLD) continue;
+        kill(child, sig);
+        ended_by = sig;
+    }
+}
+
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint) {
+    static const int watched[] = {SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+    sigset_t set, before;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
+        struct sigaction now; /* what is ignored stays so: nohup */
+        bool ignored = !sigaction(watched[i], NULL, &now) && now.sa_handler == SIG_IGN;
+        if (!ignored) sigaddset(&set, watched[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &set, &before);
     pid_t child = fork();
     if (child == 0) {
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (chdir(folder) == 0) {
             union {
                 const char *const *in;
@@ -154,12 +193,16 @@ bool run_tool(Session *s, const char *folder, const char *const *argv, const cha
         }
         _exit(127);
     }
-    int status = 0;
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    int status = 0, error = errno, ended_by = 0;
+    if (child > 0) ended_by = wait_for(child, &set, &status);
+    if (ended_by) { /* as without the child, but for what lies in the temporary folders */
+        temp_remove_all(s);
+        raise(ended_by);
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
     if (child < 0)
-        diag_error(&s->diag, E0003, "cannot start '%s': %s", argv[0], strerror(errno));
+        diag_error(&s->diag, E0003, "cannot start '%s': %s", argv[0], strerror(error));
     else if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         diag_error(&s->diag, E0003, "'%s' not found: %s", argv[0], missing_hint);
     else

@@ -22,6 +22,7 @@ void arena_free(Arena *arena) {
     }
     arena->head = NULL;
     arena->used = 0;
+    memset(arena->spare, 0, sizeof arena->spare);
 }
 
 static void out_of_memory(Arena *arena, size_t wanted) {
@@ -66,6 +67,26 @@ void *arena_alloc(Arena *arena, size_t bytes) {
 void *arena_array(Arena *arena, size_t count, size_t size) {
     if (size && count > SIZE_MAX / size) out_of_memory(arena, SIZE_MAX);
     return arena_alloc(arena, count * size);
+}
+
+/* log2 of a power of two */
+static int spare_list(size_t bytes) {
+    int list = 0;
+    while (bytes >> (list + 1)) list++;
+    return list;
+}
+
+void *arena_borrow(Arena *arena, size_t bytes) {
+    void **list = &arena->spare[spare_list(bytes)], *data = *list;
+    if (!data) return arena_alloc(arena, bytes);
+    memcpy(list, data, sizeof *list);
+    return memset(data, 0, bytes);
+}
+
+void arena_return(Arena *arena, void *data, size_t bytes) {
+    void **list = &arena->spare[spare_list(bytes)];
+    memcpy(data, list, sizeof *list);
+    *list = data;
 }
 
 void *arena_copy(Arena *arena, const void *data, size_t bytes) {

@@ -1,6 +1,7 @@
 /* Arena: memory of one compilation, given back all at once.
  *
- * Everything the compiler builds lives in an arena; nothing is freed piece by piece. An arena may be
+ * Everything the compiler builds lives in an arena; nothing is freed piece by piece (a walk's own
+ * tables are borrowed and returned, or memory would grow with the time spent). An arena may be
  * bounded (`--max-memory`): the allocation that would pass the bound calls `on_limit`, which must not
  * return (the driver jumps back to its own frame and reports E0006).
  */
@@ -13,12 +14,15 @@
 
 typedef struct ArenaBlock ArenaBlock;
 
+#define ARENA_SPARES 48
+
 typedef struct Arena {
     ArenaBlock *head;
     size_t used;  /* bytes taken from the system so far */
     size_t limit; /* 0: none */
     void (*on_limit)(void *user, size_t wanted);
     void *user;
+    void *spare[ARENA_SPARES]; /* given back by arena_return: a list for each power of two */
 } Arena;
 
 void arena_init(Arena *arena, size_t limit, void (*on_limit)(void *, size_t), void *user);
@@ -29,6 +33,10 @@ void *arena_alloc(Arena *arena, size_t bytes);
 /* The same for `count` elements of `size` bytes; an overflowing product counts as passing the limit. */
 void *arena_array(Arena *arena, size_t count, size_t size);
 void *arena_copy(Arena *arena, const void *data, size_t bytes);
+/* For tables that a walk needs only while it lasts: zeroed memory that goes back with arena_return,
+ * to be borrowed again. `bytes` is a power of two, no less than a pointer's, and the same in both. */
+void *arena_borrow(Arena *arena, size_t bytes);
+void arena_return(Arena *arena, void *data, size_t bytes);
 char *arena_strdup(Arena *arena, const char *text);
 char *arena_strndup(Arena *arena, const char *text, size_t length);
 char *arena_printf(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -448,17 +448,23 @@ const Expr *ex_bits(Exprs *x, DType dt, const Expr *a) {
 
 /* --- walking --------------------------------------------------------------------------------------*/
 
+void memo_end(Memo *m) {
+    if (m->cap) arena_return(m->arena, m->slots, m->cap * sizeof *m->slots);
+    *m = (Memo){.arena = m->arena};
+}
+
 MemoSlot *memo_slot(Memo *m, const Expr *e) {
     if (m->n * 2 >= m->cap) {
         Memo old = *m;
         m->cap = old.cap ? old.cap * 2 : 64;
-        m->slots = ARENA_ARRAY(m->arena, m->cap, MemoSlot);
+        m->slots = arena_borrow(m->arena, m->cap * sizeof *m->slots);
         m->n = 0;
         for (uint32_t i = 0; i < old.cap; i++)
             if (old.slots[i].key) {
                 *memo_slot(m, old.slots[i].key) = old.slots[i];
                 m->n++;
             }
+        memo_end(&old);
     }
     uint32_t at = e->hash & (m->cap - 1);
     while (m->slots[at].key && m->slots[at].key != e) at = (at + 1) & (m->cap - 1);
@@ -508,7 +514,9 @@ static const Expr *rewrite(Rewriter *r, const Expr *e) {
 
 const Expr *ex_rewrite(Exprs *x, const Expr *e, ExprLeafFn *leaf, void *user) {
     Rewriter r = {x, leaf, user, {.arena = x->arena}};
-    return rewrite(&r, e);
+    const Expr *result = rewrite(&r, e);
+    memo_end(&r.memo);
+    return result;
 }
 
 typedef struct Subst {
@@ -539,6 +547,7 @@ static void visit(Memo *memo, const Expr *e, ExprVisitFn *fn, void *user) {
 void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *fn, void *user) {
     Memo memo = {.arena = scratch};
     visit(&memo, e, fn, user);
+    memo_end(&memo);
 }
 
 typedef struct Shift {

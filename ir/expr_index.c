@@ -18,37 +18,69 @@
 
 #define BIG ((int64_t)1 << 40) /* beyond any index; keeps the products below from overflowing */
 
+/* Nodes that a walk over trees may visit: it meets shared parts again and again, and must end. */
+#define MAX_WALK 2000
+
 static bool in_range(int64_t v) {
     return v > -BIG && v < BIG;
 }
 
-bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t *hi) {
-    if (!dt_is_int((DType)e->dt) && e->dt != DT_bool) return false;
+typedef struct Range {
+    const Expr *key; /* NULL: free */
+    int64_t lo, hi;
+    bool known;
+} Range;
+
+/* Variables with their extents, and a table of the bounds found so far. */
+typedef struct Ranges {
+    int n;
+    const int64_t *extent;
+    Arena *arena; /* of the table; NULL: there is none */
+    int steps;    /* without a table: nodes that may still be visited */
+    Range *slots;
+    uint32_t used, cap;
+} Ranges;
+
+static Range *range_slot(Ranges *r, const Expr *e) {
+    uint32_t at = e->hash & (r->cap - 1);
+    while (r->slots[at].key && r->slots[at].key != e) at = (at + 1) & (r->cap - 1);
+    return &r->slots[at];
+}
+
+static void ranges_end(Ranges *r) {
+    if (r->cap) arena_return(r->arena, r->slots, r->cap * sizeof *r->slots);
+}
+
+static void range_put(Ranges *r, Range found) {
+    if (r->used * 2 >= r->cap) {
+        Ranges old = *r;
+        r->cap = old.cap ? old.cap * 2 : 64;
+        r->slots = arena_borrow(r->arena, r->cap * sizeof *r->slots);
+        for (uint32_t i = 0; i < old.cap; i++)
+            if (old.slots[i].key) *range_slot(r, old.slots[i].key) = old.slots[i];
+        ranges_end(&old);
+    }
+    *range_slot(r, found.key) = found;
+    r->used++;
+}
+
+static bool bounds(Ranges *r, const Expr *e, int64_t *lo, int64_t *hi);
+
+/* The bounds of an operator from those of its operands, as if its type had no end. */
+static bool find_bounds(Ranges *r, const Expr *e, int64_t *lo, int64_t *hi) {
     int64_t al, ah, bl, bh;
     switch ((ExprOp)e->op) {
-    case EX_const:
-        *lo = *hi = e->k.i;
-        return in_range(*lo);
-    case EX_var:
-        if (e->k.i >= n || extent[e->k.i] < 0) return false;
-        *lo = 0;
-        *hi = extent[e->k.i] > 0 ? extent[e->k.i] - 1 : 0;
-        return true;
     case EX_cast:
-        if (!ex_bounds(e->arg[0], n, extent, lo, hi)) return false;
+        if (!bounds(r, e->arg[0], lo, hi)) return false;
         return (e->dt == DT_i32 || e->dt == DT_i64) && *lo >= INT32_MIN && *hi <= INT32_MAX;
     case EX_select:
-        if (!ex_bounds(e->arg[1], n, extent, &al, &ah) ||
-            !ex_bounds(e->arg[2], n, extent, &bl, &bh))
-            return false;
+        if (!bounds(r, e->arg[1], &al, &ah) || !bounds(r, e->arg[2], &bl, &bh)) return false;
         *lo = al < bl ? al : bl;
         *hi = ah > bh ? ah : bh;
         return true;
     case EX_min:
     case EX_max: {
-        bool ka = ex_bounds(e->arg[0], n, extent, &al, &ah);
-        bool kb = ex_bounds(e->arg[1], n, extent, &bl, &bh);
-        if (!ka || !kb) return false;
+        if (!bounds(r, e->arg[0], &al, &ah) || !bounds(r, e->arg[1], &bl, &bh)) return false;
         bool is_min = e->op == EX_min;
         *lo = (al < bl) == is_min ? al : bl;
         *hi = (ah < bh) == is_min ? ah : bh;
@@ -61,14 +93,14 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
     case EX_rem: break;
     default: return false;
     }
-    if (!ex_bounds(e->arg[0], n, extent, &al, &ah)) {
+    if (!bounds(r, e->arg[0], &al, &ah)) {
         /* a remainder is bounded by its divisor alone */
         if (e->op != EX_rem || !ex_is_const(e->arg[1]) || e->arg[1]->k.i <= 0) return false;
         *hi = e->arg[1]->k.i - 1;
         *lo = -*hi;
-        return in_range(*hi);
+        return true;
     }
-    if (!ex_bounds(e->arg[1], n, extent, &bl, &bh)) return false;
+    if (!bounds(r, e->arg[1], &bl, &bh)) return false;
     if (e->op == EX_add) {
         *lo = al + bl;
         *hi = ah + bh;
@@ -94,15 +126,62 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
         *hi = ah < 0 ? 0 : ah < bl ? ah : bl - 1;
         *lo = al >= 0 ? 0 : al > -bl ? al : -(bl - 1);
     }
-    return in_range(*lo) && in_range(*hi);
+    return true;
+}
+
+/* Can a value of this type wrap around between these bounds? Then they say nothing. */
+static bool may_wrap(DType dt, int64_t lo, int64_t hi) {
+    if (!in_range(lo) || !in_range(hi)) return true;
+    if (dt_kind(dt) == DK_uint && lo < 0) return true;
+    return dt == DT_i32 ? lo < INT32_MIN || hi > INT32_MAX : dt == DT_u32 && hi > UINT32_MAX;
+}
+
+static bool bounds(Ranges *r, const Expr *e, int64_t *lo, int64_t *hi) {
+    if (!dt_is_int((DType)e->dt) && e->dt != DT_bool) return false;
+    if (e->op == EX_const) {
+        *lo = *hi = e->k.i;
+        return !may_wrap((DType)e->dt, *lo, *hi);
+    }
+    if (e->op == EX_var) {
+        if (e->k.i >= r->n || r->extent[e->k.i] < 0) return false;
+        *lo = 0;
+        *hi = r->extent[e->k.i] > 0 ? r->extent[e->k.i] - 1 : 0;
+        return true;
+    }
+    if (e->n == 0 || (!r->arena && --r->steps < 0)) return false;
+    Range found = {.key = e};
+    if (r->cap) {
+        const Range *before = range_slot(r, e);
+        *lo = before->lo;
+        *hi = before->hi;
+        if (before->key) return before->known;
+    }
+    found.known = find_bounds(r, e, lo, hi) && !may_wrap((DType)e->dt, *lo, *hi);
+    if (found.known) found.lo = *lo, found.hi = *hi;
+    if (r->arena) range_put(r, found);
+    return found.known;
+}
+
+bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t *hi) {
+    Ranges r = {.n = n, .extent = extent, .steps = MAX_WALK};
+    return bounds(&r, e, lo, hi);
 }
 
 /* --- affine form ----------------------------------------------------------------------------------*/
 
+/* Is `e` index arithmetic without vars below n? */
+static bool is_free(const Expr *e, int n) {
+    if (e->dt != DT_i32 || (e->op == EX_var && e->k.i < n)) return false;
+    for (int i = 0; i < e->n; i++)
+        if (!is_free(e->arg[i], n)) return false;
+    return true;
+}
+
 /* Adds factor * e to coef and *base. */
 static bool add_affine(Exprs *x, const Expr *e, int64_t factor, int n, int64_t *coef,
                        const Expr **base) {
-    if (e->dt != DT_i32) return false;
+    if (e->dt != DT_i32 || e->size > MAX_WALK || factor > INT32_MAX || factor < -INT32_MAX)
+        return false;
     switch ((ExprOp)e->op) {
     case EX_var:
         if (e->k.i >= n) break;
@@ -120,14 +199,7 @@ static bool add_affine(Exprs *x, const Expr *e, int64_t factor, int n, int64_t *
         return add_affine(x, e->arg[0], factor * e->arg[1]->k.i, n, coef, base);
     default: break;
     }
-    /* anything else must not depend on the vars below n */
-    for (int i = 0; i < e->n; i++) {
-        int64_t *none = ARENA_ARRAY(x->arena, n, int64_t);
-        const Expr *ignored = ex_i(x, 0);
-        if (e->arg[i]->dt != DT_i32 || !add_affine(x, e->arg[i], 1, n, none, &ignored)) return false;
-        for (int k = 0; k < n; k++)
-            if (none[k]) return false;
-    }
+    if (!is_free(e, n)) return false;
     *base = ex_add(x, *base, ex_mul(x, e, ex_i(x, factor)));
     return true;
 }
@@ -163,6 +235,7 @@ bool ex_stride(const Expr *e, int var, int64_t *stride) {
     int64_t a = 0, b = 0;
     *stride = e->op == EX_var && e->k.i == var;
     if (e->n == 0) return true;
+    if (e->size > MAX_WALK) return false;
     if (e->op == EX_cast) return ex_stride(e->arg[0], var, stride);
     for (int i = 0; i < e->n; i++) {
         if (!ex_stride(e->arg[i], var, i ? &b : &a)) return false;
@@ -196,18 +269,22 @@ typedef struct Linear {
 
 typedef struct Simplifier {
     Exprs *x;
-    int n;
-    const int64_t *extent;
+    Ranges ranges;
     Memo memo;
 } Simplifier;
 
+static bool is_coef(int64_t v) {
+    return v >= -INT32_MAX && v <= INT32_MAX;
+}
+
+/* False if the form has no room for it: then it is of no use any more. */
 static bool linear_add_term(Linear *l, const Expr *e, int64_t coef) {
-    for (int i = 0; i < l->n; i++)
-        if (l->term[i].e == e) {
-            l->term[i].coef += coef;
-            if (l->term[i].coef == 0) l->term[i] = l->term[--l->n];
-            return true;
-        }
+    for (int i = 0; i < l->n; i++) {
+        if (l->term[i].e != e) continue;
+        int64_t sum = l->term[i].coef += coef;
+        if (sum == 0) l->term[i] = l->term[--l->n];
+        return is_coef(sum);
+    }
     if (coef == 0) return true;
     if (l->n == MAX_TERMS) return false;
     l->term[l->n++] = (Term){e, coef};
@@ -215,9 +292,10 @@ static bool linear_add_term(Linear *l, const Expr *e, int64_t coef) {
 }
 
 static bool linear_add(Linear *l, const Expr *e, int64_t factor) {
-    if (factor > INT32_MAX || factor < -INT32_MAX) return false;
+    if (!is_coef(factor)) return false;
+    if (e->size > MAX_WALK) return linear_add_term(l, e, factor);
     switch ((ExprOp)e->op) {
-    case EX_const: l->k += e->k.i * factor; return true;
+    case EX_const: l->k += e->k.i * factor; return in_range(l->k);
     case EX_add: return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], factor);
     case EX_sub: return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], -factor);
     case EX_neg: return linear_add(l, e->arg[0], -factor);
@@ -247,16 +325,16 @@ static const Expr *linear_expr(Exprs *x, Linear *l) {
     return ex_add(x, sum, ex_i(x, l->k));
 }
 
-static bool linear_bounds(const Simplifier *s, const Linear *l, int64_t *lo, int64_t *hi) {
+static bool linear_bounds(Simplifier *s, const Linear *l, int64_t *lo, int64_t *hi) {
     *lo = *hi = l->k;
     for (int i = 0; i < l->n; i++) {
         int64_t a, b, c = l->term[i].coef;
-        if (!ex_bounds(l->term[i].e, s->n, s->extent, &a, &b)) return false;
-        if (a < INT32_MIN || b > INT32_MAX) return false;
+        if (!bounds(&s->ranges, l->term[i].e, &a, &b)) return false;
         *lo += c > 0 ? a * c : b * c;
         *hi += c > 0 ? b * c : a * c;
+        if (!in_range(*lo) || !in_range(*hi)) return false;
     }
-    return in_range(*lo) && in_range(*hi);
+    return true;
 }
 
 static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool remainder);
@@ -279,10 +357,14 @@ static bool recombine(Simplifier *s, Linear *l) {
             all = found;
         }
         if (!all) continue;
-        for (int j = 0; j < q.n; j++) linear_add_term(l, q.term[j].e, -q.term[j].coef);
-        l->k -= q.k;
-        linear_add_term(l, rem, -k);
-        linear_add(l, rem->arg[0], k);
+        Linear whole = *l;
+        bool fits = true;
+        for (int j = 0; j < q.n; j++)
+            fits = fits && linear_add_term(&whole, q.term[j].e, -q.term[j].coef);
+        whole.k -= q.k;
+        if (!fits || !linear_add_term(&whole, rem, -k) || !linear_add(&whole, rem->arg[0], k))
+            continue;
+        *l = whole;
         return true;
     }
     return false;
@@ -303,7 +385,7 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
     const Expr *plain = ex_bin(x, remainder ? EX_rem : EX_div, a, ce);
     if (plain->op != EX_div && plain->op != EX_rem) return plain;
     int64_t lo, hi;
-    if (!ex_bounds(a, s->n, s->extent, &lo, &hi) || lo < 0) return plain;
+    if (!bounds(&s->ranges, a, &lo, &hi) || lo < 0) return plain;
     if (hi < c) return remainder ? a : ex_i(x, 0);
     Linear l = {.n = 0};
     if (linear_add(&l, a, 1)) {
@@ -314,7 +396,8 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
         rest.k = ((l.k % c) + c) % c;
         whole.k = l.k - rest.k;
         int64_t rlo, rhi;
-        if ((whole.n || whole.k) && linear_bounds(s, &rest, &rlo, &rhi) && rlo >= 0) {
+        if ((whole.n || whole.k) && linear_bounds(s, &rest, &rlo, &rhi) && rlo >= 0 &&
+            rhi <= INT32_MAX) {
             const Expr *r = linear_expr(x, &rest);
             if (remainder) return simplify_div(s, r, c, true);
             for (int i = 0; i < whole.n; i++) whole.term[i].coef /= c;
@@ -326,7 +409,7 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
     const Expr *inner = a->op == EX_div || a->op == EX_rem ? a->arg[1] : NULL;
     int64_t zl, zh;
     if (inner && ex_is_const(inner) && inner->k.i > 0 &&
-        ex_bounds(a->arg[0], s->n, s->extent, &zl, &zh) && zl >= 0) {
+        bounds(&s->ranges, a->arg[0], &zl, &zh) && zl >= 0) {
         int64_t d = inner->k.i;
         if (a->op == EX_div && !remainder && d <= INT32_MAX / c)
             return simplify_div(s, a->arg[0], c * d, false);
@@ -337,12 +420,18 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
     return plain;
 }
 
+/* a < b and the like, by the bounds of b - a. Those of the difference alone would not do for an
+ * order: x + 1 < x + 3 does not hold where only one of the sums wraps around. */
 static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
+    const Expr *a = e->arg[0], *b = e->arg[1];
     Linear l = {.n = 0};
-    int64_t lo, hi;
-    if (e->arg[0]->dt != DT_i32) return e;
-    if (!linear_add(&l, e->arg[1], 1) || !linear_add(&l, e->arg[0], -1)) return e;
-    if (!linear_bounds(s, &l, &lo, &hi)) return e;
+    int64_t lo, hi, ignored[4];
+    if (a->dt != DT_i32) return e;
+    if (!linear_add(&l, b, 1) || !linear_add(&l, a, -1)) return e;
+    if (!linear_bounds(s, &l, &lo, &hi) ||
+        !bounds(&s->ranges, a, &ignored[0], &ignored[1]) ||
+        !bounds(&s->ranges, b, &ignored[2], &ignored[3]))
+        return e;
     int yes = -1; /* b - a in [lo, hi] */
     switch ((ExprOp)e->op) {
     case EX_lt: yes = lo > 0 ? 1 : hi <= 0 ? 0 : -1; break;
@@ -356,7 +445,8 @@ static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
 
 static const Expr *simplify(Simplifier *s, const Expr *e) {
     if (e->n == 0) {
-        if (e->op == EX_var && e->dt == DT_i32 && e->k.i < s->n && s->extent[e->k.i] == 1)
+        if (e->op == EX_var && e->dt == DT_i32 && e->k.i < s->ranges.n &&
+            s->ranges.extent[e->k.i] == 1)
             return ex_i(s->x, 0);
         return e;
     }
@@ -376,8 +466,8 @@ static const Expr *simplify(Simplifier *s, const Expr *e) {
     else if (r->op == EX_lt || r->op == EX_le || r->op == EX_eq || r->op == EX_ne)
         r = simplify_compare(s, r);
     else if ((r->op == EX_min || r->op == EX_max) && r->dt == DT_i32 &&
-             ex_bounds(r->arg[0], s->n, s->extent, &al, &ah) &&
-             ex_bounds(r->arg[1], s->n, s->extent, &bl, &bh)) {
+             bounds(&s->ranges, r->arg[0], &al, &ah) &&
+             bounds(&s->ranges, r->arg[1], &bl, &bh)) {
         if (ah <= bl) r = r->op == EX_min ? r->arg[0] : r->arg[1];
         else if (bh <= al) r = r->op == EX_min ? r->arg[1] : r->arg[0];
     }
@@ -386,6 +476,9 @@ static const Expr *simplify(Simplifier *s, const Expr *e) {
 }
 
 const Expr *ex_simplify(Exprs *x, const Expr *e, int n, const int64_t *extent) {
-    Simplifier s = {x, n, extent, {.arena = x->arena}};
-    return simplify(&s, e);
+    Simplifier s = {x, {.n = n, .extent = extent, .arena = x->arena}, {.arena = x->arena}};
+    const Expr *result = simplify(&s, e);
+    memo_end(&s.memo);
+    ranges_end(&s.ranges);
+    return result;
 }

@@ -18,5 +18,7 @@ typedef struct Memo {
  * it asks for another slot. */
 MemoSlot *memo_slot(Memo *memo, const Expr *e);
 void memo_set(Memo *memo, const Expr *e, const Expr *value);
+/* Gives the table back to the arena. */
+void memo_end(Memo *memo);
 
 #endif

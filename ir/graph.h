@@ -10,8 +10,8 @@
  *
  * A body is a scalar expression (expr.h) that may load any input at any index computed from the output
  * coordinates, so transposition, slicing, padding, concatenation, gathering and broadcasting are all
- * maps; matrix products, convolutions and pools are reduces whose loads are affine in the coordinates
- * (graph.h offers the builders, op_contract() in analysis recognises the form). Fusion is substitution.
+ * maps; matrix products, convolutions and pools are reduces whose loads are affine in the
+ * coordinates. Fusion is substitution.
  * Loads must be inside their tensor for every coordinate that evaluates them: guard with select or and.
  *
  * Values are in SSA form. Shapes are fixed; scalars have rank 0. A tensor has < 2^31 elements.
@@ -159,6 +159,7 @@ Value *g_expand(Graph *g, Value *v, int rank, const int64_t *shape);
 Value *g_slice(Graph *g, Value *v, const int64_t *start, const int64_t *step, const int64_t *count);
 /* before/after may be negative (crop); fill is a constant of v's type */
 Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Scalar fill);
+/* of n >= 1 values that differ along `axis` alone */
 Value *g_concat(Graph *g, int n, Value *const *v, int axis);
 Value *g_cast(Graph *g, Value *v, DType dt);
 /* elementwise with broadcasting; comparisons give bool */
@@ -196,9 +197,6 @@ const char *shape_text(Arena *arena, int rank, const int64_t *shape);
 /* The constant integers of a value (any integer type), or NULL if it is not constant. *n: how many. */
 const int64_t *value_ints(Graph *g, const Value *v, int *n);
 bool value_is_const(const Value *v);
-static inline DType value_dtype(const Value *v) {
-    return v->dt;
-}
 const char *op_kind_name(OpKind kind);
 const char *combine_name(Combine combine);
 /* The neutral element of a combine in a type. */

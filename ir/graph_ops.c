@@ -55,7 +55,10 @@ Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Sc
     return build_map(&b, v->dt, ex_select(x, inside, e, rim));
 }
 
-Value *g_concat(Graph *g, int n, Value *const *v, int axis) {
+#define CONCAT_AT_ONCE 32 /* parts of one map: each is one more level of its body */
+
+static Value *concat_few(Graph *g, int n, Value *const *v, int axis) {
+    if (n == 1) return v[0];
     Exprs *x = g->x;
     int rank = v[0]->rank;
     int64_t shape[MAX_RANK];
@@ -79,6 +82,19 @@ Value *g_concat(Graph *g, int n, Value *const *v, int axis) {
     }
     if (!body) body = ex_num(x, v[0]->dt, 0); /* nothing to store at all */
     return build_map(&b, v[0]->dt, body);
+}
+
+Value *g_concat(Graph *g, int n, Value *const *v, int axis) {
+    Value **part = arena_copy(g->arena, v, (size_t)n * sizeof *v);
+    do {
+        int groups = 0;
+        for (int i = 0; i < n; i += CONCAT_AT_ONCE) {
+            int size = n - i < CONCAT_AT_ONCE ? n - i : CONCAT_AT_ONCE;
+            part[groups++] = concat_few(g, size, part + i, axis);
+        }
+        n = groups;
+    } while (n > 1);
+    return part[0];
 }
 
 Value *g_cast(Graph *g, Value *v, DType dt) {

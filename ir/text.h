@@ -52,8 +52,6 @@ void text_expr(Text *out, const ExprScope *scope, const Expr *e, int indent);
 /* The same on one line and cut short if long: for messages. */
 const char *ex_text(Arena *arena, const ExprScope *scope, const Expr *e);
 void text_graph(Text *out, const Graph *g, TextOptions options);
-/* One operator as text_graph prints it. */
-void text_op(Text *out, const Graph *g, const Op *op, TextOptions options);
 void text_kernel(Text *out, const Kernel *k);
 /* The whole: the graph, kernels, steps and places. */
 void text_program(Text *out, const Program *p, TextOptions options);

@@ -202,11 +202,6 @@ void text_graph(Text *out, const Graph *g, TextOptions options) {
     text_graph_at(out, g, options, 0);
 }
 
-void text_op(Text *out, const Graph *g, const Op *op, TextOptions options) {
-    GraphPrinter p = {out, options};
-    print_op(&p, op, g->depth, 0);
-}
-
 /* --- reading ---------------------------------------------------------------------------------*/
 
 typedef struct GraphReader {

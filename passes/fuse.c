@@ -14,6 +14,7 @@
 
 #define MAX_INPUTS 12   /* a fused operator keeps to what every device can bind */
 #define MAX_SIZE   4000 /* nodes of a fused body, as a tree */
+#define SMALL_SIZE 100  /* ... of one that costs nothing to rewrite */
 
 /* --- costs ----------------------------------------------------------------------------------------*/
 
@@ -121,12 +122,13 @@ static bool is_product(const Op *op) {
 }
 
 static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users) {
-    double cost = body_cost(g, m->body), times = evaluations(g, c, i) * users;
     if (m->body->size + c->body->size > MAX_SIZE) return false;
+    double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */
     if (is_product(c) && !movement) return times <= 1 || m->body->op == EX_const;
     if (times <= 1.001) return true;
+    double cost = body_cost(g, m->body);
     if (movement || cost <= 1) return c->kind == OP_map || times <= 64 || cost <= 0.5;
     return cost <= 4 && times <= 4 && c->kind != OP_scan;
 }
@@ -140,7 +142,15 @@ typedef struct Inline {
     const Value *seen;    /* what c loads: m's value or a reshape of it */
     const int *old_to_new;/* c's inputs in the new list */
     const Expr *body;     /* m's body with its loads renumbered */
+    bool moved;           /* set: m's coordinates are not c's own everywhere */
 } Inline;
+
+/* Is this the element at the coordinates themselves? */
+static bool own_index(Exprs *x, int rank, const Expr *const *index) {
+    for (int i = 0; i < rank; i++)
+        if (index[i] != ex_var(x, i)) return false;
+    return true;
+}
 
 static const Expr *inline_leaf(void *user, const Expr *e, const Expr *const *args) {
     Inline *u = user;
@@ -148,6 +158,8 @@ static const Expr *inline_leaf(void *user, const Expr *e, const Expr *const *arg
     if (e->k.i != u->source)
         return ex_load(u->x, (DType)e->dt, u->old_to_new[e->k.i], e->n, args);
     const Value *made = u->m->out[0];
+    if (u->seen == made && own_index(u->x, made->rank, args)) return u->body;
+    u->moved = true;
     if (u->seen == made) return ex_subst_vars(u->x, u->body, made->rank, args);
     const Expr *flat = ex_i(u->x, 0), *index[MAX_RANK];
     for (int i = 0; i < u->seen->rank; i++)
@@ -170,7 +182,10 @@ static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *a
     return e->op == EX_load ? ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args) : e;
 }
 
-static const Expr *renumber(Exprs *x, const Expr *e, const int *to) {
+static const Expr *renumber(Exprs *x, const Expr *e, int n, const int *to) {
+    bool same = true;
+    for (int i = 0; i < n; i++) same &= to[i] == i;
+    if (same) return e;
     Renumber u = {x, to};
     return ex_rewrite(x, e, renumber_leaf, &u);
 }
@@ -214,6 +229,16 @@ static void set_inputs(Graph *g, Op *c, int n, Value **list) {
     for (int i = 0; i < n_old; i++) drop_use(g, old[i]);
 }
 
+/* `e` of c with m's body in it. Both were simplified before: there is more to find only where an
+ * index of c meets m's coordinates, or where integers meet. */
+static const Expr *inlined(const Op *c, Inline *u, const Expr *e) {
+    int64_t extent[MAX_RANK];
+    int n = op_extents(c, extent);
+    u->moved = false;
+    e = ex_rewrite(u->x, e, inline_leaf, u);
+    return u->moved || !dt_is_float((DType)u->body->dt) ? ex_simplify(u->x, e, n, extent) : e;
+}
+
 static bool try_inline(Graph *g, Op *c, int i) {
     Value *seen = c->in[i], *made = through_reshape(seen);
     Op *m = made->def;
@@ -224,22 +249,20 @@ static bool try_inline(Graph *g, Op *c, int i) {
     int *old_to_new = ARENA_ARRAY(g->arena, c->n_in, int);
     int *m_to_new = ARENA_ARRAY(g->arena, m->n_in + 1, int);
     int n = 0;
+    /* a large body keeps the numbers of its loads: a long chain would be renumbered at every step */
+    bool m_first = m->body->size > SMALL_SIZE && c->kind == OP_map;
+    for (int k = 0; m_first && k < m->n_in; k++) list_add(list, &n, m->in[k]);
     for (int k = 0; k < c->n_in; k++)
         if (k != i) old_to_new[k] = list_add(list, &n, c->in[k]);
     for (int k = 0; k < m->n_in; k++) m_to_new[k] = list_add(list, &n, m->in[k]);
     if (n > MAX_INPUTS && n > c->n_in) return false;
-    Inline u = {g->x, i, m, seen, old_to_new, renumber(g->x, m->body, m_to_new)};
-    int64_t extent[MAX_RANK];
-    int n_extent = op_extents(c, extent);
-    c->body = ex_simplify(g->x, ex_rewrite(g->x, c->body, inline_leaf, &u), n_extent, extent);
-    if (c->post)
-        c->post = ex_simplify(g->x, ex_rewrite(g->x, c->post, inline_leaf, &u), n_extent, extent);
-    if (c->guard)
-        c->guard = ex_simplify(g->x, ex_rewrite(g->x, c->guard, inline_leaf, &u), n_extent, extent);
-    if (c->target)
-        for (int k = 0; k < c->out[0]->rank; k++)
-            c->target[k] = ex_simplify(g->x, ex_rewrite(g->x, c->target[k], inline_leaf, &u),
-                                       n_extent, extent);
+    Inline u = {.x = g->x, .source = i, .m = m, .seen = seen, .old_to_new = old_to_new};
+    u.body = renumber(g->x, m->body, m->n_in, m_to_new);
+    c->body = inlined(c, &u, c->body);
+    if (c->post) c->post = inlined(c, &u, c->post);
+    if (c->guard) c->guard = inlined(c, &u, c->guard);
+    for (int k = 0; c->target && k < c->out[0]->rank; k++)
+        c->target[k] = inlined(c, &u, c->target[k]);
     c->src = join_src(g, m->src, c->src);
     set_inputs(g, c, n, list);
     return true;
@@ -327,13 +350,13 @@ static bool try_epilogue(Graph *g, Op *c) {
         if (k != best) c_to_new[k] = list_add(list, &n, c->in[k]);
     if (n > MAX_INPUTS && n > r->n_in) return false;
     if (seen != made) map_before_reshape(g, c, made);
-    Epilogue u = {g->x, best, renumber(g->x, r->post, r_to_new), c_to_new};
+    Epilogue u = {g->x, best, renumber(g->x, r->post, r->n_in, r_to_new), c_to_new};
     const Expr *post = ex_rewrite(g->x, c->body, epilogue_leaf, &u);
     int64_t extent[MAX_RANK];
     op_extents(r, extent);
     c->kind = r->kind;
     c->post = ex_simplify(g->x, post, made->rank, extent);
-    c->body = renumber(g->x, r->body, r_to_new);
+    c->body = renumber(g->x, r->body, r->n_in, r_to_new);
     c->combine = r->combine;
     c->n_red = r->n_red;
     c->red = r->red;

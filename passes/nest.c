@@ -153,6 +153,11 @@ void nest_pack(Nest *n) {
     text_add(&n->steps, "pack; ");
 }
 
+void nest_share(Nest *n, int count) {
+    n->share = count;
+    text_addf(&n->steps, "share %d; ", count);
+}
+
 /* --- reading steps back ---------------------------------------------------------------------------*/
 
 #define MAX_WORDS 40
@@ -164,6 +169,14 @@ static bool replay_step(Nest *n, int count, char **w) {
     for (int i = 1; i < count; i++) loops[i] = nest_find(n, w[i]);
     if (!strcmp(w[0], "pack") && count == 1) {
         nest_pack(n);
+        return true;
+    }
+    if (!strcmp(w[0], "share") && count == 2) {
+        int shared = atoi(w[1]);
+        for (int i = 0; i < shared && i < n->n_order; i++)
+            if (n->loop[n->order[i]].reduce || n->loop[n->order[i]].role != ROLE_serial) return false;
+        if (shared < 1 || shared > n->n_order) return false;
+        nest_share(n, shared);
         return true;
     }
     if (!strcmp(w[0], "order") && count > 1) {

@@ -151,6 +151,35 @@ static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
     return body;
 }
 
+/* Wraps `body` in the first `count` loops of the order, those that are shared as one parallel loop, from
+ * whose variable theirs are computed. */
+static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
+    Nest *n = b->n;
+    int share = n->share < count ? n->share : count;
+    body = wrap(b, count - share, n->order + share, body);
+    if (share <= 1) {
+        body = wrap(b, share, n->order, body);
+        if (share) body->role = ROLE_parallel;
+        return body;
+    }
+    int64_t total = 1;
+    for (int i = 0; i < share; i++) total *= n->loop[n->order[i]].extent;
+    int all = add_var(b, "part", total);
+    const Expr *rest = ex_var(b->x, all);
+    Stmt *list = NULL, *loop = new_for(b, all, total, ROLE_parallel);
+    for (int i = share - 1; i >= 0; i--) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        Stmt *let = stmt_new(b->p, ST_let);
+        let->var = l->var;
+        let->value = i ? ex_bin(b->x, EX_rem, rest, ex_i(b->x, l->extent)) : rest;
+        rest = ex_div(b->x, rest, ex_i(b->x, l->extent));
+        stmt_append(&list, let);
+    }
+    stmt_append(&list, body);
+    loop->body = list;
+    return loop;
+}
+
 static bool is_thread(Role role) {
     return role >= ROLE_thread_x && role <= ROLE_thread_z;
 }
@@ -469,7 +498,7 @@ static Stmt *build_reduction(Build *b) {
         Stmt *store = store_output(b, rewrite(b, op->post));
         stmt_append(&list, wrap(b, b->n_tile, b->tile, store));
     }
-    return wrap(b, first, n->order, list);
+    return wrap_outer(b, first, list);
 }
 
 /* --- scans and updates ----------------------------------------------------------------------------*/
@@ -495,7 +524,7 @@ static Stmt *build_scan_loops(Build *b) {
     stmt_append(&list, new_alloc(b, b->acc_buffer));
     stmt_append(&list, new_store(b, b->acc_buffer, zero, identity));
     stmt_append(&list, wrap(b, 1, &n->order[last], body));
-    return wrap(b, last, n->order, new_if(b, b->guard[0], list));
+    return wrap_outer(b, last, new_if(b, b->guard[0], list));
 }
 
 static Stmt *build_updates(Build *b) {
@@ -577,7 +606,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     else if (op->kind == OP_scatter)
         k->body = build_updates(&b);
     else
-        k->body = wrap(&b, n->n_order, n->order, build_element(&b));
+        k->body = wrap_outer(&b, n->n_order, build_element(&b));
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = parameter_numel(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);

@@ -27,8 +27,9 @@ static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
     int64_t bound;
     bool below;
     if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &bound, &below)) return false;
-    if (below && bound < box->hi[var]) box->hi[var] = bound;
-    if (!below && bound > box->lo[var]) box->lo[var] = bound;
+    if (bound < box->lo[var]) bound = box->lo[var]; /* the box may become empty, not less than that */
+    if (bound > box->hi[var]) bound = box->hi[var];
+    *(below ? &box->hi[var] : &box->lo[var]) = bound;
     return true;
 }
 

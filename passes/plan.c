@@ -22,30 +22,51 @@ typedef struct PlanLoop {
     int parent;     /* the loop around it; -1: none */
 } PlanLoop;
 
+/* A value that the caller gives memory to, and its number among the inputs or outputs. */
+typedef struct End {
+    const Value *root;
+    int number;
+} End;
+
 typedef struct Plan {
     Program *p;
+    End *inputs, *outputs; /* sorted by address, to be searched */
     const Target *target;
     VEC(Life) lives;
     VEC(PlanLoop) loops;
     int *loop_of; /* of every step: the innermost loop around it; -1: none */
 } Plan;
 
-static bool is_top_input(const Plan *pl, const Value *v) {
-    if (v->def->kind != OP_input) return false;
-    for (int i = 0; i < pl->p->graph->inputs.n; i++)
-        if (pl->p->graph->inputs.items[i] == v) return true;
-    return false;
+static int by_root(const void *a, const void *b) {
+    uintptr_t x = (uintptr_t)((const End *)a)->root, y = (uintptr_t)((const End *)b)->root;
+    return (x > y) - (x < y);
+}
+
+static End *find_ends(Arena *arena, int n, Value **values) {
+    End *ends = ARENA_ARRAY(arena, n + 1, End);
+    for (int i = 0; i < n; i++) ends[i] = (End){value_storage(values[i]), i};
+    qsort(ends, (size_t)n, sizeof *ends, by_root);
+    return ends;
+}
+
+/* The number of the input or output that lies in `root`; -1: none. */
+static int end_number(int n, const End *ends, const Value *root) {
+    End key = {root, 0};
+    const End *found = bsearch(&key, ends, (size_t)n, sizeof key, by_root);
+    return found ? found->number : -1;
+}
+
+static int input_index(const Plan *pl, const Value *root) {
+    return end_number(pl->p->graph->inputs.n, pl->inputs, root);
 }
 
 static int output_index(const Plan *pl, const Value *root) {
-    for (int i = 0; i < pl->p->graph->outputs.n; i++)
-        if (value_storage(pl->p->graph->outputs.items[i]) == root) return i;
-    return -1;
+    return end_number(pl->p->graph->outputs.n, pl->outputs, root);
 }
 
 /* Values outside the arena get no life. */
 static bool in_arena(const Plan *pl, const Value *root) {
-    return root->def->kind != OP_const && !is_top_input(pl, root) && output_index(pl, root) < 0;
+    return root->def->kind != OP_const && input_index(pl, root) < 0 && output_index(pl, root) < 0;
 }
 
 static int64_t align_up(int64_t n, int64_t to) {
@@ -107,11 +128,16 @@ static int settled(const Plan *pl, int index) {
     return index;
 }
 
+/* May the step write over its argument `a`? The mask has a bit for the first 32 arguments. */
+static bool in_place(const Step *s, int a) {
+    return a < 32 && s->in_place >> a & 1;
+}
+
 /* Does another argument, one that is not read in place, lie in this life's memory too? */
 static bool read_elsewhere(const Plan *pl, const Step *s, int arg, int home) {
     for (int a = 0; a < s->kernel->n_params - 1; a++) {
         const Value *root = value_storage(s->args[a]);
-        if (a != arg && !(s->in_place >> a & 1) && root->index >= 0 && in_arena(pl, root) &&
+        if (a != arg && !in_place(s, a) && root->index >= 0 && in_arena(pl, root) &&
             settled(pl, root->index) == home)
             return true;
     }
@@ -127,7 +153,7 @@ static void merge_in_place(Plan *pl) {
         if (out->index < 0 || pl->lives.items[out->index].first != i) continue;
         for (int a = 0; a < s->kernel->n_params - 1; a++) {
             Value *in = value_storage(s->args[a]);
-            if (!(s->in_place >> a & 1) || in->index < 0) continue;
+            if (!in_place(s, a) || in->index < 0) continue;
             int home = settled(pl, in->index);
             Life *mine = &pl->lives.items[out->index], *theirs = &pl->lives.items[home];
             if (home == out->index || theirs->last != i || theirs->bytes < mine->bytes ||
@@ -146,9 +172,19 @@ static int by_size(const void *a, const void *b) {
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->root->index - y->root->index;
 }
 
-static int by_offset(const void *a, const void *b) {
-    const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
+/* The lowest place that is free for all of `life`, among `n` lives placed before and sorted by
+ * offset; *at: where it belongs among them. */
+static int64_t free_place(const Plan *pl, const Life *life, int n, Life *const *placed, int *at) {
+    int64_t offset = 0;
+    int i = 0;
+    for (; i < n && placed[i]->offset < offset + life->bytes; i++) {
+        if (placed[i]->first > life->last || life->first > placed[i]->last) continue;
+        int64_t end = align_up(placed[i]->offset + placed[i]->bytes, pl->target->buffer_align);
+        if (end > offset) offset = end;
+    }
+    while (i && placed[i - 1]->offset > offset) i--;
+    *at = i;
+    return offset;
 }
 
 static void place_lives(Plan *pl) {
@@ -159,21 +195,13 @@ static void place_lives(Plan *pl) {
     for (int i = 0; i < pl->lives.n; i++)
         if (pl->lives.items[i].merged < 0) order[n++] = &pl->lives.items[i];
     qsort(order, (size_t)n, sizeof *order, by_size);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0, at; i < n; i++) {
         Life *life = order[i];
-        int overlapping = 0;
-        for (int k = 0; k < i; k++)
-            if (order[k]->first <= life->last && life->first <= order[k]->last)
-                placed[overlapping++] = order[k];
-        qsort(placed, (size_t)overlapping, sizeof *placed, by_offset);
-        int64_t offset = 0;
-        for (int k = 0; k < overlapping; k++) {
-            if (offset + life->bytes <= placed[k]->offset) break;
-            int64_t end = align_up(placed[k]->offset + placed[k]->bytes, pl->target->buffer_align);
-            if (end > offset) offset = end;
-        }
-        life->offset = offset;
-        if (offset + life->bytes > p->arena_bytes) p->arena_bytes = offset + life->bytes;
+        life->offset = free_place(pl, life, i, placed, &at);
+        memmove(&placed[at + 1], &placed[at], (size_t)(i - at) * sizeof *placed);
+        placed[at] = life;
+        if (life->offset + life->bytes > p->arena_bytes)
+            p->arena_bytes = life->offset + life->bytes;
     }
     p->arena_bytes = align_up(p->arena_bytes, pl->target->buffer_align);
 }
@@ -196,10 +224,9 @@ static Place place_of(Plan *pl, Value *v) {
     if (root->def->kind == OP_const) {
         place.space = PLACE_weights;
         place.offset = weight_offset(pl, root);
-    } else if (is_top_input(pl, root)) {
+    } else if (input_index(pl, root) >= 0) {
         place.space = PLACE_input;
-        for (int i = 0; i < pl->p->graph->inputs.n; i++)
-            if (pl->p->graph->inputs.items[i] == root) place.index = i;
+        place.index = input_index(pl, root);
     } else if (output_index(pl, root) >= 0) {
         place.space = PLACE_output;
         place.index = output_index(pl, root);
@@ -216,6 +243,9 @@ void pass_plan(Program *p, const PassOptions *o) {
         if (p->steps.items[i].kind == STEP_launch)
             for (int a = 0; a < p->steps.items[i].kernel->n_params; a++)
                 value_storage(p->steps.items[i].args[a])->index = -1;
+    Graph *g = p->graph;
+    pl.inputs = find_ends(p->arena, g->inputs.n, g->inputs.items);
+    pl.outputs = find_ends(p->arena, g->outputs.n, g->outputs.items);
     find_loops(&pl);
     find_lives(&pl);
     merge_in_place(&pl);

@@ -14,6 +14,9 @@
 
 #include <string.h>
 
+#define MOST_UNROLLED_WINDOW 32
+#define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
+
 typedef struct Product {
     int row[MAX_RANK], n_row;       /* loops only factor 0 reads */
     int column[MAX_RANK], n_column; /* only factor 1 */
@@ -223,36 +226,42 @@ static int reductions_by_stride(Nest *n, const Expr *body, int *order, int k) {
     return k;
 }
 
-/* Reduction for loops: the accumulator tile is rows x columns, the columns vectorised. */
-static void loops_reduce(Nest *n) {
-    const Op *op = n->op;
-    int column = -1, row = -1;
-    join_loops(n);
-    const Expr *body = nest_body(n);
-    /* the vector loop: the last one along which every load has stride 1 or 0 */
-    for (int i = n->n_order - 1; i >= 0 && column < 0; i--) {
+/* The vector loop: the last one along which every load has stride 1 or 0; -1 if there is none. */
+static int find_column(Nest *n, const Expr *body) {
+    for (int i = n->n_order - 1; i >= 0; i--) {
         VectorScore s = {.n = n, .loop = n->order[i]};
         if (n->loop[s.loop].reduce || n->loop[s.loop].extent < 4) continue;
         ex_visit(n->p->arena, body, score_load, &s);
-        if (s.unit && !s.other) column = s.loop;
+        if (s.unit && !s.other) return s.loop;
     }
-    if (column < 0) return; /* one element after the other */
-    Product m;
-    bool product = find_product(n, &m);
-    /* rows: the longest loop that does not move what the vector loop moves, the innermost of such */
-    if (product) {
-        bool is_column = false;
-        for (int i = 0; i < m.n_column; i++) is_column |= m.column[i] == column;
-        const int *others = is_column ? m.row : m.column;
-        int count = is_column ? m.n_row : m.n_column;
-        for (int i = 0; i < count; i++)
-            if (n->loop[others[i]].extent >= 2 &&
-                (row < 0 || n->loop[others[i]].extent >= n->loop[row].extent))
-                row = others[i];
-    }
-    int lanes = n->target->vector_bytes / (int)dt_store((DType)op->body->dt);
-    if (lanes < 4) lanes = 4;
-    Tile tile = choose_tile(n->target, lanes, row >= 0 ? n->loop[row].extent : 1,
+    return -1;
+}
+
+static bool listed(int loop, const int *list, int count) {
+    for (int i = 0; i < count; i++)
+        if (list[i] == loop) return true;
+    return false;
+}
+
+/* The longest loop of the list, the innermost of such; -1 if none runs twice. */
+static int longest_of(const Nest *n, const int *list, int count) {
+    int best = -1;
+    for (int i = 0; i < count; i++)
+        if (n->loop[list[i]].extent >= 2 &&
+            (best < 0 || n->loop[list[i]].extent >= n->loop[best].extent))
+            best = list[i];
+    return best;
+}
+
+static int lanes_of(const Nest *n) {
+    int lanes = n->target->vector_bytes / (int)dt_store((DType)n->op->body->dt);
+    return lanes < 4 ? 4 : lanes;
+}
+
+/* A tile of the matrix product `m`. */
+static void matrix_tile(Nest *n, const Product *m, int column, int row) {
+    const Expr *body = nest_body(n);
+    Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
                             n->loop[column].extent);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
@@ -263,8 +272,8 @@ static void loops_reduce(Nest *n) {
     /* what is read again for every tile of rows, or else for every tile of columns, should be the less */
     if (row >= 0 && row_tiles > 1 && column_tiles > 1) {
         int row_outer = outer_of(inner[0]), column_outer = outer_of(inner[1]);
-        double columns_again = (double)(row_tiles - 1) * bytes_moved_by(n, &m, column);
-        double rows_again = (double)(column_tiles - 1) * bytes_moved_by(n, &m, row);
+        double columns_again = (double)(row_tiles - 1) * bytes_moved_by(n, m, column);
+        double rows_again = (double)(column_tiles - 1) * bytes_moved_by(n, m, row);
         bool columns_first = rows_again < columns_again;
         order[k++] = columns_first ? column_outer : row_outer;
         order[k++] = columns_first ? row_outer : column_outer;
@@ -272,7 +281,66 @@ static void loops_reduce(Nest *n) {
     k = reductions_by_stride(n, body, order, k);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     nest_order(n, k, order);
+}
+
+/* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
+ * convolution, pooling): neighbours in the tile share what they load if the window is unrolled. */
+static void window_tile(Nest *n, int column, int row) {
+    int64_t tiles, window = 1;
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce) window *= n->loop[n->order[i]].extent;
+    bool unroll = n->target->vector_types && window <= MOST_UNROLLED_WINDOW;
+    int64_t rows = 1;
+    if (row >= 0 && unroll)
+        for (int64_t r = 2, least = 0; r <= 8 && r <= n->loop[row].extent; r++) {
+            int64_t cost = tiles_of(n->loop[row].extent, r) * (r + 1);
+            if (rows > 1 && cost > least) continue;
+            rows = r;
+            least = cost;
+        }
+    int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0;
+    if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
+    inner[count++] = tile_loop(n, column, (unroll ? 1 : 4) * lanes_of(n), &tiles);
+    for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+    k = reductions_by_stride(n, nest_body(n), order, k);
+    for (int i = 0; i < k && unroll; i++) nest_bind(n, order[i], ROLE_unroll);
+    for (int i = 0; i < count; i++) order[k++] = inner[i];
+    nest_order(n, k, order);
+}
+
+/* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
+static void loops_reduce(Nest *n) {
+    join_loops(n);
+    int column = find_column(n, nest_body(n));
+    if (column < 0) return; /* one element after the other */
+    Product m;
+    bool product = find_product(n, &m);
+    if (product && listed(column, m.column, m.n_column)) {
+        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row));
+    } else if (product && listed(column, m.row, m.n_row)) {
+        matrix_tile(n, &m, column, longest_of(n, m.column, m.n_column));
+    } else {
+        int row = -1;
+        for (int i = 0; i < n->n_order; i++)
+            if (!n->loop[n->order[i]].reduce && n->order[i] != column &&
+                n->loop[n->order[i]].extent >= 2)
+                row = n->order[i];
+        window_tile(n, column, row);
+    }
     nest_pack(n);
+}
+
+/* The outermost loops are shared by threads: as many of a reduction's as make enough iterations. */
+static void share_outer(Nest *n) {
+    int count = 0;
+    int64_t iterations = 1;
+    bool several = n->op->kind == OP_reduce && n->target->vector_types;
+    for (int i = 0; i < n->n_order && iterations < ENOUGH_TO_SHARE; i++, count++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (l->reduce || l->role != ROLE_serial || (count && !several)) break;
+        iterations *= l->extent;
+    }
+    if (count && iterations > 1) nest_share(n, count);
 }
 
 /* --- grids of blocks ------------------------------------------------------------------------------*/
@@ -365,6 +433,7 @@ void schedule_choose(Nest *n) {
             loops_reduce(n);
         else if (op->kind == OP_map)
             join_loops(n);
+        if (op->kind != OP_scatter) share_outer(n);
         return;
     }
     /* updates that meet in one element are done one after the other */

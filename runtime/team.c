@@ -19,11 +19,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_THREADS 1024
-#define SPIN_ROUNDS  4000 /* 50 to 200 microseconds, with a pause in each round */
-#define FEW_ROUNDS   50   /* where threads must share processors */
+#define SPIN_SECONDS 50e-6 /* waking a thread that sleeps takes about a tenth of that */
+#define FEW_ROUNDS   50    /* of spinning, where threads must share processors */
+#define MOST_ROUNDS  100000
 
 typedef struct mlcc_worker {
     mlcc_team *team;
@@ -33,7 +35,7 @@ typedef struct mlcc_worker {
 
 struct mlcc_team {
     void *owner;
-    int32_t threads, rounds;
+    int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
     /* the job at work; NULL: workers end */
     mlcc_job *job;
@@ -45,6 +47,7 @@ struct mlcc_team {
     _Alignas(64) atomic_uint arrived;
     _Alignas(64) atomic_uint phase;
     _Alignas(64) atomic_uint asleep;
+    _Alignas(64) atomic_int rounds; /* of spinning, now */
 };
 
 /* --- the machine ----------------------------------------------------------------------------*/
@@ -89,6 +92,27 @@ static int processors(void) {
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* How often to look for the next phase before going to sleep: a pause takes from 1 to 50 ns. */
+static int32_t spin_rounds(int threads) {
+    enum { PAUSES = 100, TRIES = 5 };
+    if (threads > processors()) return FEW_ROUNDS;
+    double least = SPIN_SECONDS; /* of a pause; another program may run in between */
+    for (int i = 0; i < TRIES; i++) {
+        const double start = seconds();
+        for (int k = 0; k < PAUSES; k++) spin_pause();
+        const double each = (seconds() - start) / PAUSES;
+        if (each < least) least = each;
+    }
+    const double rounds = least > 0 ? SPIN_SECONDS / least : MOST_ROUNDS;
+    return rounds < FEW_ROUNDS ? FEW_ROUNDS : rounds > MOST_ROUNDS ? MOST_ROUNDS : (int32_t)rounds;
+}
+
 /* --- the barrier ----------------------------------------------------------------------------*/
 
 static void sleep_through(mlcc_team *team, unsigned phase) {
@@ -99,6 +123,16 @@ static void sleep_through(mlcc_team *team, unsigned phase) {
     while (atomic_load(&team->phase) == phase) pthread_cond_wait(&team->next_phase, &team->mutex);
     atomic_fetch_sub(&team->asleep, 1);
     pthread_mutex_unlock(&team->mutex);
+}
+
+/* Who spun in vain spins half as long the next time, who did not, twice as long: where other
+ * programs want the processors too, threads that sleep get them back sooner than threads that spin.
+ */
+static void set_rounds(mlcc_team *team, int32_t rounds) {
+    if (rounds > team->most_rounds) rounds = team->most_rounds;
+    if (rounds < team->most_rounds / 8)
+        rounds = team->most_rounds / 8; /* as long as waking takes */
+    atomic_store_explicit(&team->rounds, rounds, memory_order_relaxed);
 }
 
 void mlcc_team_wait(mlcc_team *team) {
@@ -114,11 +148,16 @@ void mlcc_team_wait(mlcc_team *team) {
         }
         return;
     }
-    for (int32_t i = 0; i < team->rounds; i++) {
-        if (atomic_load_explicit(&team->phase, memory_order_acquire) != phase) return;
+    const int32_t rounds = atomic_load_explicit(&team->rounds, memory_order_relaxed);
+    for (int32_t i = 0; i < rounds; i++) {
+        if (atomic_load_explicit(&team->phase, memory_order_acquire) != phase) {
+            if (rounds < team->most_rounds) set_rounds(team, rounds * 2);
+            return;
+        }
         spin_pause();
     }
     sleep_through(team, phase);
+    set_rounds(team, rounds / 2);
 }
 
 /* --- threads --------------------------------------------------------------------------------*/
@@ -153,7 +192,8 @@ static void dismiss(mlcc_team *team) {
 static bool recruit(mlcc_team *team, int threads) {
     team->worker = calloc((size_t)threads - 1, sizeof *team->worker);
     if (!team->worker) return false;
-    team->rounds = threads <= processors() ? SPIN_ROUNDS : FEW_ROUNDS;
+    team->most_rounds = spin_rounds(threads);
+    set_rounds(team, team->most_rounds);
     sigset_t all, before;
     sigfillset(&all); /* signals are for the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);

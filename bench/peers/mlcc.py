@@ -7,8 +7,9 @@ import subprocess
 import time
 
 import numpy as np
-from onnx import helper
+import onnx
 
+import models
 from bench import zoo
 from bench.peers import Refused
 
@@ -72,6 +73,10 @@ def compiled(job):
         command = [job.mlcc, job.path, "-t", "c", "-march=native", "-o", library]
         if job.precision == "bf16":
             command.append("--precision=bf16")
+        for name, _, dims in models.open_inputs(onnx.load(job.path, load_external_data=False)):
+            for dim, size in zip(dims, job.inputs[name].shape):
+                if not isinstance(dim, int):
+                    command += ["--dim", f"{dim}={size}"]
         start = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -121,7 +126,7 @@ class Session:
         arrays = []
         for i, result in enumerate(self.results):
             tensor = self.model.outputs[i]
-            dtype = helper.tensor_dtype_to_np_dtype(tensor.dtype)
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.dtype)
             arrays.append(result.view(dtype).reshape(tensor.shape[: tensor.rank]).copy())
         return arrays
 

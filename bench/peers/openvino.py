@@ -14,20 +14,21 @@ class Session:
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_PRECISION_HINT": "bf16" if job.precision == "bf16" else "f32",
         }
-        self.compiled = core.compile_model(core.read_model(job.path), "CPU", config)
+        model = core.read_model(job.path)
+        if model.is_dynamic():
+            model.reshape({name: array.shape for name, array in job.inputs.items()})
+        self.compiled = core.compile_model(model, "CPU", config)
         self.request = self.compiled.create_infer_request()
         # Tensors over the arrays' own memory: nothing is copied when it runs.
         self.tensors = [openvino.Tensor(array, shared_memory=True) for array in job.inputs.values()]
         for name, tensor in zip(job.inputs, self.tensors):
             self.request.set_tensor(name, tensor)
+        nodes = [op.get_rt_info() for op in self.compiled.get_runtime_model().get_ops()]
         self.ran = {
             "kernels": histogram(
-                " ".join(
-                    str(info[key].astype(str) if hasattr(info[key], "astype") else info[key])
-                    for key in ("layerType", "runtimePrecision", "primitiveType")
-                    if key in info
-                )
-                for info in (op.get_rt_info() for op in self.compiled.get_runtime_model().get_ops())
+                f"{node['layerType']} {node['runtimePrecision']} {node['primitiveType']}"
+                for node in nodes
+                if node["layerType"] != "Const"
             )
         }
 

@@ -111,8 +111,6 @@ const int64_t *node_ints(const Node *n, int i, int *count);
 /* The same, but reports E3004 ("... must be constant") if the input is there and not constant. */
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
 
-/* The declared element type of output i, or DT_none. */
-DType node_declared_dtype(const Node *n, int i);
 /* False after a report if a shape has negative or absurd dimensions or too many of them. */
 bool node_shape_ok(Node *n, int rank, const int64_t *shape);
 

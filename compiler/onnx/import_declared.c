@@ -11,10 +11,6 @@
 
 #define MAX_LOOKS 64 /* nodes that are looked at for one output */
 
-static const Onnx__ValueInfoProto *declared(const Node *n, int i) {
-    return node_wants(n, i) ? strmap_get(&n->scope->declared, n->proto->output[i]) : NULL;
-}
-
 static void fill_users(Import *im, Scope *s) {
     strmap_init(&s->users, im->arena);
     for (size_t i = 0; i < s->n_nodes; i++)
@@ -79,11 +75,4 @@ bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape) {
     int looks = MAX_LOOKS;
     return node_wants(n, i) &&
            declared_behind(n->im, n->scope, n->proto->output[i], &looks, rank, shape);
-}
-
-DType node_declared_dtype(const Node *n, int i) {
-    const Onnx__ValueInfoProto *info = declared(n, i);
-    if (!info || !info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
-        return DT_none;
-    return dt_from_onnx(info->type->tensor_type->elem_type);
 }

@@ -56,6 +56,7 @@ const OnnxMap *maps_open(OnnxMaps **result, Arena *arena, Diag *diag, const char
         diag_error(diag, E0002, "cannot read the file: %s", reason);
         return NULL;
     }
+    map->path = arena_strdup(arena, path);
     char real[PATH_MAX];
     maps->folder = folder_of(arena, path);
     if (realpath(maps->folder, real)) maps->real_folder = arena_strdup(arena, real);
@@ -115,6 +116,7 @@ const OnnxMap *maps_external(OnnxMaps *maps, Diag *diag, const char *location) {
         diag_error(diag, E1203, "cannot open external data '%s': %s", path, reason);
         return NULL;
     }
+    known->path = path;
     *strmap_put(&maps->by_location, location) = known;
     return known;
 }

@@ -15,6 +15,7 @@
 
 typedef struct OnnxMap {
     struct OnnxMap *next;
+    const char *path;    /* as the user or the model spells it */
     unsigned char *data; /* NULL if the file is empty */
     size_t size;
 } OnnxMap;

@@ -15,8 +15,7 @@
 
 #include <string.h>
 
-#define MAX_UNROLL     64
-#define CONCAT_AT_ONCE 32 /* parts of one map: each is one more level of its body */
+#define MAX_UNROLL 64
 
 /* --- attempts --------------------------------------------------------------------------------*/
 
@@ -81,18 +80,6 @@ static void set_output(Node *n, int i, Entity *e) {
         n->out[i] = e->tensor;
     else
         n->out_entity[i] = e;
-}
-
-static Value *concat(Graph *g, int count, Value **v, int axis) {
-    while (count > 1) {
-        int groups = 0;
-        for (int i = 0; i < count; i += CONCAT_AT_ONCE) {
-            int size = count - i < CONCAT_AT_ONCE ? count - i : CONCAT_AT_ONCE;
-            v[groups++] = size == 1 ? v[i] : g_concat(g, size, v + i, axis);
-        }
-        count = groups;
-    }
-    return v[0];
 }
 
 static bool same_type(const Value *a, const Value *b) {
@@ -512,7 +499,7 @@ static Value *stacked(Repeat *r, int i) {
         invalid(r->n, E2005, "stacked output %d changes its shape", i);
         return NULL;
     }
-    return concat(r->n->g, rows->n, rows->items, 0);
+    return g_concat(r->n->g, rows->n, rows->items, 0);
 }
 
 /* --- Loop ------------------------------------------------------------------------------------*/
@@ -670,7 +657,7 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
         }
     }
     for (int i = 0; i < n_out && i < n->n_out; i++)
-        n->out[i] = concat(g, (int)batches, part + i * batches, 0);
+        n->out[i] = g_concat(g, (int)batches, part + i * batches, 0);
 }
 
 void import_scan(Node *n) {

@@ -7,8 +7,6 @@
 
 /* --- Concat and Split ------------------------------------------------------------------------- */
 
-#define CONCAT_AT_ONCE 32 /* inputs of one map: each is one more level of its body */
-
 void import_concat(Node *n) {
     Value *first = node_need(n, 0);
     if (!first) return;
@@ -41,15 +39,7 @@ void import_concat(Node *n) {
         shape[axis] += v[i]->shape[axis];
     }
     if (!node_shape_ok(n, first->rank, shape)) return;
-    while (count > 1) {
-        int groups = 0;
-        for (int i = 0; i < count; i += CONCAT_AT_ONCE) {
-            int size = count - i < CONCAT_AT_ONCE ? count - i : CONCAT_AT_ONCE;
-            v[groups++] = size == 1 ? v[i] : g_concat(n->g, size, v + i, axis);
-        }
-        count = groups;
-    }
-    n->out[0] = v[0];
+    n->out[0] = g_concat(n->g, count, v, axis);
 }
 
 /* Extents of the parts along the axis from an attribute or input, the number of outputs, or the

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#define MAX_ITEMS      4096 /* of one sequence */
-#define CONCAT_AT_ONCE 32   /* parts of one map: each is one more level of its body */
+#define MAX_ITEMS 4096 /* of one sequence */
 
 static Entity *new_entity(const Node *n, int kind, int count, DType dt) {
     Entity *e = ARENA_NEW(n->g->arena, Entity);
@@ -185,16 +184,7 @@ void import_concat_from_sequence(Node *n) {
             total[k] = k == axis ? total[k] + v[i]->shape[k] : v[i]->shape[k];
     }
     if (!node_shape_ok(n, rank, total)) return;
-    int count = from->n;
-    while (count > 1) {
-        int groups = 0;
-        for (int i = 0; i < count; i += CONCAT_AT_ONCE) {
-            int size = count - i < CONCAT_AT_ONCE ? count - i : CONCAT_AT_ONCE;
-            v[groups++] = size == 1 ? v[i] : g_concat(g, size, v + i, axis);
-        }
-        count = groups;
-    }
-    n->out[0] = v[0];
+    n->out[0] = g_concat(g, from->n, v, axis);
 }
 
 /* One length for all parts (the last may be shorter), or the length of each. */

@@ -5,6 +5,8 @@
 #include "codegen/share.h"
 #include "tests/unit/graph_random.h"
 
+static const EmitOptions all = {.least_shared = 0};
+
 /* --- where threads wait ----------------------------------------------------------------------*/
 
 /* Kernels: `each` is shared, `one` is not, `two` is two loops; buffers of 32 bytes. */
@@ -33,7 +35,7 @@ static const char *place_text(Fixture *f, char letter) {
 
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" ... "end".
  * x and y are the input and output, a, b, ... are places in the arena. */
-static const Program *program_of(Fixture *f, const char *words) {
+static const Program *program_of(Fixture *f, const char *words, int64_t least) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
                  "    %1 = map (%0) : f32[8]\n      body $0[i0] * 2.0\n"
@@ -50,12 +52,12 @@ static const Program *program_of(Fixture *f, const char *words) {
             text_add(&t, strcmp(word, "loop") == 0 ? "  loop 3\n" : "  end\n");
     }
     text_add(&t, "}\n");
-    return share_loops(read_program(f, text_get(&t), t.length));
+    return share_loops(read_program(f, text_get(&t), t.length), least);
 }
 
 /* '|' a barrier, 's' a step that is shared, '1' one that is not; loops are brackets. */
 static void check_plan(Fixture *f, const char *words, const char *wanted) {
-    const Program *p = program_of(f, words);
+    const Program *p = program_of(f, words, 0);
     const StepShare *share = share_steps(p);
     Text t = text_new(&f->arena);
     for (int i = 0; i < p->steps.n; i++) {
@@ -67,6 +69,20 @@ static void check_plan(Fixture *f, const char *words, const char *wanted) {
                                               : "s");
     }
     assert_string_equal(text_get(&t), wanted);
+}
+
+/* Kernels of little work are one thread's: `each` stores 8 times, `two` 12 times. */
+static void test_work(void **state) {
+    Fixture *f = *state;
+    static const int64_t least[] = {8, 9, 12, 13};
+    static const char *const wanted[] = {"sss", "1ss", "1ss", "11"};
+    for (int i = 0; i < 4; i++) {
+        const Program *p = program_of(f, "each:xa two:xb", least[i]);
+        const StepShare *share = share_steps(p);
+        Text t = text_new(&f->arena);
+        for (int s = 0; s < p->steps.n; s++) text_add(&t, share[s].alone ? "1" : "s");
+        assert_string_equal(text_get(&t), wanted[i]);
+    }
 }
 
 static void test_plan(void **state) {
@@ -102,19 +118,25 @@ static bool all_serial(const Kernel *k) {
     return true;
 }
 
-/* Makes the outermost loops of maps, reductions and scans parallel. The schedule does so where it
- * pays; here it is to be done to the smallest too. slid: also loops over tiles of which the last
- * overlaps the one before it: two threads then store the same numbers in the same place, which the
- * sanitizer takes for a race. */
+static void set_roles(Kernel *k, Role role) {
+    for (Stmt *s = k->body; s; s = s->next)
+        if (s->kind == ST_for) s->role = role;
+}
+
+/* Makes the outermost loops of maps, reductions and scans parallel, the smallest too, where the
+ * schedule has not done so. slid: also loops over tiles of which the last overlaps the one before
+ * it: two threads then store the same numbers in the same place, which the sanitizer takes for a
+ * race. */
 static void bind_outermost(Program *p, bool slid) {
     for (int i = 0; i < p->steps.n; i++) {
         const Step *step = &p->steps.items[i];
-        if (step->kind != STEP_launch || !all_serial(step->kernel)) continue;
+        if (step->kind != STEP_launch) continue;
         const Op *op = step->args[step->kernel->n_params - 1]->def;
         const char *schedule = step->kernel->schedule;
-        if (!op || op->kind == OP_scatter || op->kind == OP_loop) continue;
-        if (!slid && schedule && strstr(schedule, "slide")) continue;
-        for (Stmt *s = step->kernel->body; s; s = s->next) s->role = ROLE_parallel;
+        if (!slid && schedule && strstr(schedule, "slide"))
+            set_roles(step->kernel, ROLE_serial);
+        else if (op && op->kind != OP_scatter && op->kind != OP_loop && all_serial(step->kernel))
+            set_roles(step->kernel, ROLE_parallel);
     }
 }
 
@@ -194,7 +216,7 @@ static void check_program(Fixture *f, Program *p, bool races) {
                              "%s/model.o runtime/team.c -lpthread -lm",
                              f->folder, f->folder, f->folder, f->folder, f->folder));
     compare_threads(f, p);
-    if (!races || !emit_c_shares(p)) return;
+    if (!races || !emit_c_shares(p, &all)) return;
     write_text(in_folder(f, "main.c"), race_main, sizeof race_main - 1);
     must_run(f, arena_printf(&f->arena,
                              "gcc -std=gnu11 -O1 -g -fsanitize=thread -Iinclude -Iruntime -I%s "
@@ -271,13 +293,14 @@ static void test_random(void **state) {
         Program *p = run_passes(g, &options);
         if (!p) fail_msg("seed %d: %s", seed, first_message(f));
         bind_outermost(p, false);
-        if (emit_c_shares(p)) check_program(f, p, seed % 3 == 0);
+        if (emit_c_shares(p, &all)) check_program(f, p, seed % 3 == 0);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_work, setup, teardown),
         cmocka_unit_test_setup_teardown(test_perceptron, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_random, setup, teardown),

@@ -28,9 +28,11 @@ static void main2(const float *restrict a, const float *restrict unused,
     }
 }
 
-int names_run(const float class2[4], const float arena2[4], const float x_0[4], float x_0_2[4],
-              float n1[4], void *arena) {
-    if (class2 == NULL || arena2 == NULL || x_0 == NULL || x_0_2 == NULL || n1 == NULL)
+int names_run(const float class2[4], const float arena2[4], const float x_0[4],
+              const float NAMES_OK2[4], const float INT32_MAX2[4], float x_0_2[4], float n1[4],
+              void *arena) {
+    if (class2 == NULL || arena2 == NULL || x_0 == NULL || NAMES_OK2 == NULL ||
+        INT32_MAX2 == NULL || x_0_2 == NULL || n1 == NULL)
         return NAMES_E_ARGUMENT;
     (void)arena;
     exp3(class2, arena2, x_0_2);

@@ -1,0 +1,79 @@
+"""IREE: the model compiled for this CPU, run by its local drivers."""
+
+import pathlib
+import subprocess
+import sys
+
+import iree.runtime
+import numpy as np
+
+from bench import zoo
+from bench.peers import Refused
+
+OPTIONS = [
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+    "--iree-opt-level=O3",
+    "--iree-opt-data-tiling",
+    # Without it BERT is refused: a softmax wants 74 KB.
+    "--iree-llvmcpu-stack-allocation-limit=262144",
+]
+BF16 = [
+    "--iree-global-opt-demote-contraction-inputs-operations=all",
+    "--iree-global-opt-demote-contraction-inputs-type=bf16",
+]
+
+
+def tool(name, *arguments):
+    """Runs one of IREE's programs, which lie beside this interpreter."""
+    command = [pathlib.Path(sys.executable).with_name(name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stderr[-4000:], file=sys.stderr)
+        errors = [line for line in done.stderr.splitlines() if "rror" in line] or ["no message"]
+        raise Refused(f"{name} ended with {done.returncode}: {errors[-1][-200:]}")
+
+
+def compiled(job, options):
+    """The module; made anew when the model is newer."""
+    module = job.cache / f"{job.name}-{job.precision}.vmfb"
+    if not zoo.newer(module, [job.path, pathlib.Path(__file__)]):
+        imported = module.with_suffix(".mlir")
+        try:
+            tool("iree-import-onnx", job.path, "-o", imported)
+            tool("iree-compile", imported, *options, "-o", module)
+        finally:
+            imported.unlink(missing_ok=True)
+    return module
+
+
+class Session:
+    def __init__(self, job):
+        options = OPTIONS + (BF16 if job.precision == "bf16" else [])
+        driver = "local-sync" if job.threads == 1 else "local-task"
+        self.ran = {"driver": driver, "options": options}
+        iree.runtime.flags.parse_flags(
+            f"--task_topology_group_count={job.threads}", "--task_worker_stack_size=1048576"
+        )
+        config = iree.runtime.Config(driver)
+        module = iree.runtime.load_vm_flatbuffer_file(
+            str(compiled(job, options)), driver=driver
+        )
+        functions = module.vm_module.function_names
+        self.function = module[next(name for name in functions if "$" not in name and name[0] != "_")]
+        self.inputs = [
+            iree.runtime.asdevicearray(config.device, np.ascontiguousarray(array))
+            for array in job.inputs.values()
+        ]
+        self.results = None
+
+    def run(self):
+        self.results = self.function(*self.inputs)
+
+    def outputs(self):
+        results = self.results if isinstance(self.results, (tuple, list)) else [self.results]
+        return [np.array(result.to_host()) for result in results]
+
+
+load = Session

@@ -1,0 +1,176 @@
+/* Simplification, bounds and affine forms of index arithmetic, against plain 32-bit arithmetic that
+ * wraps around: random expressions over two coordinates and a number of which nothing is known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "ir/expr.h"
+
+#define SEEDS   20000
+#define VARS    3
+#define POINTS  (5 * 7 * 6)
+#define MAX_TOP 8
+
+/* Of each variable: its extent as the simplifier is told, and what it takes here. */
+static const int64_t extents[VARS] = {5, 7, -1};
+static const int64_t unknown[6] = {INT32_MIN, -4, 0, 3, INT32_MAX - 1, INT32_MAX};
+
+/* An expression, and what it is at every point by the arithmetic of C. */
+typedef struct Known {
+    const Expr *e;
+    int32_t at[POINTS];
+} Known;
+
+static void point(int i, int64_t *vars) {
+    vars[0] = i % 5;
+    vars[1] = i / 5 % 7;
+    vars[2] = unknown[i / 35];
+}
+
+static uint32_t next(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void push_leaf(Exprs *x, uint32_t *seed, Known *to) {
+    static const int32_t constants[] = {0, 1, 2, 3, 4, 5, 7, 12, 35, -1, -6, 100000, 1 << 30};
+    uint32_t kind = next(seed) % 5;
+    int32_t c = constants[next(seed) % (sizeof constants / sizeof *constants)];
+    to->e = kind < VARS ? ex_var(x, (int)kind) : ex_i(x, c);
+    for (int i = 0; i < POINTS; i++) {
+        int64_t vars[VARS];
+        point(i, vars);
+        to->at[i] = kind < VARS ? (int32_t)vars[kind] : c;
+    }
+}
+
+static int32_t compute(ExprOp op, int32_t a, int32_t b) {
+    switch (op) {
+    case EX_add:
+        return (int32_t)((uint32_t)a + (uint32_t)b);
+    case EX_sub:
+        return (int32_t)((uint32_t)a - (uint32_t)b);
+    case EX_mul:
+        return (int32_t)((uint32_t)a * (uint32_t)b);
+    case EX_div:
+        return a / b;
+    case EX_rem:
+        return a % b;
+    case EX_min:
+        return a < b ? a : b;
+    case EX_max:
+        return a > b ? a : b;
+    case EX_lt:
+        return a < b;
+    case EX_le:
+        return a <= b;
+    case EX_eq:
+        return a == b;
+    default:
+        return a != b;
+    }
+}
+
+/* a op b in a's place; comparisons choose between a and b. Division is by a positive constant. */
+static void combine(Exprs *x, uint32_t *seed, Known *a, const Known *b) {
+    static const ExprOp ops[] = {EX_add, EX_add, EX_sub, EX_mul, EX_div, EX_rem, EX_div,
+                                 EX_rem, EX_min, EX_max, EX_lt,  EX_le,  EX_eq,  EX_ne};
+    static const int32_t divisors[] = {1, 2, 3, 4, 5, 7, 12, 35, 100000};
+    ExprOp op = ops[next(seed) % (sizeof ops / sizeof *ops)];
+    int32_t divisor = divisors[next(seed) % (sizeof divisors / sizeof *divisors)];
+    bool divides = op == EX_div || op == EX_rem;
+    bool chooses = op == EX_lt || op == EX_le || op == EX_eq || op == EX_ne;
+    const Expr *e = ex_bin(x, op, a->e, divides ? ex_i(x, divisor) : b->e);
+    a->e = chooses ? ex_select(x, e, a->e, b->e) : e;
+    for (int i = 0; i < POINTS; i++) {
+        int32_t r = compute(op, a->at[i], divides ? divisor : b->at[i]);
+        a->at[i] = !chooses ? r : r ? a->at[i] : b->at[i];
+    }
+}
+
+static void check(Exprs *x, const Known *k, uint32_t seed) {
+    const Expr *simple = ex_simplify(x, k->e, VARS, extents), *base;
+    int64_t lo = 0, hi = 0, coef[VARS], vars[VARS];
+    bool bounded = ex_bounds(k->e, VARS, extents, &lo, &hi);
+    bool affine = ex_affine(x, k->e, 2, coef, &base);
+    for (int i = 0; i < POINTS; i++) {
+        point(i, vars);
+        int64_t value = k->at[i];
+        if (ex_eval(k->e, vars).i != value) fail_msg("seed %u, point %d: as built", seed, i);
+        if (ex_eval(simple, vars).i != value) fail_msg("seed %u, point %d: simplified", seed, i);
+        if (bounded && (value < lo || value > hi)) fail_msg("seed %u, point %d: bounds", seed, i);
+        if (!affine) continue;
+        int64_t sum = ex_eval(base, vars).i + coef[0] * vars[0] + coef[1] * vars[1];
+        if ((int32_t)(uint64_t)sum != value) fail_msg("seed %u, point %d: affine", seed, i);
+    }
+}
+
+static void test_random(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= SEEDS; seed++) {
+        Arena arena;
+        Exprs x;
+        arena_init(&arena, 0, NULL, NULL);
+        exprs_init(&x, &arena);
+        Known stack[MAX_TOP];
+        uint32_t random = seed * 2654435761u;
+        int top = 0;
+        for (int step = 0; step < 14; step++) {
+            if (top < 2 || (top < MAX_TOP && next(&random) % 3 == 0))
+                push_leaf(&x, &random, &stack[top++]);
+            else
+                combine(&x, &random, &stack[top - 2], &stack[top - 1]), top--;
+        }
+        while (top > 1) combine(&x, &random, &stack[top - 2], &stack[top - 1]), top--;
+        check(&x, &stack[0], seed);
+        arena_free(&arena);
+    }
+}
+
+/* x + 1 < x + 3 and x < x + 1 do not hold where the larger one wraps around. */
+static void test_order_of_sums(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *v = ex_var(&x, 2), *i = ex_var(&x, 0);
+    const Expr *unsure = ex_lt(&x, ex_add(&x, v, ex_i(&x, 1)), ex_add(&x, v, ex_i(&x, 3)));
+    const Expr *sure = ex_lt(&x, ex_add(&x, i, ex_i(&x, 1)), ex_add(&x, i, ex_i(&x, 3)));
+    assert_false(ex_is_const(ex_simplify(&x, unsure, VARS, extents)));
+    assert_true(ex_is_int(ex_simplify(&x, sure, VARS, extents), 1));
+    arena_free(&arena);
+}
+
+/* Expressions whose parts are shared are trees of 2^n nodes: no walk may see them so. And a long
+ * chain simplified again at every step must not take memory for every step. */
+static void test_shared_parts(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, (size_t)64 << 20, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *e = ex_add(&x, ex_var(&x, 0), ex_var(&x, 2)), *base;
+    const Expr *chain = e;
+    int64_t lo, hi, coef[VARS];
+    for (int i = 0; i < 100; i++) {
+        const Expr *limit = ex_bin(&x, EX_min, ex_i(&x, i), e);
+        e = ex_select(&x, ex_lt(&x, e, ex_i(&x, i)), ex_mul(&x, e, e), ex_sub(&x, limit, e));
+        e = ex_simplify(&x, e, VARS, extents);
+    }
+    assert_false(ex_bounds(e, VARS, extents, &lo, &hi));
+    assert_false(ex_affine(&x, e, VARS, coef, &base));
+    for (int i = 0; i < 2000; i++)
+        chain = ex_simplify(&x, ex_bin(&x, EX_div, chain, ex_i(&x, 3)), VARS, extents);
+    assert_false(ex_bounds(chain, VARS, extents, &lo, &hi));
+    arena_free(&arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
+                                       cmocka_unit_test(test_order_of_sums),
+                                       cmocka_unit_test(test_shared_parts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
