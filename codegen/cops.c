@@ -319,6 +319,8 @@ static Piece compose_bits(Printer *p, const Expr *e) {
 static Piece function(Printer *p, const Expr *e, DType dt, const char *const *args) {
     const Dialect *d = p->d;
     const char *name = dt == DT_f64 ? d->fn64[e->op] : d->fn32[e->op];
+    if (dt == DT_f32 && p->unit->vector_bytes && d->fn32_vector[e->op])
+        name = d->fn32_vector[e->op];
     bool by_f32 = !name && dt == DT_f64 && d->f64_by_f32;
     if (by_f32) name = d->fn32[e->op];
     if (!name) name = "mlcc_unknown";

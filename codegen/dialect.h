@@ -29,6 +29,7 @@ typedef struct Dialect {
     /* Functions by operator, for f32 and for f64; NULL: there is none. f64_by_f32: operators
      * without a function for f64 compute in f32. */
     const char *fn32[EX_count], *fn64[EX_count];
+    const char *fn32_vector[EX_count]; /* instead of fn32 where loops become vectors; NULL: none */
     bool f64_by_f32;
     bool select_min_max; /* min and max of a constant may be printed as a comparison */
 

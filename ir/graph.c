@@ -49,6 +49,12 @@ int64_t shape_numel(int rank, const int64_t *shape) {
     return n;
 }
 
+int64_t value_span(const Value *v) {
+    while (v->inside) v = v->inside;
+    int64_t rows = v->gap ? shape_numel(v->rank - 1, v->shape) : 0;
+    return value_numel(v) + rows * v->gap;
+}
+
 bool shape_fits(int rank, const int64_t *shape) {
     int64_t n = 1;
     for (int i = 0; i < rank; i++) {

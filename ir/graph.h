@@ -55,6 +55,7 @@ typedef struct Value {
      * its own; NULL: it has */
     struct Value *inside;
     const int64_t *origin;
+    int gap; /* set by pass `place`: elements between one row (the last dimension) and the next in memory */
     int index;         /* scratch of the pass at work */
 } Value;
 
@@ -176,6 +177,9 @@ Value *g_ints(Graph *g, int n, const int64_t *values); /* i64[n] */
 Value *g_matmul(Graph *g, Value *a, Value *b, DType acc, DType dt);
 /* softmax along the given axes (bit mask), numerically stable, in v's type (computed in f32 at least) */
 Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
+
+/* Elements of the memory that the value lies in, gaps and what it is a part of included. */
+int64_t value_span(const Value *v);
 
 /* --- queries -------------------------------------------------------------------------------------*/
 /* Number of elements; INT64_MAX where it is more than that. */

@@ -137,6 +137,7 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
         const Value *v = op->out[i];
         text_add(out, i ? ", " : " : ");
         text_type(out, v->dt, v->rank, v->shape);
+        if (v->gap) text_addf(out, " gap %d", v->gap);
         if (!v->name) continue;
         text_add(out, " ");
         text_string(out, v->name);
@@ -297,6 +298,10 @@ static bool read_types(GraphReader *r, Op *op, const int *ids) {
         }
         Value *v = graph_new_value(r->g, op, i, dt, rank, shape);
         v->id = ids[i];
+        int64_t gap = 0;
+        if (rank && lex_accept_name(lx, "gap") && !lex_want_int(lx, 1, 4096, "a gap", &gap))
+            return false;
+        v->gap = (int)gap;
         if (lx->tok.kind == TOK_string && !lex_want_string(lx, &v->name)) return false;
     }
     return true;

@@ -54,7 +54,7 @@ static uint32_t in_place_inputs(Lower *l, const Op *op) {
     if (op->kind != OP_map || op->guard || out->inside) return 0;
     for (int i = 0; i < op->n_in && i < 32; i++) {
         OwnPlace u = {.op = op, .source = i};
-        if (op->in[i]->inside || dt_store(op->in[i]->dt) != dt_store(out->dt) ||
+        if (op->in[i]->inside || op->in[i]->gap != out->gap || dt_store(op->in[i]->dt) != dt_store(out->dt) ||
             !shape_equal(op->in[i]->rank, op->in[i]->shape, out->rank, out->shape))
             continue;
         ex_visit(l->p->arena, op->body, check_place, &u);

@@ -34,15 +34,11 @@ static const Expr *flat_index(Exprs *x, const Value *v, const Expr *const *index
     for (int i = 0; i < v->rank; i++) at[i] = index[i];
     for (; v->inside; v = v->inside)
         for (int i = 0; i < v->rank; i++) at[i] = ex_add(x, at[i], ex_i(x, v->origin[i]));
-    for (int i = 0; i < v->rank; i++)
-        flat = ex_add(x, ex_mul(x, flat, ex_i(x, v->shape[i])), at[i]);
+    for (int i = 0; i < v->rank; i++) {
+        int64_t extent = v->shape[i] + (i == v->rank - 1 ? v->gap : 0);
+        flat = ex_add(x, ex_mul(x, flat, ex_i(x, extent)), at[i]);
+    }
     return flat;
-}
-
-/* Elements of the memory that a kernel gets for the value. */
-static int64_t parameter_numel(const Value *v) {
-    while (v->inside) v = v->inside;
-    return value_numel(v);
 }
 
 typedef struct Flatten {
@@ -594,7 +590,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         if (n->guard[i])
             b.guard[i] = simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));
     for (int i = 0; i <= op->n_in; i++) {
-        int64_t numel = parameter_numel(b.args[i]);
+        int64_t numel = value_span(b.args[i]);
         const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";
         kernel_buffer(p, k, param, SPACE_param, b.args[i]->dt, 1, &numel);
     }
@@ -608,7 +604,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     else
         k->body = wrap_outer(&b, n->n_order, build_element(&b));
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
-        int64_t numel = parameter_numel(b.args[i]);
+        int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
     }
     *args = b.args;

@@ -4,8 +4,14 @@
  * is made by a map or a reduction and needs no memory of its own, it becomes that box
  * (Value.inside): its maker writes there and its other users read there. What remains of the map is
  * the part that copies nothing, under a guard (Op.guard of a map), often nothing at all.
+ *
+ * Rows that would get into each other's way in the cache are set apart (Value.gap).
  */
 #include "passes/passes.h"
+
+#define PAGE     4096
+#define LINE     64
+#define MIN_ROWS 8
 
 typedef struct Box {
     int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi */
@@ -107,6 +113,18 @@ static void find_fixed(Graph *g, bool *fixed) {
     for (int i = 0; i < g->outputs.n; i++) fixed[g->outputs.items[i]->id] = true;
 }
 
+/* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product reads
+ * several of them at once: they are moved apart by a line. */
+static void spread_rows(Graph *g, const bool *fixed) {
+    for (const Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_out; i++) {
+            Value *v = op->out[i];
+            int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
+            if (fixed[v->id] || v->inside || !row || row % PAGE || value_numel(v) == 0) continue;
+            if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS) v->gap = LINE / (int)dt_store(v->dt);
+        }
+}
+
 void pass_place(Graph *g, const PassOptions *o) {
     bool *fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
     find_fixed(g, fixed);
@@ -119,4 +137,5 @@ void pass_place(Graph *g, const PassOptions *o) {
         place_parts(&p, op->body, all);
         op->guard = p.elsewhere;
     }
+    if (!o->target->blocks) spread_rows(g, fixed);
 }

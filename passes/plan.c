@@ -69,6 +69,11 @@ static bool in_arena(const Plan *pl, const Value *root) {
     return root->def->kind != OP_const && input_index(pl, root) < 0 && output_index(pl, root) < 0;
 }
 
+/* Of the memory that the value lies in. */
+static int64_t bytes_of(const Value *v) {
+    return value_span(v) * (int64_t)dt_store(v->dt);
+}
+
 static int64_t align_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
@@ -113,7 +118,7 @@ static void find_lives(Plan *pl) {
             if (!in_arena(pl, root)) continue;
             if (root->index < 0) {
                 root->index = pl->lives.n;
-                int64_t bytes = (int64_t)value_bytes(root);
+                int64_t bytes = bytes_of(root);
                 Life life = {root, i, i, bytes > 0 ? bytes : 1, 0, -1};
                 vec_push(p->arena, &pl->lives, life);
             }
@@ -220,7 +225,7 @@ static int64_t weight_offset(Plan *pl, Value *root) {
 
 static Place place_of(Plan *pl, Value *v) {
     Value *root = value_storage(v);
-    Place place = {.bytes = (int64_t)value_bytes(v->inside ? root : v)};
+    Place place = {.bytes = bytes_of(v)};
     if (root->def->kind == OP_const) {
         place.space = PLACE_weights;
         place.offset = weight_offset(pl, root);

@@ -97,10 +97,10 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 
 /* The tile that a simple model of a core finds fastest: two multiply-adds and two loads start in a
  * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little even
- * where they are fewer. Accumulators take what operands leave of the registers, or half of them where
- * they are arrays of which the C compiler must make registers. Tiles at the edge cost as much as whole
- * ones. */
-static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns) {
+ * where they are fewer; more so those of columns that the L1 cache cannot keep for the next tile of
+ * rows. Accumulators take what operands leave of the registers, or half of them where they are arrays of
+ * which the C compiler must make registers. Tiles at the edge cost as much as whole ones. */
+static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth) {
     Tile best = {1, columns < lanes ? columns : lanes};
     double least = -1;
     for (int64_t vectors = 1; vectors <= 4; vectors++)
@@ -109,11 +109,13 @@ static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t column
             int64_t most = t->vector_types ? t->vector_registers - vectors - 1
                                            : (t->vector_registers + 1) / 2;
             if (accumulators > most) break;
-            if (vectors > 1 && width > columns) break;
+            if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns)) break;
             double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
             if (cycles < loads) cycles = loads;
             if (cycles < 5) cycles = 5;
-            double total = (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, width));
+            cycles += loads / 8;
+            if (depth * vectors * t->vector_bytes > t->l1_bytes / 2) cycles += 0.75 * (double)vectors;
+            double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
             if (least >= 0 && total >= least) continue;
             least = total;
             best = (Tile){r, width < columns ? width : columns};
@@ -262,7 +264,7 @@ static int lanes_of(const Nest *n) {
 static void matrix_tile(Nest *n, const Product *m, int column, int row) {
     const Expr *body = nest_body(n);
     Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
-                            n->loop[column].extent);
+                            n->loop[column].extent, m->depths);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);

@@ -1,0 +1,96 @@
+/* The functions that C models with vector types use instead of the C library's, against the latter in
+ * double precision: for a dense sample of all floats, and the special ones. */
+#include "compiler/driver.h"
+#include "tests/unit/graph_random.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#define COUNT  65536
+#define SPECIAL 16
+
+static const char *cache;
+
+static const struct {
+    ExprOp op;
+    double (*right)(double);
+    double most; /* units in the last place */
+} functions[] = {{EX_exp, exp, 1.1}, {EX_tanh, tanh, 1.5}, {EX_erf, erf, 2.6}, {EX_log, log, 1.0}};
+
+enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
+
+static double ulps(float got, double right) {
+    int exponent;
+    if (isnan(right) || isnan(got)) return isnan(right) && isnan(got) ? 0 : INFINITY;
+    if (isinf((float)right) || isinf(got)) return (float)right == got ? 0 : INFINITY;
+    frexp(right, &exponent);
+    return fabs(got - right) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+/* All exponents and signs, with mantissas that differ from one to the next. */
+static void sample(float *x, uint32_t round) {
+    static const float special[SPECIAL] = {0,       -0.0f,   INFINITY, -INFINITY, NAN,    1,
+                                           -1,      1e-45f,  -1e-45f,  88.72f,    88.73f, -103.9f,
+                                           -104.1f, 3.4e38f, -3.4e38f, 1.2e-38f};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t bits = i << 16 | (i * 40503u + round * 9973u) % 65536;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+    memcpy(x, special, sizeof special);
+}
+
+static int body(Session *s) {
+    int64_t shape = COUNT;
+    Graph *g = graph_new(&s->arena, &s->x, &s->diag, "math");
+    Value *in = graph_input(g, "x", DT_f32, 1, &shape);
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        Builder b = build(g, 1, &shape);
+        const Expr *e = ex_un(&s->x, functions[i].op, build_in(&b, in));
+        graph_output(g, build_map(&b, DT_f32, e), ex_name(functions[i].op));
+    }
+    s->target = target_find("c");
+    Program *p = session_lower(s, g);
+    const char *path = arena_printf(&s->arena, "%s/math.so", cache);
+    LoadedModel m = {0};
+    assert_true(p && write_program(s, p, path) && model_load(s, &m, path, NULL));
+    float *x = ARENA_ARRAY(&s->arena, COUNT, float), *y[N_FUNCTIONS];
+    void *out[N_FUNCTIONS];
+    for (int i = 0; i < N_FUNCTIONS; i++) out[i] = y[i] = ARENA_ARRAY(&s->arena, COUNT, float);
+    for (uint32_t round = 0; round < 20; round++) {
+        sample(x, round);
+        const void *inputs[] = {x};
+        assert_true(model_run(s, &m, inputs, out));
+        for (int i = 0; i < N_FUNCTIONS; i++)
+            for (int k = 0; k < COUNT; k++) {
+                double error = ulps(y[i][k], functions[i].right(x[k]));
+                if (error > functions[i].most)
+                    fail_msg("%s(%.9g) = %.9g, %g units in the last place away",
+                             ex_name(functions[i].op), (double)x[k], (double)y[i][k], error);
+            }
+    }
+    model_unload(&m);
+    unlink(path);
+    return 0;
+}
+
+static void test_accuracy(void **state) {
+    static const char *const archs[] = {"native", "x86-64-v2"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        Options o = {.model = "math.onnx", .march = archs[i], .runtime_cache = cache};
+#if !defined(__x86_64__)
+        if (i) break;
+#endif
+        assert_int_equal(with_session(&o, body), 0);
+    }
+}
+
+int main(void) {
+    char folder[] = P_tmpdir "/mlcc-math-XXXXXX";
+    cache = mkdtemp(folder);
+    if (!cache) return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accuracy)};
+    int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
+    temp_remove(cache);
+    return failed;
+}
