@@ -71,8 +71,8 @@ static bool vector_value(Printer *p, const Expr *e, int var) {
         if (!dt_is_float(dt)) return false;
         break;
     case EX_min:
-    case EX_max: /* of the ways that respect NaN, the one with a constant is short */
-        if (dt != DT_f32 || !ex_is_const(e->arg[1]) || isnan(e->arg[1]->k.f)) return false;
+    case EX_max:
+        if (dt != DT_f32) return false;
         break;
     case EX_lt:
     case EX_le:
@@ -315,13 +315,16 @@ static const char *vector_text(const Lanes *l, const Expr *e) {
                     spread(l, e->arg[1]));
     case EX_min:
     case EX_max: { /* the comparison fails for NaN, which leaves the first operand */
-        const char *a = local_name(l, type, vector_text(l, e->arg[0]));
-        const char *b = vector_text(l, e->arg[1]), *sign = e->op == EX_min ? ">" : "<";
-        if (l->width == 1) return TEXT("(%s %s %s ? %s : %s)", a, sign, b, b, a);
-        b = spread(l, e->arg[1]);
-        const char *bits = lane_type(p, DT_i32, l->width);
-        const char *mask = local_name(l, bits, TEXT("%s %s %s", a, sign, b));
-        return blend(l, mask, b, a);
+        const Expr *second = e->arg[1];
+        bool never_nan = ex_is_const(second) && !isnan(second->k.f);
+        const char *sign = e->op == EX_min ? ">" : "<", *bits = lane_type(p, DT_i32, l->width);
+        const char *a = local_name(l, type, spread(l, e->arg[0])), *b = spread(l, second);
+        if (!never_nan) b = local_name(l, type, b);
+        const char *mask = TEXT("%s %s %s", a, sign, b);
+        if (!never_nan)
+            mask = TEXT(l->width == 1 ? "%s || %s != %s" : "(%s) | (%s != %s)", mask, b, b);
+        if (l->width == 1) return TEXT("(%s ? %s : %s)", mask, b, a);
+        return blend(l, local_name(l, bits, mask), b, a);
     }
     case EX_select: {
         if (l->width == 1)

@@ -55,7 +55,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
         n->order[n->n_order++] = i;
     }
     n->n_loops = n->n_coords;
-    n->stage_loop[0] = n->stage_loop[1] = -1;
+    n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = -1;
     if (op->kind != OP_scan) return;
     /* the scanned position is the last coordinate, innermost; the axis follows it */
     int last = n->n_coords - 1;
@@ -118,6 +118,20 @@ void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner) {
     const Expr *begin = ex_mul(x, ex_var(x, *outer), ex_i(x, factor));
     if (extent % factor) begin = ex_bin(x, EX_min, begin, ex_i(x, extent - factor));
     substitute(n, a, ex_add(x, begin, ex_var(x, *inner)));
+    int both[2] = {*outer, *inner};
+    replace_in_order(n, a, 2, both);
+}
+
+void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner) {
+    Exprs *x = n->x;
+    int64_t extent = n->loop[a].extent;
+    text_addf(&n->steps, "dot %s %lld; ", n->loop[a].name, (long long)lanes);
+    split_names(n, a, extent / lanes, lanes, outer, inner);
+    substitute(n, a, ex_add(x, ex_mul(x, ex_var(x, *outer), ex_i(x, lanes)), ex_var(x, *inner)));
+    n->loop[*inner].role = ROLE_vector;
+    n->lane_outer = *outer;
+    n->lane_loop = *inner;
+    n->lane_tail = extent % lanes;
     int both[2] = {*outer, *inner};
     replace_in_order(n, a, 2, both);
 }
@@ -207,7 +221,11 @@ static bool replay_step(Nest *n, int count, char **w) {
     }
     int64_t factor = strtoll(w[2], NULL, 10);
     if (factor <= 0 || factor > INT32_MAX) return false;
-    if (!strcmp(w[0], "split"))
+    if (!strcmp(w[0], "dot")) {
+        if (!n->loop[loops[1]].reduce || n->lane_loop >= 0 || factor > n->loop[loops[1]].extent)
+            return false;
+        nest_dot(n, loops[1], factor, &outer, &inner);
+    } else if (!strcmp(w[0], "split"))
         nest_split(n, loops[1], factor, &outer, &inner);
     else if (!strcmp(w[0], "slide") && !n->loop[loops[1]].reduce &&
              factor <= n->loop[loops[1]].extent)

@@ -48,6 +48,9 @@ typedef struct Nest {
     const Expr *guard[2];        /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
+    int lane_loop;               /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
+    int lane_outer;              /* ... the loop around its vectors */
+    int64_t lane_tail;           /* ... and what is left over behind the last of them */
     int share;                   /* the outermost loops that threads share as one */
     Text steps;
 } Nest;
@@ -64,6 +67,9 @@ void nest_order(Nest *n, int count, const int *loops);      /* the innermost loo
 void nest_bind(Nest *n, int a, Role role);
 void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
+/* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined in the
+ * end. */
+void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);
 void nest_share(Nest *n, int count); /* the outermost loops, none of a reduction, run as one in parallel */
 /* Applies steps from text; false after a diagnostic (E5002). */
 bool nest_replay(Nest *n, const char *steps);

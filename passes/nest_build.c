@@ -397,6 +397,61 @@ static Stmt *combine_threads(Build *b, const NestLoop *l) {
     return list;
 }
 
+/* The body for what is left over behind the last vector of the lane loop, at its element `t`. */
+static const Expr *tail_body(Build *b, int t) {
+    Nest *n = b->n;
+    const Expr *vars[NEST_MAX_LOOPS], *coord[MAX_RANK];
+    memcpy(vars, b->loop_var, sizeof vars);
+    vars[n->lane_outer] = ex_i(b->x, n->loop[n->lane_outer].extent);
+    vars[n->lane_loop] = ex_var(b->x, t);
+    memcpy(coord, b->coord, sizeof coord);
+    for (int i = 0; i < n->n_coords; i++)
+        b->coord[i] = simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, vars));
+    const Expr *body = rewrite(b, n->op->body);
+    memcpy(b->coord, coord, sizeof coord);
+    return body;
+}
+
+/* Combines the lanes of every row of the tile, halving them again and again, and stores the outcomes.
+ * `at`: an element of the tile. */
+static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    DType dt = (DType)b->acc->dt;
+    ExprOp combine = combine_expr(n->op->combine);
+    int64_t lanes = n->loop[n->lane_loop].extent;
+    int rows = b->n_tile - 1; /* the lanes are the last loop of the tile */
+    Stmt *list = NULL, *row = NULL;
+    int lane = kernel_buffer(b->p, b->k, "lane", SPACE_reg, dt, 1, &tile_size);
+    stmt_append(&list, new_alloc(b, lane));
+    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, lane, at, b->acc)));
+    const Expr *to[MAX_VARS] = {0};
+    to[n->loop[n->lane_loop].var] = ex_i(x, 0);
+    const Expr *first = simplify(b, ex_subst_vars(x, at, MAX_VARS, to));
+    for (int64_t left = lanes; left > 1;) {
+        int64_t half = left / 2;
+        int var = add_var(b, arena_printf(b->p->arena, "half%lld", (long long)half), half);
+        const Expr *low = ex_add(x, first, ex_var(x, var));
+        const Expr *high = ex_add(x, low, ex_i(x, left - half));
+        const Expr *both = ex_bin(x, combine, ex_load(x, dt, lane, 1, &low),
+                                  ex_load(x, dt, lane, 1, &high));
+        Stmt *loop = new_for(b, var, half, ROLE_vector);
+        loop->body = new_store(b, lane, low, both);
+        stmt_append(&row, loop);
+        left -= half;
+    }
+    b->acc = ex_load(x, dt, lane, 1, &first);
+    if (n->lane_tail) {
+        int t = add_var(b, "tail", n->lane_tail);
+        Stmt *loop = new_for(b, t, n->lane_tail, ROLE_serial);
+        loop->body = new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
+        stmt_append(&row, loop);
+    }
+    stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
+    stmt_append(&list, wrap(b, rows, b->tile, row));
+    return list;
+}
+
 /* The parts of a condition that have a variable in common with `used`; NULL if none has. */
 static const Expr *concerning(Build *b, const Expr *guard, const UsedVars *used) {
     if (guard->op == EX_and) {
@@ -469,7 +524,7 @@ static Stmt *build_reduction(Build *b) {
     for (int i = first; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
         if (l->reduce && is_thread(l->role)) across = n->order[i];
-        if (l->reduce) continue;
+        if (l->reduce && n->order[i] != n->lane_loop) continue;
         b->tile[b->n_tile++] = n->order[i];
         tile_size *= l->extent;
     }
@@ -490,6 +545,8 @@ static Stmt *build_reduction(Build *b) {
     if (across >= 0) {
         stmt_append(&list, combine_threads(b, &n->loop[across]));
         list = wrap(b, 1, &across, list);
+    } else if (n->lane_loop >= 0) {
+        stmt_append(&list, combine_lanes(b, at, tile_size));
     } else {
         Stmt *store = store_output(b, rewrite(b, op->post));
         stmt_append(&list, wrap(b, b->n_tile, b->tile, store));

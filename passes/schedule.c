@@ -310,11 +310,69 @@ static void window_tile(Nest *n, int column, int row) {
     nest_order(n, k, order);
 }
 
+typedef struct LaneLoads {
+    const Nest *n;
+    int loop;
+    bool unit, other, packable; /* other: of what cannot be packed */
+} LaneLoads;
+
+static void look_at_lanes(void *user, const Expr *e) {
+    LaneLoads *u = user;
+    int64_t stride;
+    if (e->op != EX_load) return;
+    bool constant = value_is_const(u->n->op->in[e->k.i]);
+    if (!ex_stride(e->arg[0], u->loop, &stride) || (stride != 0 && stride != 1))
+        *(constant ? &u->packable : &u->other) = true;
+    else if (stride == 1 && !constant)
+        u->unit = true;
+}
+
+/* A reduction that reads its operands along one of its own loops: vectors of partial results, for a few
+ * rows at a time. Without such a loop, one element comes after the other. */
+static void lane_tile(Nest *n) {
+    const Expr *body = nest_body(n);
+    int best = -1, row = -1, lanes = lanes_of(n), outer, inner;
+    bool pack = false;
+    if (!n->target->vector_types || !dt_is_float((DType)body->dt) || dt_is_narrow((DType)body->dt))
+        return;
+    for (int i = 0; i < n->n_order; i++) {
+        LaneLoads u = {.n = n, .loop = n->order[i]};
+        const NestLoop *l = &n->loop[u.loop];
+        if (!l->reduce && l->extent >= 2) row = u.loop;
+        if (!l->reduce || l->extent < 8) continue;
+        ex_visit(n->p->arena, body, look_at_lanes, &u);
+        if (!u.unit || u.other || (u.packable && l->extent % lanes && l->extent != lanes / 2) ||
+            (best >= 0 && l->extent < n->loop[best].extent))
+            continue;
+        best = u.loop;
+        pack = u.packable;
+    }
+    if (best < 0) return;
+    while (lanes > n->loop[best].extent) lanes /= 2;
+    int64_t tiles;
+    int order[NEST_MAX_LOOPS], k = 0;
+    if (row >= 0) {
+        row = tile_loop(n, row, 4, &tiles);
+        nest_bind(n, row, ROLE_unroll);
+    }
+    nest_dot(n, best, lanes, &outer, &inner);
+    k = reductions_by_stride(n, nest_body(n), order, k);
+    for (int i = 0; i < k; i++)
+        if (order[i] == inner) memmove(&order[i], &order[i + 1], (size_t)(--k - i) * sizeof *order);
+    if (row >= 0) order[k++] = row;
+    order[k++] = inner;
+    nest_order(n, k, order);
+    if (pack) nest_pack(n);
+}
+
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
     join_loops(n);
     int column = find_column(n, nest_body(n));
-    if (column < 0) return; /* one element after the other */
+    if (column < 0) {
+        lane_tile(n);
+        return;
+    }
     Product m;
     bool product = find_product(n, &m);
     if (product && listed(column, m.column, m.n_column)) {
