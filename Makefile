@@ -85,7 +85,8 @@ check: all $(UNIT) $(B)/tests/conformance
 TARGET ?= c
 conformance: all $(B)/tests/conformance
 	$(B)/tests/conformance --target $(TARGET) --suite $(or $(SUITE),$$(scripts/onnx-tests)) \
-	    --report $(B)/conformance-$(TARGET).txt $(if $(FILTER),--filter '$(FILTER)')
+	    --report $(B)/conformance-$(TARGET).txt $(if $(FILTER),--filter '$(FILTER)') \
+	    $(if $(MARCH),--march '$(MARCH)')
 
 $(B)/tests/conformance: tests/onnx/conformance.c $(B)/libmlcc.a
 	@mkdir -p $(@D)

@@ -51,7 +51,9 @@ typedef struct ArchRow {
 static const ArchRow archs[] = {
     {"x86-64", 16, 16},          {"x86-64-v2", 16, 16},      {"x86-64-v3", 32, 16},
     {"haswell", 32, 16},         {"x86-64-v4", 64, 32},      {"skylake-avx512", 64, 32},
-    {"sapphirerapids", 64, 32},  {"armv8-a", 16, 32},        {"armv8.2-a+dotprod+fp16", 16, 32},
+    {"icelake-server", 64, 32},  {"sapphirerapids", 64, 32}, {"znver1", 32, 16},
+    {"znver2", 32, 16},          {"znver3", 32, 16},         {"znver4", 64, 32},
+    {"znver5", 64, 32},          {"armv8-a", 16, 32},        {"armv8.2-a+dotprod+fp16", 16, 32},
 };
 
 /* What the machine that compiles has. */

@@ -23,7 +23,7 @@ typedef struct Target {
 
 const Target *target_find(const char *name);
 /* The facts of `t` for an architecture as C compilers name it (-march=): vector width and registers.
- * An unknown name leaves them as they are. */
+ * An unknown name, "generic" among them, leaves them as they are: kernels are portable plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
 /* The i-th target, NULL past the end. */
 const Target *target_at(int i);

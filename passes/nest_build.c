@@ -445,7 +445,12 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
         int t = add_var(b, "tail", n->lane_tail);
         Stmt *loop = new_for(b, t, n->lane_tail, ROLE_serial);
         loop->body = new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
-        stmt_append(&row, loop);
+        int others[NEST_MAX_LOOPS], count = 0; /* the reduction's, in which the tail comes again */
+        for (int i = 0; i < n->n_order; i++)
+            if (n->loop[n->order[i]].reduce && n->order[i] != n->lane_outer &&
+                n->order[i] != n->lane_loop)
+                others[count++] = n->order[i];
+        stmt_append(&row, wrap(b, count, others, loop));
     }
     stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
     stmt_append(&list, wrap(b, rows, b->tile, row));

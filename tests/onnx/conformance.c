@@ -54,7 +54,7 @@ typedef struct Shared { /* in memory that parent and workers share */
 typedef struct Suite {
     char **path; /* folder of each test */
     int n;
-    const char *target;
+    const char *target, *march; /* march NULL: the default */
     Shared *shared;
     Result *current; /* in a worker: of the test at work */
     const char *folder;
@@ -237,7 +237,7 @@ static void run_test(int i) {
     char model[4096];
     snprintf(model, sizeof model, "%s/model.onnx", suite.folder);
     Options o = {.model = model, .optimize = "1", .runtime_cache = suite.scratch};
-    if (!strcmp(suite.target, "cuda")) o.march = "cpu";
+    o.march = !strcmp(suite.target, "cuda") ? "cpu" : suite.march;
     char *text = NULL;
     size_t length = 0;
     FILE *keep = stderr, *capture = open_memstream(&text, &length);
@@ -395,14 +395,15 @@ int main(int argc, char **argv) {
     suite.target = "c";
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--target")) suite.target = argv[i + 1];
+        if (!strcmp(argv[i], "--march")) suite.march = argv[i + 1];
         if (!strcmp(argv[i], "--suite")) root = argv[i + 1];
         if (!strcmp(argv[i], "--filter")) filter = argv[i + 1];
         if (!strcmp(argv[i], "--report")) report = argv[i + 1];
         if (!strcmp(argv[i], "--jobs")) jobs = atoi(argv[i + 1]);
     }
     if (!root || !target_find(suite.target) || jobs < 1 || jobs > MAX_JOBS) {
-        fprintf(stderr, "usage: conformance --target c|cuda|vulkan --suite DIR [--filter GLOB] "
-                        "[--report FILE] [--jobs N]\n");
+        fprintf(stderr, "usage: conformance --target c|cuda|vulkan --suite DIR [--march ARCH] "
+                        "[--filter GLOB] [--report FILE] [--jobs N]\n");
         return 2;
     }
     collect(root, filter);
