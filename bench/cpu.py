@@ -45,6 +45,8 @@ def error_of(wanted, got):
         if want.shape != have.shape:
             return math.inf
         want, have = want.astype(np.float64), have.astype(np.float64)
+        if not np.isfinite(have[np.isfinite(want)]).all():
+            return math.inf
         scale = float(np.abs(want).max(initial=0)) or 1.0
         worst = max(worst, float(np.abs(want - have).max(initial=0)) / scale)
     return worst if math.isfinite(worst) else math.inf
@@ -94,7 +96,7 @@ def measure(job, options):
                     row["peers"][peer]["round_ms"].append(round(1e3 * min(times), 5))
                 except peers.Refused as reason:
                     row["peers"][peer]["refused"] = str(reason)
-                    del running[peer]
+                    running.pop(peer).close()
     row["gflops"].append(calibrate.rates(job.threads, 0.1)[0])
     for peer in running:
         entry = row["peers"][peer]

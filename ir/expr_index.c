@@ -231,22 +231,29 @@ bool ex_bound(Exprs *x, const Expr *e, int n, int *var, int64_t *bound, bool *be
     return true;
 }
 
+/* A type in which sums are exact but for wrapping around: not a float, which rounds. */
+static bool is_index_type(const Expr *e) {
+    return dt_is_int((DType)e->dt) && dt_bits((DType)e->dt) >= 32;
+}
+
 bool ex_stride(const Expr *e, int var, int64_t *stride) {
     int64_t a = 0, b = 0;
     *stride = e->op == EX_var && e->k.i == var;
     if (e->n == 0) return true;
     if (e->size > MAX_WALK) return false;
-    if (e->op == EX_cast) return ex_stride(e->arg[0], var, stride);
+    if (e->op == EX_cast)
+        return ex_stride(e->arg[0], var, stride) &&
+               (*stride == 0 || (is_index_type(e) && is_index_type(e->arg[0])));
     for (int i = 0; i < e->n; i++) {
         if (!ex_stride(e->arg[i], var, i ? &b : &a)) return false;
         if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) continue;
         if (a || b) return false;
     }
+    if ((a || b) && !is_index_type(e)) return false;
     if (e->op == EX_mul && (a || b)) {
         const Expr *other = e->arg[a != 0];
         if ((a && b) || !ex_is_const(other)) return false;
-        *stride = (a + b) * other->k.i;
-        return true;
+        return !__builtin_mul_overflow(a + b, other->k.i, stride) && in_range(*stride);
     }
     *stride = e->op == EX_sub ? a - b : a + b;
     return true;

@@ -14,7 +14,15 @@
 
 #define MAX_INPUTS 12   /* a fused operator keeps to what every device can bind */
 #define MAX_SIZE   4000 /* nodes of a fused body, as a tree */
+#define MIN_SIZE   250  /* ... when much was rewritten before, see size_limit */
 #define SMALL_SIZE 100  /* ... of one that costs nothing to rewrite */
+#define MAX_WORK   (8 << 20)
+
+/* How large a body may grow. A step that moves what it puts in rewrites all of it, so a chain of such
+ * steps would take time by its length times this size: after so many nodes bodies are kept small. */
+static uint32_t size_limit(int64_t work) {
+    return work < MAX_WORK ? MAX_SIZE : MIN_SIZE;
+}
 
 /* --- costs ----------------------------------------------------------------------------------------*/
 
@@ -61,7 +69,8 @@ typedef struct Sites {
     int source;
     const int64_t *extent;
     int n_extent;
-    double evaluations; /* how often c evaluates these loads, all together */
+    double elements;    /* of the source, 1 at least */
+    double evaluations; /* how often c evaluates each of them by these loads, on average */
 } Sites;
 
 /* A load whose index takes every coordinate at most once, unscaled, evaluates each element once for each
@@ -89,32 +98,26 @@ static void count_site(void *user, const Expr *e) {
     }
     for (int k = 0; k < s->n_extent; k++)
         if (used >> k & 1) distinct *= (double)s->extent[k];
-    s->evaluations += plain && distinct > 0 ? all / distinct : -all;
+    s->evaluations += plain && distinct > 0 ? all / distinct : all / s->elements;
 }
 
 /* How often each element of input i is evaluated by c, on average. */
 static double evaluations(Graph *g, const Op *c, int i) {
     int64_t extent[MAX_RANK];
     int n = op_extents(c, extent);
-    Sites s = {g, i, extent, n, 0};
-    double total = 0, elements = (double)value_numel(c->in[i]);
+    double elements = (double)value_numel(c->in[i]);
+    Sites s = {g, i, extent, n, elements > 0 ? elements : 1, 0};
     const Expr *parts[MAX_RANK + 3];
     int n_parts = 0;
     parts[n_parts++] = c->body;
     if (c->guard) parts[n_parts++] = c->guard;
     for (int k = 0; c->target && k < c->out[0]->rank; k++) parts[n_parts++] = c->target[k];
-    for (int k = 0; k < n_parts; k++) {
-        s.evaluations = 0;
-        ex_visit(g->arena, parts[k], count_site, &s);
-        total += s.evaluations < 0 ? -s.evaluations / (elements > 0 ? elements : 1) : s.evaluations;
-    }
+    for (int k = 0; k < n_parts; k++) ex_visit(g->arena, parts[k], count_site, &s);
     if (c->post) {
-        s.evaluations = 0;
         s.n_extent = c->out[0]->rank;
         ex_visit(g->arena, c->post, count_site, &s);
-        total += s.evaluations < 0 ? -s.evaluations / (elements > 0 ? elements : 1) : s.evaluations;
     }
-    return total;
+    return s.evaluations;
 }
 
 static bool is_product(const Op *op) {
@@ -122,7 +125,6 @@ static bool is_product(const Op *op) {
 }
 
 static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users) {
-    if (m->body->size + c->body->size > MAX_SIZE) return false;
     double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */
@@ -143,6 +145,7 @@ typedef struct Inline {
     const int *old_to_new;/* c's inputs in the new list */
     const Expr *body;     /* m's body with its loads renumbered */
     bool moved;           /* set: m's coordinates are not c's own everywhere */
+    int64_t *work;        /* nodes rewritten by the pass */
 } Inline;
 
 /* Is this the element at the coordinates themselves? */
@@ -236,13 +239,16 @@ static const Expr *inlined(const Op *c, Inline *u, const Expr *e) {
     int n = op_extents(c, extent);
     u->moved = false;
     e = ex_rewrite(u->x, e, inline_leaf, u);
-    return u->moved || !dt_is_float((DType)u->body->dt) ? ex_simplify(u->x, e, n, extent) : e;
+    if (!u->moved && dt_is_float((DType)u->body->dt)) return e;
+    *u->work += e->size;
+    return ex_simplify(u->x, e, n, extent);
 }
 
-static bool try_inline(Graph *g, Op *c, int i) {
+static bool try_inline(Graph *g, Op *c, int i, int64_t *work) {
     Value *seen = c->in[i], *made = through_reshape(seen);
     Op *m = made->def;
     if (m->kind != OP_map || (c->kind == OP_scatter && i == 0)) return false;
+    if (m->body->size + c->body->size > size_limit(*work)) return false;
     int users = made->index > seen->index ? made->index : seen->index;
     if (!worth_inlining(g, c, i, m, users)) return false;
     Value **list = ARENA_ARRAY(g->arena, c->n_in + m->n_in, Value *);
@@ -257,6 +263,7 @@ static bool try_inline(Graph *g, Op *c, int i) {
     for (int k = 0; k < m->n_in; k++) m_to_new[k] = list_add(list, &n, m->in[k]);
     if (n > MAX_INPUTS && n > c->n_in) return false;
     Inline u = {.x = g->x, .source = i, .m = m, .seen = seen, .old_to_new = old_to_new};
+    u.work = work;
     u.body = renumber(g->x, m->body, m->n_in, m_to_new);
     c->body = inlined(c, &u, c->body);
     if (c->post) c->post = inlined(c, &u, c->post);
@@ -320,7 +327,7 @@ static void map_before_reshape(Graph *g, Op *c, Value *made) {
     graph_insert_before(g, c->next, reshape);
 }
 
-static bool try_epilogue(Graph *g, Op *c) {
+static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     Value *out = c->out[0];
     int best = -1;
     for (int i = 0; i < c->n_in; i++) {
@@ -341,7 +348,7 @@ static bool try_epilogue(Graph *g, Op *c) {
     if (best < 0) return false;
     Value *seen = c->in[best], *made = through_reshape(seen);
     Op *r = made->def;
-    if (c->body->size + r->post->size > MAX_SIZE) return false;
+    if (c->body->size + r->post->size > size_limit(*work)) return false;
     Value **list = ARENA_ARRAY(g->arena, c->n_in + r->n_in, Value *);
     int *c_to_new = ARENA_ARRAY(g->arena, c->n_in, int), n = 0;
     int *r_to_new = ARENA_ARRAY(g->arena, r->n_in + 1, int);
@@ -352,6 +359,7 @@ static bool try_epilogue(Graph *g, Op *c) {
     if (seen != made) map_before_reshape(g, c, made);
     Epilogue u = {g->x, best, renumber(g->x, r->post, r->n_in, r_to_new), c_to_new};
     const Expr *post = ex_rewrite(g->x, c->body, epilogue_leaf, &u);
+    *work += post->size;
     int64_t extent[MAX_RANK];
     op_extents(r, extent);
     c->kind = r->kind;
@@ -369,12 +377,13 @@ static bool try_epilogue(Graph *g, Op *c) {
 }
 
 void pass_fuse(Graph *g, const PassOptions *o) {
+    int64_t work = 0; /* nodes rewritten */
     graph_count_uses(g);
     for (Op *c = g->first; c; c = c->next) {
         if (c->sub) pass_fuse(c->sub, o);
         if (c->kind != OP_map && c->kind != OP_reduce && c->kind != OP_scan && c->kind != OP_scatter)
             continue;
-        for (int i = 0; i < c->n_in;) i = try_inline(g, c, i) ? 0 : i + 1;
-        if (c->kind == OP_map) try_epilogue(g, c);
+        for (int i = 0; i < c->n_in;) i = try_inline(g, c, i, &work) ? 0 : i + 1;
+        if (c->kind == OP_map) try_epilogue(g, c, &work);
     }
 }

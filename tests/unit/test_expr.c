@@ -90,6 +90,18 @@ static void combine(Exprs *x, uint32_t *seed, Known *a, const Known *b) {
     }
 }
 
+static void check_stride(const Known *k, int var, uint32_t seed) {
+    int64_t stride, vars[VARS];
+    if (!ex_stride(k->e, var, &stride)) return;
+    for (int i = 0; i < POINTS; i++) {
+        point(i, vars);
+        vars[var]++;
+        int64_t grown = ex_eval(k->e, vars).i - k->at[i];
+        if ((int32_t)(uint64_t)grown != (int32_t)(uint64_t)stride)
+            fail_msg("seed %u, point %d: stride", seed, i);
+    }
+}
+
 static void check(Exprs *x, const Known *k, uint32_t seed) {
     const Expr *simple = ex_simplify(x, k->e, VARS, extents), *base;
     int64_t lo = 0, hi = 0, coef[VARS], vars[VARS];
@@ -125,6 +137,7 @@ static void test_random(void **state) {
         }
         while (top > 1) combine(&x, &random, &stack[top - 2], &stack[top - 1]), top--;
         check(&x, &stack[0], seed);
+        for (int var = 0; var < 2; var++) check_stride(&stack[0], var, seed);
         arena_free(&arena);
     }
 }
@@ -141,6 +154,27 @@ static void test_order_of_sums(void **state) {
     const Expr *sure = ex_lt(&x, ex_add(&x, i, ex_i(&x, 1)), ex_add(&x, i, ex_i(&x, 3)));
     assert_false(ex_is_const(ex_simplify(&x, unsure, VARS, extents)));
     assert_true(ex_is_int(ex_simplify(&x, sure, VARS, extents), 1));
+    arena_free(&arena);
+}
+
+/* Floats round and narrow integers wrap around: what is computed with them does not grow evenly. */
+static void test_no_stride(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    int64_t stride;
+    const Expr *i = ex_var(&x, 0), *f = ex_cast(&x, DT_f32, i);
+    const Expr *half = ex_cast(&x, DT_i32, ex_mul(&x, f, ex_num(&x, DT_f32, 0.5)));
+    const Expr *more = ex_cast(&x, DT_i32, ex_add(&x, f, ex_num(&x, DT_f32, 16777216.0)));
+    assert_false(ex_stride(half, 0, &stride));
+    assert_false(ex_stride(more, 0, &stride));
+    assert_false(ex_stride(ex_cast(&x, DT_i32, ex_cast(&x, DT_i8, i)), 0, &stride));
+    assert_true(ex_stride(half, 1, &stride));
+    assert_int_equal(stride, 0);
+    assert_true(ex_stride(ex_cast(&x, DT_i64, i), 0, &stride));
+    assert_int_equal(stride, 1);
     arena_free(&arena);
 }
 
@@ -171,6 +205,7 @@ static void test_shared_parts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
                                        cmocka_unit_test(test_order_of_sums),
+                                       cmocka_unit_test(test_no_stride),
                                        cmocka_unit_test(test_shared_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
