@@ -20,9 +20,9 @@
 #else
 #define LANES 4
 #endif
-/* Chains that do not wait for each other: latency 4 or 5 times 2 units, as many as fit registers. */
+/* Chains that do not wait for each other: a latency of 4 or 5 times 2 units. */
 #define CHAINS 12
-#define SLICE 200000
+#define SLICE  200000
 #define BUFFER ((size_t)256 << 20)
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
@@ -39,15 +39,13 @@ typedef struct Task {
     float sink;
 } Task;
 
-static double now(void)
-{
+static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static float multiply_add(void)
-{
+static float multiply_add(void) {
     Vector sum[CHAINS], factor;
     for (int l = 0; l < LANES; l++) factor[l] = 0.999f;
     for (int c = 0; c < CHAINS; c++) sum[c] = factor;
@@ -61,8 +59,7 @@ static float multiply_add(void)
     return total;
 }
 
-static float read_all(const Word *words, size_t n)
-{
+static float read_all(const Word *words, size_t n) {
     Word sum[4] = {{0}};
     for (size_t i = 0; i + 4 <= n; i += 4) {
         for (size_t k = 0; k < 4; k++) sum[k] ^= words[i + k];
@@ -71,8 +68,7 @@ static float read_all(const Word *words, size_t n)
 }
 
 /* One of the two loops, slice after slice, all threads starting each together. */
-static double best_slice(Task *t, int memory)
-{
+static double best_slice(Task *t, int memory) {
     double best = 1e9, end = now() + t->seconds;
     for (;;) {
         if (t->first) *t->stop = now() > end;
@@ -88,16 +84,14 @@ static double best_slice(Task *t, int memory)
     return best;
 }
 
-static void *work(void *task)
-{
+static void *work(void *task) {
     Task *t = task;
     t->flop = best_slice(t, 0);
     t->byte = best_slice(t, 1);
     return NULL;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int threads = argc == 3 ? atoi(argv[1]) : 0;
     double seconds = argc == 3 ? atof(argv[2]) : 0;
     if (threads < 1 || threads > 256 || !(seconds > 0)) {
@@ -116,7 +110,8 @@ int main(int argc, char **argv)
     memset(words, 1, BUFFER);
     size_t part = BUFFER / sizeof(Word) / (size_t)threads;
     for (int i = 0; i < threads; i++) {
-        tasks[i] = (Task){&barrier, words + (size_t)i * part, part, i == 0, seconds, 0, 0, &stop, 0};
+        tasks[i] =
+            (Task){&barrier, words + (size_t)i * part, part, i == 0, seconds, 0, 0, &stop, 0};
         if (i > 0 && pthread_create(&ids[i], NULL, work, &tasks[i])) {
             fprintf(stderr, "calibrate: cannot start a thread\n");
             return 3;

@@ -62,6 +62,8 @@ class Worker:
         return value
 
     def close(self):
+        if self.connection.closed:
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # compilers that it started too
         self.process.wait()

@@ -60,8 +60,9 @@ class Session:
         module = iree.runtime.load_vm_flatbuffer_file(
             str(compiled(job, options)), driver=driver
         )
-        functions = module.vm_module.function_names
-        self.function = module[next(name for name in functions if "$" not in name and name[0] != "_")]
+        # Beside the model itself there are `__init` and an asynchronous `NAME$async`.
+        names = [name for name in module.vm_module.function_names if "$" not in name]
+        self.function = module[next(name for name in names if not name.startswith("__"))]
         self.inputs = [
             iree.runtime.asdevicearray(config.device, np.ascontiguousarray(array))
             for array in job.inputs.values()

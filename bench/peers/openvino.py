@@ -24,13 +24,9 @@ class Session:
         for name, tensor in zip(job.inputs, self.tensors):
             self.request.set_tensor(name, tensor)
         nodes = [op.get_rt_info() for op in self.compiled.get_runtime_model().get_ops()]
-        self.ran = {
-            "kernels": histogram(
-                f"{node['layerType']} {node['runtimePrecision']} {node['primitiveType']}"
-                for node in nodes
-                if node["layerType"] != "Const"
-            )
-        }
+        keys = ("layerType", "runtimePrecision", "primitiveType")
+        kernels = [[node[key].astype(str) for key in keys] for node in nodes]
+        self.ran = {"kernels": histogram(" ".join(k) for k in kernels if k[0] != "Const")}
 
     def run(self):
         self.request.infer()

@@ -293,11 +293,11 @@ class Session:
         torch._inductor.config.freezing = True
         network = Network(optimised(job)).eval()
         self.inputs = [torch.from_numpy(job.inputs[name].copy()) for name in network.inputs]
-        half = torch.autocast("cpu", torch.bfloat16, enabled=job.precision == "bf16")
-        with torch.no_grad(), half:
+        self.half = torch.autocast("cpu", torch.bfloat16, enabled=job.precision == "bf16")
+        with torch.no_grad():
             exported = torch.export.export(network, tuple(self.inputs)).module()
-            self.model = torch.compile(exported)
-            self.results = self.model(*self.inputs)
+        self.model = torch.compile(exported)
+        self.run()
         self.ran = {
             "compiler": "inductor, frozen",
             "ops": histogram(
@@ -306,7 +306,7 @@ class Session:
         }
 
     def run(self):
-        with torch.no_grad():
+        with torch.no_grad(), self.half:
             self.results = self.model(*self.inputs)
 
     def outputs(self):
