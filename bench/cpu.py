@@ -148,7 +148,7 @@ class Table:
         print(line([*cells, ratio, row.get("fastest", "-")], self.widths), flush=True)
 
     def add_rates(self, row):
-        """Under a product: its GFLOP/s, and the share of what the processor reaches at most."""
+        """Under a product: its GFLOP/s, and the share of what the processor reaches in fp32."""
         operations = zoo.gemm_operations(row["model"])
         if operations is None:
             return
@@ -172,8 +172,8 @@ def summarise(rows):
     means = {}
     for row in rows:
         if "ratio" in row:
-            kind = "gemm" if zoo.gemm_operations(row["model"]) else row["precision"]
-            key = f"{kind}, {row['threads']} threads"
+            kind = "gemm " if zoo.gemm_operations(row["model"]) else ""
+            key = f"{kind}{row['precision']}, {row['threads']} threads"
             group = means.setdefault(key, {})
             for name, value in (("fastest", row["ratio"]), *row["ratio_to"].items()):
                 group.setdefault(name, []).append(value)

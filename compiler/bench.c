@@ -224,10 +224,11 @@ static void print_kernels(const Bench *b) {
 static void print_text(const Bench *b) {
     const mlcc_model *m = b->m.model;
     double median = percentile(b, 50);
+    int digits = median < 1e-4 ? 6 : 4; /* of ms: a small model takes less than a microsecond */
     printf("%s: target %s, threads %d, runs %d\n", b->s->o->model, m->target, b->m.threads,
            b->n_runs);
-    printf("latency: min %.4f ms, median %.4f, p90 %.4f, p99 %.4f\n", b->run[0] * 1e3, median * 1e3,
-           percentile(b, 90) * 1e3, percentile(b, 99) * 1e3);
+    printf("latency: min %.*f ms, median %.*f, p90 %.*f, p99 %.*f\n", digits, b->run[0] * 1e3,
+           digits, median * 1e3, digits, percentile(b, 90) * 1e3, digits, percentile(b, 99) * 1e3);
     if (b->macs)
         printf("multiply-adds: %s; at the median %.2f GFLOP/s\n", in_units(b->s, (double)b->macs),
                flops_of(b->macs, median) * 1e-9);

@@ -166,7 +166,8 @@ static bool check_march(Session *s) {
 
 Program *session_lower(Session *s, Graph *g) {
     if (!check_march(s)) return NULL;
-    Target target = target_for_arch(s->target, s->o->march);
+    Target target;
+    if (!target_of_march(s, &target)) return NULL;
     s->target = arena_copy(&s->arena, &target, sizeof target);
     PassOptions options = {.target = s->target,
                            .dump = s->o->dump_ir,

@@ -61,6 +61,13 @@ bool write_program(Session *s, Program *p, const char *path);
 /* Writes a library made of runtime sources, compiled as a model's code is. */
 bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources);
 
+/* What the C compiler writes to its output for `words` with our -march, as text. NULL after a
+ * diagnostic. */
+const char *ask_c_compiler(Session *s, const char *words);
+/* The facts of s->target for -march=. Names that ir/target.c does not know are the C compiler's: it
+ * is asked what vectors they have. False after a diagnostic, as for names that it does not know. */
+bool target_of_march(Session *s, Target *result);
+
 int command_compile(Session *s);
 int command_run(Session *s);
 int command_verify(Session *s);
@@ -90,6 +97,9 @@ bool write_outputs(Session *s, int n, const OutputFile *files);
 bool load_file(Session *s, const char *from, OutputFile *file);
 /* Copies a finished file to its place in one step. */
 bool install_file(Session *s, const char *from, const char *to);
+/* A model's name for the terminal: control characters become "\x1b" and the like, so that a line of
+ * output stays one. */
+const char *shown_name(Session *s, const char *name);
 /* Runs a program in `folder` with arguments (argv[0] is searched in PATH); output to the terminal.
  * A signal that ends mlcc meanwhile ends the program too and leaves no temporary folder. False after a
  * diagnostic. */

@@ -42,7 +42,8 @@ static void print_ops(Session *s) {
     for (int i = 0; strmap_at(&counts, i); i++) sorted[n++] = *(OpCount *)strmap_at(&counts, i);
     qsort(sorted, (size_t)n, sizeof *sorted, by_count);
     printf("operators:");
-    for (int i = 0; i < n; i++) printf("%s %s %d", i ? "," : "", sorted[i].name, sorted[i].n);
+    for (int i = 0; i < n; i++)
+        printf("%s %s %d", i ? "," : "", shown_name(s, sorted[i].name), sorted[i].n);
     printf("\n");
 }
 
@@ -70,7 +71,8 @@ int command_inspect(Session *s) {
     if (s->model.proto && s->model.proto->graph) {
         const Onnx__ModelProto *proto = s->model.proto;
         printf("model: %s, IR version %lld, producer '%s'\nopsets:", s->o->model,
-               (long long)proto->ir_version, proto->producer_name ? proto->producer_name : "");
+               (long long)proto->ir_version,
+               proto->producer_name ? shown_name(s, proto->producer_name) : "");
         for (size_t i = 0; i < proto->n_opset_import; i++)
             printf(" %s %lld",
                    proto->opset_import[i]->domain && *proto->opset_import[i]->domain
@@ -83,10 +85,12 @@ int command_inspect(Session *s) {
     if (!g) return 0;
     pass_dce(g, NULL);
     for (int i = 0; i < g->inputs.n; i++)
-        printf("input: %s %s%s\n", g->inputs.items[i]->name, dt_name(g->inputs.items[i]->dt),
+        printf("input: %s %s%s\n", shown_name(s, g->inputs.items[i]->name),
+               dt_name(g->inputs.items[i]->dt),
                shape_text(&s->arena, g->inputs.items[i]->rank, g->inputs.items[i]->shape));
     for (int i = 0; i < g->outputs.n; i++)
-        printf("output: %s %s%s\n", g->output_names.items[i], dt_name(g->outputs.items[i]->dt),
+        printf("output: %s %s%s\n", shown_name(s, g->output_names.items[i]),
+               dt_name(g->outputs.items[i]->dt),
                shape_text(&s->arena, g->outputs.items[i]->rank, g->outputs.items[i]->shape));
     printf("weights: %lld bytes\nmultiply-adds: %lld\nunsupported operators: none\n",
            (long long)count_weights(g), (long long)count_macs(g));

@@ -45,7 +45,8 @@ bool output_fits(const Target *t, const char *suffix) {
     return find_form(t, suffix) != NULL;
 }
 
-/* The path without folder and suffix, as a C identifier. */
+/* The path without folder and suffix, as a C identifier that is not reserved: it begins with a
+ * letter. */
 static const char *prefix_of(Session *s, const char *path) {
     const char *slash = strrchr(path, '/');
     char *name = arena_strdup(&s->arena, slash ? slash + 1 : path);
@@ -53,7 +54,7 @@ static const char *prefix_of(Session *s, const char *path) {
     if (dot && dot != name) *dot = 0;
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
-    return isdigit((unsigned char)*name) || !*name ? arena_printf(&s->arena, "m%s", name) : name;
+    return isalpha((unsigned char)*name) ? name : arena_printf(&s->arena, "m%s", name);
 }
 
 static const char *with_suffix(Session *s, const char *path, const char *suffix) {
@@ -93,6 +94,21 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
         vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));
     add_words(s, argv, flags);
+}
+
+const char *ask_c_compiler(Session *s, const char *words) {
+    const char *folder = temp_folder(s);
+    if (!folder) return NULL;
+    Words argv = {0};
+    cc_words(s, &argv);
+    vec_push(&s->arena, &argv, arena_printf(&s->arena, "-march=%s", s->o->march));
+    add_words(s, &argv, words);
+    add_words(s, &argv, "-o answer");
+    OutputFile answer = {0};
+    bool ok = run_words(s, folder, &argv) &&
+              load_file(s, arena_printf(&s->arena, "%s/answer", folder), &answer);
+    temp_remove(folder);
+    return ok ? arena_strndup(&s->arena, answer.data, answer.bytes) : NULL;
 }
 
 /* Writes the embedded runtime sources into the folder. */

@@ -107,7 +107,7 @@ static const char *result_path(Session *s, const Io *io, int i, const OutputFile
 static void write_results(Session *s, const Io *io) {
     if (!s->o->out_dir) {
         for (int i = 0; i < io->n_out; i++)
-            printf("%s: %s%s\n", io->out[i].name, dt_name(io->out[i].dt),
+            printf("%s: %s%s\n", shown_name(s, io->out[i].name), dt_name(io->out[i].dt),
                    shape_text(&s->arena, io->out[i].rank, io->out[i].shape));
         return;
     }
@@ -235,7 +235,7 @@ int command_verify(Session *s) {
         double allowed = tolerance(io.out[i].dt);
         bool bad = d.wrong_kind || d.relative > allowed;
         printf("%s: %s%s largest error %.3g, relative to scale %.3g, at element %zu%s\n",
-               io.out[i].name, dt_name(io.out[i].dt),
+               shown_name(s, io.out[i].name), dt_name(io.out[i].dt),
                shape_text(&s->arena, io.out[i].rank, io.out[i].shape), d.absolute, d.relative, d.at,
                bad ? "  DIFFERS" : "");
         if (bad)

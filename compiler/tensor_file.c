@@ -17,13 +17,18 @@ TensorInfo info_of_model(const mlcc_tensor *t) {
                         (size_t)t->bytes};
 }
 
+/* Floats that NumPy does not have; their bit patterns are in its files. */
+static bool is_pattern(DType dt) {
+    return dt_is_float(dt) && dt_is_narrow(dt) && dt != DT_f16;
+}
+
 /* The descr of a dtype: byte order, kind, size. */
 static const char *npy_descr(Arena *arena, DType dt) {
     static const char kinds[] = {[DK_bool] = 'b', [DK_sint] = 'i', [DK_uint] = 'u',
                                  [DK_float] = 'f', [DK_complex] = 'c'};
     size_t size = dt_store(dt);
     char kind = kinds[dt_kind(dt)];
-    if (dt_is_float(dt) && dt_is_narrow(dt) && dt != DT_f16) kind = 'u'; /* bit patterns */
+    if (is_pattern(dt)) kind = 'u';
     return arena_printf(arena, "%c%c%zu", size == 1 ? '|' : '<', kind, size);
 }
 
@@ -45,6 +50,15 @@ static void *read_all(Session *s, const char *path, size_t *bytes) {
     return data;
 }
 
+/* Is the file's descr, "'<f4'", that of the dtype? '<f4' and '|f4' alike; what must fit is kind and
+ * size. Bit patterns may be unsigned integers, or what ml_dtypes writes: '<V2', '<f1'. */
+static bool descr_fits(const char *descr, const char *wanted, DType dt) {
+    if ((*descr != '\'' && *descr != '"') || strlen(descr) < 5 || descr[1] == '>') return false;
+    bool kind = descr[2] == wanted[1] || (is_pattern(dt) && strchr("Vf", descr[2]));
+    size_t n = strlen(wanted + 2);
+    return kind && !strncmp(descr + 3, wanted + 2, n) && !isdigit((unsigned char)descr[3 + n]);
+}
+
 /* The text after `key` in the header's dictionary. */
 static const char *npy_field(const char *header, const char *key) {
     const char *at = strstr(header, key);
@@ -62,6 +76,11 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
         diag_error(&s->diag, E0009, "'%s' is no .npy file", path);
         return false;
     }
+    if (file[6] < 1 || file[6] > 3) {
+        diag_error(&s->diag, E0009, "'%s' is of version %d.%d of .npy, expected 1.0 to 3.0", path,
+                   file[6], file[7]);
+        return false;
+    }
     size_t start = file[6] == 1 ? 10 : 12, length = file[8] | (size_t)file[9] << 8;
     if (file[6] != 1) length |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
     if (length > bytes - start) {
@@ -70,11 +89,7 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
     }
     char *header = arena_strndup(&s->arena, (char *)file + start, length);
     const char *descr = npy_field(header, "'descr'"), *wanted = npy_descr(&s->arena, want->dt);
-    /* '<f4' and '|f4' alike; what must fit is kind and size */
-    bool type_fits = (*descr == '\'' || *descr == '"') && strlen(descr) > 4 && descr[1] != '>' &&
-                     !strncmp(descr + 2, wanted + 1, strlen(wanted + 1)) &&
-                     !isdigit((unsigned char)descr[2 + strlen(wanted + 1)]);
-    if (!type_fits) {
+    if (!descr_fits(descr, wanted, want->dt)) {
         size_t quoted = *descr ? strcspn(descr + 1, "'\"") : 0;
         diag_error(&s->diag, E0009, "'%s' holds elements '%.*s'; input '%s' is %s ('%s')", path,
                    quoted < 20 ? (int)quoted : 20, quoted ? descr + 1 : "", want->name,

@@ -133,6 +133,16 @@ bool write_outputs(Session *s, int n, const OutputFile *files) {
     return ok;
 }
 
+const char *shown_name(Session *s, const char *name) {
+    Text t = text_new(&s->arena);
+    for (; *name; name++)
+        if ((unsigned char)*name < ' ' || *name == 0x7f)
+            text_addf(&t, "\\x%02x", (unsigned)*name);
+        else
+            text_addn(&t, name, 1);
+    return text_get(&t);
+}
+
 bool load_file(Session *s, const char *from, OutputFile *file) {
     int fd = open(from, O_RDONLY | O_CLOEXEC);
     struct stat st;

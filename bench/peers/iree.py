@@ -19,10 +19,6 @@ OPTIONS = [
     # Without it BERT is refused: a softmax wants 74 KB.
     "--iree-llvmcpu-stack-allocation-limit=262144",
 ]
-BF16 = [
-    "--iree-global-opt-demote-contraction-inputs-operations=all",
-    "--iree-global-opt-demote-contraction-inputs-type=bf16",
-]
 
 
 def tool(name, *arguments):
@@ -35,14 +31,14 @@ def tool(name, *arguments):
         raise Refused(f"{name} ended with {done.returncode}: {errors[-1][-200:]}")
 
 
-def compiled(job, options):
+def compiled(job):
     """The module; made anew when the model is newer."""
     module = job.cache / f"{job.name}-{job.precision}.vmfb"
     if not zoo.newer(module, [job.path, pathlib.Path(__file__)]):
         imported = module.with_suffix(".mlir")
         try:
             tool("iree-import-onnx", job.path, "-o", imported)
-            tool("iree-compile", imported, *options, "-o", module)
+            tool("iree-compile", imported, *OPTIONS, "-o", module)
         finally:
             imported.unlink(missing_ok=True)
     return module
@@ -50,16 +46,15 @@ def compiled(job, options):
 
 class Session:
     def __init__(self, job):
-        options = OPTIONS + (BF16 if job.precision == "bf16" else [])
+        if job.precision == "bf16":
+            raise Refused("its options that demote products to bf16 change nothing for this CPU")
         driver = "local-sync" if job.threads == 1 else "local-task"
-        self.ran = {"driver": driver, "options": options}
+        self.ran = {"driver": driver, "options": OPTIONS}
         iree.runtime.flags.parse_flags(
             f"--task_topology_group_count={job.threads}", "--task_worker_stack_size=1048576"
         )
         config = iree.runtime.Config(driver)
-        module = iree.runtime.load_vm_flatbuffer_file(
-            str(compiled(job, options)), driver=driver
-        )
+        module = iree.runtime.load_vm_flatbuffer_file(str(compiled(job)), driver=driver)
         # Beside the model itself there are `__init` and an asynchronous `NAME$async`.
         names = [name for name in module.vm_module.function_names if "$" not in name]
         self.function = module[next(name for name in names if not name.startswith("__"))]

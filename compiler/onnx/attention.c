@@ -162,7 +162,7 @@ static Builder grouped(Graph *g, const Attention *a, int64_t last, const Expr **
     Exprs *x = g->x;
     int64_t group = a->q.heads / a->k.heads;
     int64_t whole[5] = {a->q.batch, a->k.heads, group, a->q.length, last};
-    int64_t plain[4] = {a->q.batch, a->k.heads, a->q.length, last};
+    int64_t plain[4] = {a->q.batch, a->q.heads, a->q.length, last}; /* 1 or 0 of a group */
     int skip = group > 1;
     at[0] = ex_var(x, 0);
     at[1] = *kh = ex_var(x, 1);

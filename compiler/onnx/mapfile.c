@@ -79,12 +79,13 @@ static bool stays_below(const char *path) {
     return true;
 }
 
-/* True if absolute path `path` is a file in or below `folder`; both are free of links. */
+/* True if absolute path `path` is `folder` (which opening it will refuse), in it or below; both are
+ * free of links. */
 static bool lies_in(const char *path, const char *folder) {
     if (!folder) return false;
     size_t n = strlen(folder);
     if (n == 1) return true; /* "/" */
-    return strncmp(path, folder, n) == 0 && path[n] == '/';
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == 0);
 }
 
 const OnnxMap *maps_external(OnnxMaps *maps, Diag *diag, const char *location) {

@@ -483,8 +483,10 @@ void import_trilu(Node *n) {
 static int64_t block_size(Node *n, const Value *v) {
     int64_t size = attr_int(n, "blocksize", 0);
     if (v->rank == 4 && size > 0 && size < 1 << 15) return size;
-    invalid(n, E2004, "block size %lld, and an input of %d dimensions (expected 4)",
-            (long long)size, v->rank);
+    if (v->rank != 4)
+        invalid(n, E2005, "an input of %d dimensions, expected 4", v->rank);
+    else
+        invalid(n, E2004, "a block size of %lld", (long long)size);
     return 0;
 }
 

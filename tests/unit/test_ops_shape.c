@@ -215,7 +215,9 @@ static void test_moves(void **state) {
         {"input x f32[0] output y init p i64[2] = 1 1 y = Pad(x, p) {mode=\"edge\"}", E2005,
          "empty"},
         {V6 "y = Trilu(x)", E2005, "two dimensions"},
-        {V6 "y = DepthToSpace(x) {blocksize=2}", E2004, "1 dimensions (expected 4)"},
+        {V6 "y = DepthToSpace(x) {blocksize=2}", E2005, "1 dimensions, expected 4"},
+        {"input x f32[1,4,1,1] output y y = DepthToSpace(x) {blocksize=0}", E2004,
+         "a block size of 0"},
         {"input x f32[1,5,1,1] output y y = DepthToSpace(x) {blocksize=2}", E2005,
          "no multiple of 4"},
         {"input x f32[1,1,3,2] output y y = SpaceToDepth(x) {blocksize=2}", E2005,
@@ -306,6 +308,9 @@ static void test_reductions(void **state) {
 static void test_products(void **state) {
     static const Row rows[] = {
         {"input a f32[2] input b f32[2] output y y = MatMul(a, b)", {"1 2", "3 4"}, "f32[] 11"},
+        {"opset 23 input q f32[1,0,2,1] input k f32[1,3,2,1] output y y = Attention(q, k, k)",
+         {"", "1 2 3 4 5 6"},
+         "f32[1, 0, 2, 1] "},
         {"input a i32[1,2] input b i32[2,1] output y y = MatMul(a, b)",
          {"1 2", "3 4"},
          "i32[1, 1] 11"},

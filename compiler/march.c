@@ -1,0 +1,43 @@
+/* What -march= means for a target of C. The usual names are a table of ir/target.c; for all others
+ * the C compiler is asked which macros it defines: it knows hundreds of names, and those of
+ * tomorrow. */
+#include "compiler/driver.h"
+
+#include <string.h>
+
+/* What a macro says, the best first. */
+typedef struct MacroRow {
+    const char *macro;
+    int vector_bytes, vector_registers;
+} MacroRow;
+
+static const MacroRow macros[] = {
+    {"__AVX512F__", 64, 32}, {"__AVX2__", 32, 16}, {"__SSE2__", 16, 16},
+    {"__aarch64__", 16, 32}, {"__VSX__", 16, 32},
+};
+
+/* Does the list of "#define NAME VALUE" define it? */
+static bool defines(const char *list, const char *macro) {
+    size_t length = strlen(macro);
+    for (const char *at = list; (at = strstr(at, macro)); at += length)
+        if (at > list && at[-1] == ' ' && at[length] == ' ') return true;
+    return false;
+}
+
+bool target_of_march(Session *s, Target *result) {
+    const char *march = s->o->march;
+    *result = target_for_arch(s->target, march);
+    bool asks =
+        march && s->target->vector_bytes && !result->vector_types && strcmp(march, "generic") != 0;
+    if (!asks) return true;
+    const char *list = ask_c_compiler(s, "-dM -E -x c /dev/null");
+    if (!list) return false;
+    for (size_t i = 0; i < sizeof macros / sizeof *macros; i++) {
+        if (!defines(list, macros[i].macro)) continue;
+        result->vector_bytes = macros[i].vector_bytes;
+        result->vector_registers = macros[i].vector_registers;
+        result->vector_types = true;
+        break;
+    }
+    return true;
+}
