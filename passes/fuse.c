@@ -1,13 +1,14 @@
-/* fuse: elementwise and movement operators go into the bodies of their users, and into the `post` of the
- * reduction that makes their operand. Fusion is substitution of expressions.
+/* fuse: elementwise and movement operators go into the bodies of their users, and into the `post`
+ * of the reduction that makes their operand. Fusion is substitution of expressions.
  *
  * Walking in order, at every operator c:
- *   inline    an input that a map m computes is replaced by m's body at the index c loads it from, if that
- *             does not compute much twice (see worth_inlining);
- *   epilogue  if c is a map of a reduction's result at its own coordinates, and nobody else wants that
- *             result, c becomes the reduction's post.
- * Both look through reshapes: an index is put together with the one shape and taken apart with the other.
+ *   inline    an input that a map m computes is replaced by m's body at the index c loads it from,
+ * if that does not compute much twice (see worth_inlining); epilogue  if c is a map of a
+ * reduction's result at its own coordinates, and nobody else wants that result, c becomes the
+ * reduction's post. Both look through reshapes: an index is put together with the one shape and
+ * taken apart with the other.
  */
+#include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -15,16 +16,17 @@
 #define MAX_INPUTS 12   /* a fused operator keeps to what every device can bind */
 #define MAX_SIZE   4000 /* nodes of a fused body, as a tree */
 #define MIN_SIZE   250  /* ... when much was rewritten before, see size_limit */
-#define SMALL_SIZE 100  /* ... of one that costs nothing to rewrite */
 #define MAX_WORK   (8 << 20)
 
-/* How large a body may grow. A step that moves what it puts in rewrites all of it, so a chain of such
- * steps would take time by its length times this size: after so many nodes bodies are kept small. */
+/* How large a body may grow. A step that moves what it puts in rewrites all of it, so a chain of
+ * such steps would take time by its length times this size: after so many nodes bodies are kept
+ * small. */
 static uint32_t size_limit(int64_t work) {
     return work < MAX_WORK ? MAX_SIZE : MIN_SIZE;
 }
 
-/* --- costs ----------------------------------------------------------------------------------------*/
+/* --- costs
+ * ----------------------------------------------------------------------------------------*/
 
 static void add_cost(void *user, const Expr *e) {
     double *cost = user;
@@ -34,10 +36,15 @@ static void add_cost(void *user, const Expr *e) {
     case EX_ctr:
     case EX_acc:
     case EX_load:
-    case EX_cast: break;
+    case EX_cast:
+        break;
     case EX_div:
-    case EX_rem: *cost += e->dt == DT_i32 ? 2 : 4; break;
-    case EX_sqrt: *cost += 6; break;
+    case EX_rem:
+        *cost += e->dt == DT_i32 ? 2 : 4;
+        break;
+    case EX_sqrt:
+        *cost += 6;
+        break;
     case EX_exp:
     case EX_log:
     case EX_pow:
@@ -53,8 +60,11 @@ static void add_cost(void *user, const Expr *e) {
     case EX_asinh:
     case EX_acosh:
     case EX_atanh:
-    case EX_erf: *cost += 20; break;
-    default: *cost += dt_is_float((DType)e->dt) ? 1 : 0.25;
+    case EX_erf:
+        *cost += 20;
+        break;
+    default:
+        *cost += dt_is_float((DType)e->dt) ? 1 : 0.25;
     }
 }
 
@@ -73,8 +83,9 @@ typedef struct Sites {
     double evaluations; /* how often c evaluates each of them by these loads, on average */
 } Sites;
 
-/* A load whose index takes every coordinate at most once, unscaled, evaluates each element once for each
- * combination of the coordinates it leaves out; any other is taken to be evaluated every time. */
+/* A load whose index takes every coordinate at most once, unscaled, evaluates each element once for
+ * each combination of the coordinates it leaves out; any other is taken to be evaluated every time.
+ */
 static void count_site(void *user, const Expr *e) {
     Sites *s = user;
     if (e->op != EX_load || e->k.i != s->source) return;
@@ -135,63 +146,8 @@ static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users)
     return cost <= 4 && times <= 4 && c->kind != OP_scan;
 }
 
-/* --- substitution ---------------------------------------------------------------------------------*/
-
-typedef struct Inline {
-    Exprs *x;
-    int source;           /* c's input to be replaced */
-    const Op *m;
-    const Value *seen;    /* what c loads: m's value or a reshape of it */
-    const int *old_to_new;/* c's inputs in the new list */
-    const Expr *body;     /* m's body with its loads renumbered */
-    bool moved;           /* set: m's coordinates are not c's own everywhere */
-    int64_t *work;        /* nodes rewritten by the pass */
-} Inline;
-
-/* Is this the element at the coordinates themselves? */
-static bool own_index(Exprs *x, int rank, const Expr *const *index) {
-    for (int i = 0; i < rank; i++)
-        if (index[i] != ex_var(x, i)) return false;
-    return true;
-}
-
-static const Expr *inline_leaf(void *user, const Expr *e, const Expr *const *args) {
-    Inline *u = user;
-    if (e->op != EX_load) return e;
-    if (e->k.i != u->source)
-        return ex_load(u->x, (DType)e->dt, u->old_to_new[e->k.i], e->n, args);
-    const Value *made = u->m->out[0];
-    if (u->seen == made && own_index(u->x, made->rank, args)) return u->body;
-    u->moved = true;
-    if (u->seen == made) return ex_subst_vars(u->x, u->body, made->rank, args);
-    const Expr *flat = ex_i(u->x, 0), *index[MAX_RANK];
-    for (int i = 0; i < u->seen->rank; i++)
-        flat = ex_add(u->x, ex_mul(u->x, flat, ex_i(u->x, u->seen->shape[i])), args[i]);
-    for (int i = made->rank - 1; i >= 0; i--) {
-        int64_t size = made->shape[i] > 0 ? made->shape[i] : 1;
-        index[i] = i ? ex_bin(u->x, EX_rem, flat, ex_i(u->x, size)) : flat;
-        flat = ex_div(u->x, flat, ex_i(u->x, size));
-    }
-    return ex_subst_vars(u->x, u->body, made->rank, index);
-}
-
-typedef struct Renumber {
-    Exprs *x;
-    const int *to;
-} Renumber;
-
-static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *args) {
-    Renumber *u = user;
-    return e->op == EX_load ? ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args) : e;
-}
-
-static const Expr *renumber(Exprs *x, const Expr *e, int n, const int *to) {
-    bool same = true;
-    for (int i = 0; i < n; i++) same &= to[i] == i;
-    if (same) return e;
-    Renumber u = {x, to};
-    return ex_rewrite(x, e, renumber_leaf, &u);
-}
+/* --- into users
+ * ---------------------------------------------------------------------------------*/
 
 /* "Conv_1, Relu_2": the sources of both. */
 static const char *join_src(Graph *g, const char *a, const char *b) {
@@ -210,72 +166,27 @@ static void drop_use(Graph *g, Value *v) {
     for (int i = 0; i < op->n_in; i++) drop_use(g, op->in[i]);
 }
 
-/* Adds v to a list of inputs; returns its number. */
-static int list_add(Value **list, int *n, Value *v) {
-    for (int i = 0; i < *n; i++)
-        if (list[i] == v) return i;
-    list[*n] = v;
-    return (*n)++;
-}
-
-static Value *through_reshape(Value *v) {
-    return v->def->kind == OP_reshape ? v->def->in[0] : v;
-}
-
-/* Gives c its new inputs, with the counts of uses kept right. */
-static void set_inputs(Graph *g, Op *c, int n, Value **list) {
-    for (int i = 0; i < n; i++) list[i]->index++;
-    Value **old = c->in;
-    int n_old = c->n_in;
-    c->in = arena_copy(g->arena, list, (size_t)n * sizeof *list);
-    c->n_in = n;
+/* Counts the uses of c's new inputs and drops those of its old ones. */
+static void count_inputs(Graph *g, const Op *c, int n_old, Value **old) {
+    for (int i = 0; i < c->n_in; i++) c->in[i]->index++;
     for (int i = 0; i < n_old; i++) drop_use(g, old[i]);
 }
 
-/* `e` of c with m's body in it. Both were simplified before: there is more to find only where an
- * index of c meets m's coordinates, or where integers meet. */
-static const Expr *inlined(const Op *c, Inline *u, const Expr *e) {
-    int64_t extent[MAX_RANK];
-    int n = op_extents(c, extent);
-    u->moved = false;
-    e = ex_rewrite(u->x, e, inline_leaf, u);
-    if (!u->moved && dt_is_float((DType)u->body->dt)) return e;
-    *u->work += e->size;
-    return ex_simplify(u->x, e, n, extent);
-}
-
 static bool try_inline(Graph *g, Op *c, int i, int64_t *work) {
-    Value *seen = c->in[i], *made = through_reshape(seen);
+    Value *seen = c->in[i], *made = through_reshape(seen), **old = c->in;
     Op *m = made->def;
+    int n_old = c->n_in;
     if (m->kind != OP_map || (c->kind == OP_scatter && i == 0)) return false;
     if (m->body->size + c->body->size > size_limit(*work)) return false;
     int users = made->index > seen->index ? made->index : seen->index;
-    if (!worth_inlining(g, c, i, m, users)) return false;
-    Value **list = ARENA_ARRAY(g->arena, c->n_in + m->n_in, Value *);
-    int *old_to_new = ARENA_ARRAY(g->arena, c->n_in, int);
-    int *m_to_new = ARENA_ARRAY(g->arena, m->n_in + 1, int);
-    int n = 0;
-    /* a large body keeps the numbers of its loads: a long chain would be renumbered at every step */
-    bool m_first = m->body->size > SMALL_SIZE && c->kind == OP_map;
-    for (int k = 0; m_first && k < m->n_in; k++) list_add(list, &n, m->in[k]);
-    for (int k = 0; k < c->n_in; k++)
-        if (k != i) old_to_new[k] = list_add(list, &n, c->in[k]);
-    for (int k = 0; k < m->n_in; k++) m_to_new[k] = list_add(list, &n, m->in[k]);
-    if (n > MAX_INPUTS && n > c->n_in) return false;
-    Inline u = {.x = g->x, .source = i, .m = m, .seen = seen, .old_to_new = old_to_new};
-    u.work = work;
-    u.body = renumber(g->x, m->body, m->n_in, m_to_new);
-    c->body = inlined(c, &u, c->body);
-    if (c->post) c->post = inlined(c, &u, c->post);
-    if (c->guard) c->guard = inlined(c, &u, c->guard);
-    for (int k = 0; c->target && k < c->out[0]->rank; k++)
-        c->target[k] = inlined(c, &u, c->target[k]);
+    if (!worth_inlining(g, c, i, m, users) || !op_inline(g, c, i, MAX_INPUTS, work)) return false;
     c->src = join_src(g, m->src, c->src);
-    set_inputs(g, c, n, list);
+    count_inputs(g, c, n_old, old);
     return true;
 }
 
-/* --- epilogues ------------------------------------------------------------------------------------*/
+/* --- epilogues
+ * ------------------------------------------------------------------------------------*/
 
 typedef struct Own {
     int source;
@@ -308,15 +219,7 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
 /* c, a map over a reshape of r's shape, becomes a map over r's own shape, reshaped afterwards. */
 static void map_before_reshape(Graph *g, Op *c, Value *made) {
     Value *out = c->out[0];
-    const Expr *flat = ex_i(g->x, 0), *to[MAX_RANK];
-    for (int i = 0; i < made->rank; i++)
-        flat = ex_add(g->x, ex_mul(g->x, flat, ex_i(g->x, made->shape[i])), ex_var(g->x, i));
-    for (int i = out->rank - 1; i >= 0; i--) {
-        int64_t size = out->shape[i] > 0 ? out->shape[i] : 1;
-        to[i] = i ? ex_bin(g->x, EX_rem, flat, ex_i(g->x, size)) : flat;
-        flat = ex_div(g->x, flat, ex_i(g->x, size));
-    }
-    c->body = ex_simplify(g->x, ex_subst_vars(g->x, c->body, out->rank, to), made->rank, made->shape);
+    c->body = reshape_body(g->x, c->body, out->rank, out->shape, made->rank, made->shape);
     /* the old output becomes a reshape of the new one */
     Op *reshape = graph_new_op(g, OP_reshape, 1, &out, 1);
     Value *inner = graph_new_value(g, c, 0, out->dt, made->rank, made->shape);
@@ -340,9 +243,9 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
         if (own.moved) continue;
         /* of several, the one with the longer reduction */
         const Op *r = made->def;
-        if (best < 0 || shape_numel(r->n_red, r->red) >
-                            shape_numel(through_reshape(c->in[best])->def->n_red,
-                                        through_reshape(c->in[best])->def->red))
+        if (best < 0 ||
+            shape_numel(r->n_red, r->red) > shape_numel(through_reshape(c->in[best])->def->n_red,
+                                                        through_reshape(c->in[best])->def->red))
             best = i;
     }
     if (best < 0) return false;
@@ -357,14 +260,14 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
         if (k != best) c_to_new[k] = list_add(list, &n, c->in[k]);
     if (n > MAX_INPUTS && n > r->n_in) return false;
     if (seen != made) map_before_reshape(g, c, made);
-    Epilogue u = {g->x, best, renumber(g->x, r->post, r->n_in, r_to_new), c_to_new};
+    Epilogue u = {g->x, best, renumber_loads(g->x, r->post, r->n_in, r_to_new), c_to_new};
     const Expr *post = ex_rewrite(g->x, c->body, epilogue_leaf, &u);
     *work += post->size;
     int64_t extent[MAX_RANK];
     op_extents(r, extent);
     c->kind = r->kind;
     c->post = ex_simplify(g->x, post, made->rank, extent);
-    c->body = renumber(g->x, r->body, r->n_in, r_to_new);
+    c->body = renumber_loads(g->x, r->body, r->n_in, r_to_new);
     c->combine = r->combine;
     c->n_red = r->n_red;
     c->red = r->red;
@@ -372,7 +275,11 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     c->exclusive = r->exclusive;
     c->reverse = r->reverse;
     c->src = join_src(g, r->src, c->src);
-    set_inputs(g, c, n, list);
+    Value **old = c->in;
+    int n_old = c->n_in;
+    c->in = arena_copy(g->arena, list, (size_t)n * sizeof *list);
+    c->n_in = n;
+    count_inputs(g, c, n_old, old);
     return true;
 }
 
@@ -381,7 +288,8 @@ void pass_fuse(Graph *g, const PassOptions *o) {
     graph_count_uses(g);
     for (Op *c = g->first; c; c = c->next) {
         if (c->sub) pass_fuse(c->sub, o);
-        if (c->kind != OP_map && c->kind != OP_reduce && c->kind != OP_scan && c->kind != OP_scatter)
+        if (c->kind != OP_map && c->kind != OP_reduce && c->kind != OP_scan &&
+            c->kind != OP_scatter)
             continue;
         for (int i = 0; i < c->n_in;) i = try_inline(g, c, i, &work) ? 0 : i + 1;
         if (c->kind == OP_map) try_epilogue(g, c, &work);

@@ -12,6 +12,7 @@
  * such a tensor becomes a map, which fuse then puts into its users. Inputs, outputs and constants
  * keep their layout; ports that others declare stay as declared.
  */
+#include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -152,20 +153,6 @@ static const int64_t *permuted_shape(Graph *g, const Value *v, int axis) {
     int64_t *shape = ARENA_ARRAY(g->arena, v->rank, int64_t);
     for (int i = 0; i < v->rank; i++) shape[place_of(i, axis, v->rank)] = v->shape[i];
     return shape;
-}
-
-static void reshape_to_map(Graph *g, Op *op) {
-    const Value *in = op->in[0], *out = op->out[0];
-    const Expr *flat = ex_i(g->x, 0), *index[MAX_RANK];
-    for (int i = 0; i < out->rank; i++)
-        flat = ex_add(g->x, ex_mul(g->x, flat, ex_i(g->x, out->shape[i])), ex_var(g->x, i));
-    for (int i = in->rank - 1; i >= 0; i--) {
-        int64_t size = in->shape[i] > 0 ? in->shape[i] : 1;
-        index[i] = i ? ex_bin(g->x, EX_rem, flat, ex_i(g->x, size)) : flat;
-        flat = ex_div(g->x, flat, ex_i(g->x, size));
-    }
-    op->kind = OP_map;
-    op->body = ex_simplify(g->x, ex_load(g->x, in->dt, 0, in->rank, index), out->rank, out->shape);
 }
 
 typedef struct Rename {

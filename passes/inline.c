@@ -1,0 +1,129 @@
+/* See inline.h. */
+#include "passes/inline.h"
+
+#define SMALL_SIZE 100 /* nodes of a body that costs nothing to rewrite */
+
+void reshape_index(Exprs *x, int rank_from, const int64_t *from, const Expr *const *index,
+                   int rank_to, const int64_t *to, const Expr **result) {
+    const Expr *flat = ex_i(x, 0);
+    for (int i = 0; i < rank_from; i++)
+        flat = ex_add(x, ex_mul(x, flat, ex_i(x, from[i])), index[i]);
+    for (int i = rank_to - 1; i >= 0; i--) {
+        int64_t size = to[i] > 0 ? to[i] : 1;
+        result[i] = i ? ex_bin(x, EX_rem, flat, ex_i(x, size)) : flat;
+        flat = ex_div(x, flat, ex_i(x, size));
+    }
+}
+
+const Expr *reshape_body(Exprs *x, const Expr *body, int rank_from, const int64_t *from,
+                         int rank_to, const int64_t *to) {
+    const Expr *own[MAX_RANK], *at[MAX_RANK];
+    for (int i = 0; i < rank_to; i++) own[i] = ex_var(x, i);
+    reshape_index(x, rank_to, to, own, rank_from, from, at);
+    return ex_simplify(x, ex_subst_vars(x, body, rank_from, at), rank_to, to);
+}
+
+void reshape_to_map(Graph *g, Op *op) {
+    const Value *in = op->in[0], *out = op->out[0];
+    const Expr *own[MAX_RANK];
+    for (int i = 0; i < in->rank; i++) own[i] = ex_var(g->x, i);
+    op->kind = OP_map;
+    op->body = reshape_body(g->x, ex_load(g->x, in->dt, 0, in->rank, own), in->rank, in->shape,
+                            out->rank, out->shape);
+}
+
+int list_add(Value **list, int *n, Value *v) {
+    for (int i = 0; i < *n; i++)
+        if (list[i] == v) return i;
+    list[*n] = v;
+    return (*n)++;
+}
+
+typedef struct Renumber {
+    Exprs *x;
+    const int *to;
+} Renumber;
+
+static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Renumber *u = user;
+    return e->op == EX_load ? ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args) : e;
+}
+
+const Expr *renumber_loads(Exprs *x, const Expr *e, int n, const int *to) {
+    bool same = true;
+    for (int i = 0; i < n; i++) same &= to[i] == i;
+    if (same) return e;
+    Renumber u = {x, to};
+    return ex_rewrite(x, e, renumber_leaf, &u);
+}
+
+typedef struct Inline {
+    Exprs *x;
+    int source; /* c's input to be replaced */
+    const Op *m;
+    const Value *seen;     /* what c loads: m's value or a reshape of it */
+    const int *old_to_new; /* c's inputs in the new list */
+    const Expr *body;      /* m's body with its loads renumbered */
+    bool moved;            /* set: m's coordinates are not c's own everywhere */
+    int64_t *work;         /* nodes rewritten */
+} Inline;
+
+/* Is this the element at the coordinates themselves? */
+static bool own_index(Exprs *x, int rank, const Expr *const *index) {
+    for (int i = 0; i < rank; i++)
+        if (index[i] != ex_var(x, i)) return false;
+    return true;
+}
+
+static const Expr *inline_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Inline *u = user;
+    if (e->op != EX_load) return e;
+    if (e->k.i != u->source) return ex_load(u->x, (DType)e->dt, u->old_to_new[e->k.i], e->n, args);
+    const Value *made = u->m->out[0], *seen = u->seen;
+    if (seen == made && own_index(u->x, made->rank, args)) return u->body;
+    u->moved = true;
+    if (seen == made) return ex_subst_vars(u->x, u->body, made->rank, args);
+    const Expr *index[MAX_RANK];
+    reshape_index(u->x, seen->rank, seen->shape, args, made->rank, made->shape, index);
+    return ex_subst_vars(u->x, u->body, made->rank, index);
+}
+
+/* `e` of c with m's body in it. Both were simplified before: there is more to find only where an
+ * index of c meets m's coordinates, or where integers meet. */
+static const Expr *inlined(const Op *c, Inline *u, const Expr *e) {
+    int64_t extent[MAX_RANK];
+    int n = op_extents(c, extent);
+    u->moved = false;
+    e = ex_rewrite(u->x, e, inline_leaf, u);
+    if (!u->moved && dt_is_float((DType)u->body->dt)) return e;
+    *u->work += e->size;
+    return ex_simplify(u->x, e, n, extent);
+}
+
+bool op_inline(Graph *g, Op *c, int i, int most, int64_t *work) {
+    Value *seen = c->in[i], *made = through_reshape(seen);
+    const Op *m = made->def;
+    Value **list = ARENA_ARRAY(g->arena, c->n_in + m->n_in, Value *);
+    int *old_to_new = ARENA_ARRAY(g->arena, c->n_in, int);
+    int *m_to_new = ARENA_ARRAY(g->arena, m->n_in + 1, int);
+    int n = 0;
+    /* a large body keeps the numbers of its loads: a long chain would be renumbered at every step
+     */
+    bool m_first = m->body->size > SMALL_SIZE && c->kind == OP_map;
+    for (int k = 0; m_first && k < m->n_in; k++) list_add(list, &n, m->in[k]);
+    for (int k = 0; k < c->n_in; k++)
+        if (k != i) old_to_new[k] = list_add(list, &n, c->in[k]);
+    for (int k = 0; k < m->n_in; k++) m_to_new[k] = list_add(list, &n, m->in[k]);
+    if (n > most && n > c->n_in) return false;
+    Inline u = {
+        .x = g->x, .source = i, .m = m, .seen = seen, .old_to_new = old_to_new, .work = work};
+    u.body = renumber_loads(g->x, m->body, m->n_in, m_to_new);
+    c->body = inlined(c, &u, c->body);
+    if (c->post) c->post = inlined(c, &u, c->post);
+    if (c->guard) c->guard = inlined(c, &u, c->guard);
+    for (int k = 0; c->target && k < c->out[0]->rank; k++)
+        c->target[k] = inlined(c, &u, c->target[k]);
+    c->in = list;
+    c->n_in = n;
+    return true;
+}
