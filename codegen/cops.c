@@ -316,18 +316,22 @@ static Piece compose_bits(Printer *p, const Expr *e) {
 /* --- arithmetic -----------------------------------------------------------------------------*/
 
 /* A function of the language or a helper, of one or two operands of type dt. */
+const char *function_name(Printer *p, ExprOp op, DType dt) {
+    const Dialect *d = p->d;
+    const char *name = dt == DT_f64 ? d->fn64[op] : d->fn32[op];
+    if (dt == DT_f32 && p->unit->vector_bytes && d->fn32_vector[op]) name = d->fn32_vector[op];
+    if (!name) return NULL;
+    if (!strncmp(name, "mlcc_", 5)) return unit_helper(p->unit, name);
+    p->unit->needs |= NEEDS_math;
+    return name;
+}
+
 static Piece function(Printer *p, const Expr *e, DType dt, const char *const *args) {
     const Dialect *d = p->d;
-    const char *name = dt == DT_f64 ? d->fn64[e->op] : d->fn32[e->op];
-    if (dt == DT_f32 && p->unit->vector_bytes && d->fn32_vector[e->op])
-        name = d->fn32_vector[e->op];
+    const char *name = function_name(p, (ExprOp)e->op, dt);
     bool by_f32 = !name && dt == DT_f64 && d->f64_by_f32;
-    if (by_f32) name = d->fn32[e->op];
-    if (!name) name = "mlcc_unknown";
-    if (!strncmp(name, "mlcc_", 5))
-        name = unit_helper(p->unit, name);
-    else
-        p->unit->needs |= NEEDS_math;
+    if (by_f32) name = function_name(p, (ExprOp)e->op, DT_f32);
+    if (!name) name = unit_helper(p->unit, "mlcc_unknown");
     Text t = text_new(p->scratch);
     text_addf(&t, "%s(", name);
     for (int i = 0; i < e->n; i++)

@@ -37,6 +37,7 @@ typedef struct Unit {
     StrMap helpers; /* those used: name -> row of helpers.def */
     int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
+    uint64_t lane_rows;        /* ... and which rows of lanes.def */
 } Unit;
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);

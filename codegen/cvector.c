@@ -4,13 +4,13 @@
  * printed as straight lines, one for each step of the unrolled loops and each vector. Arrays in
  * registers that such loops alone store to become variables, one for each vector: compilers keep
  * variables in registers, arrays they often do not. Before a loop that only reads such an array,
- * and is none of these, the variables are written to an array.
+ * and is none of these, the variables are written to an array. A vector loop around a sum of four
+ * products of bytes is one of an instruction.
  *
- * What does not depend on the loop is a scalar, and is spread over the lanes where it is used.
+ * clanes.c makes the expressions.
  */
-#include "codegen/cexpr.h"
+#include "codegen/clanes.h"
 
-#include <math.h>
 #include <string.h>
 
 #define MAX_UNROLLED    8
@@ -24,69 +24,16 @@ typedef struct VectorNest {
     const Stmt *loop; /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
+    int widest;    /* bytes of the widest type in it */
+    bool is_dot;   /* the loop's body is */
+    ByteDot dot;
 } VectorNest;
 
-/* The lanes that one statement computes, in one step of the unrolled loops. */
-typedef struct Lanes {
-    Printer *p;
-    int var;            /* of the vector loop */
-    int64_t start;      /* its first value here */
-    int width;          /* how many; 1: a scalar */
-    const Expr **value; /* by variable: what it is in this step; NULL: itself */
-} Lanes;
-
-/* --- what can be a vector -------------------------------------------------------------------*/
-
-static bool varies(const Expr *e, int var) {
-    if (e->op == EX_var) return e->k.i == var;
-    for (int i = 0; i < e->n; i++)
-        if (varies(e->arg[i], var)) return true;
-    return false;
-}
-
-static bool one_apart(const Expr *index, int var) {
-    int64_t stride;
-    return index && ex_stride(index, var, &stride) && stride == 1;
-}
-
-/* Types whose lanes lie in memory as they are computed with. */
-static bool is_lane_type(DType dt) {
-    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32;
-}
-
-static bool vector_value(Printer *p, const Expr *e, int var) {
-    if (!varies(e, var)) return true;
-    DType dt = (DType)e->dt;
-    switch ((ExprOp)e->op) {
-    case EX_load:
-        return is_lane_type(dt) && p->k->buffers.items[e->k.i]->dt == dt && e->n == 1 &&
-               one_apart(e->arg[0], var);
-    case EX_add:
-    case EX_sub:
-    case EX_mul:
-    case EX_neg:
-        if (dt != DT_f32 && dt != DT_f64 && dt != DT_u32) return false;
-        break;
-    case EX_div:
-        if (!dt_is_float(dt)) return false;
-        break;
-    case EX_min:
-    case EX_max:
-        if (dt != DT_f32) return false;
-        break;
-    case EX_lt:
-    case EX_le:
-        if (e->arg[0]->dt != DT_f32) return false;
-        break;
-    case EX_select:
-        if (dt != DT_f32 || !varies(e->arg[0], var)) return false;
-        break;
-    default:
-        return false;
-    }
-    for (int i = 0; i < e->n; i++)
-        if (!vector_value(p, e->arg[i], var)) return false;
-    return true;
+/* Elements from `start` on that are one vector, if the widest type in it has so many bytes. */
+static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes) {
+    int width = p->unit->vector_bytes / bytes;
+    while (width > 1 && width > extent - start) width /= 2;
+    return width < 4 ? 1 : (int)width;
 }
 
 /* Reads `s` as a nest of the kind; false if it is none. */
@@ -103,6 +50,10 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     n->loop = s;
     n->extent = s->extent->k.i;
     if (n->extent < 2 || n->steps * n->extent > MOST_STATEMENTS * 16) return false;
+    n->widest = 4;
+    n->is_dot = s->body && lanes_read_dot(p, s->body, s->var, &n->dot);
+    if (n->is_dot) return true;
+    n->widest = 1;
     for (const Stmt *store = s->body; store; store = store->next) {
         if (store->kind != ST_store) return false;
         const Buffer *b = p->k->buffers.items[store->buffer];
@@ -110,9 +61,11 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
         const Expr *index[MAX_RANK];
         for (int i = 0; i < b->rank; i++) index[i] = prepare(p, store->index[i]);
         if (!is_lane_type(b->dt) || (DType)value->dt != b->dt ||
-            !one_apart(flat_index(p, store->buffer, b->rank, index), s->var) ||
-            !vector_value(p, value, s->var))
+            !lanes_apart(flat_index(p, store->buffer, b->rank, index), s->var, 1) ||
+            !lanes_can(p, value, s->var))
             return false;
+        if (n->widest < (int)dt_store(b->dt)) n->widest = (int)dt_store(b->dt);
+        n->widest = lanes_widest(value, s->var, n->widest);
     }
     return true;
 }
@@ -156,6 +109,10 @@ static void note_load(void *user, const Expr *e) {
 
 static void note_nest(Printer *p, const VectorNest *n) {
     NoteRows user = {p, n};
+    if (n->is_dot) {
+        note_row(p, n, n->dot.store->buffer, prepare(p, n->dot.store->index[0]));
+        return;
+    }
     for (const Stmt *s = n->loop->body; s; s = s->next) {
         const Expr *index = prepare(p, s->index[0]);
         ex_visit(p->scratch, prepare(p, s->value), note_load, &user);
@@ -188,12 +145,6 @@ static void scan(Printer *p, const Stmt *s) {
     }
 }
 
-static int width_at(const Printer *p, int64_t start, int64_t extent, DType dt) {
-    int64_t width = p->unit->vector_bytes / (int)dt_store(dt);
-    while (width > 1 && width > extent - start) width /= 2;
-    return width < 4 ? 1 : (int)width;
-}
-
 void hold_arrays(Printer *p) {
     int count = p->k->buffers.n;
     p->held = ARENA_ARRAY(p->scratch, count + 1, int64_t);
@@ -209,136 +160,12 @@ void hold_arrays(Printer *p) {
             for (int64_t at = 0; at < p->held[b];) {
                 const char *name = TEXT("%s_%lld", p->buffer[b], (long long)(row + at));
                 p->held_name[b][row + at] = names_take(&p->names, name, "r");
-                at += width_at(p, at, p->held[b], buffer->dt);
+                at += width_at(p, at, p->held[b], (int)dt_store(buffer->dt));
             }
     }
 }
 
 /* --- text -----------------------------------------------------------------------------------*/
-
-/* The name of the vector type; its typedef is printed once. */
-static const char *lane_type(Printer *p, DType dt, int width) {
-    if (width == 1) return type_of(p, dt);
-    int log = width == 4 ? 0 : width == 8 ? 1 : 2;
-    p->unit->vectors[dt] |= (uint8_t)(1 << log);
-    return TEXT("mlcc_%sx%d", dt_name(dt), width);
-}
-
-void print_vector_types(const Unit *unit, Text *out) {
-    bool any = false;
-    for (int dt = 0; dt < DT_count; dt++)
-        for (int log = 0; log < 3; log++) {
-            if (!(unit->vectors[dt] >> log & 1)) continue;
-            int width = 4 << log;
-            const char *type = unit->dialect->reg[dt];
-            if (!any) text_add(out, "/* Vectors, and vectors as they lie in arrays. */\n");
-            any = true;
-            text_addf(out,
-                      "typedef %s mlcc_%sx%d __attribute__((vector_size(%d)));\n"
-                      "typedef %s mlcc_%sx%d_at __attribute__((vector_size(%d), aligned(%d), "
-                      "may_alias));\n",
-                      type, dt_name((DType)dt), width, width * (int)dt_store((DType)dt), type,
-                      dt_name((DType)dt), width, width * (int)dt_store((DType)dt),
-                      (int)dt_store((DType)dt));
-        }
-    if (any) text_add(out, "\n");
-}
-
-/* `e` in this step, at the first of the lanes. */
-static const Expr *at_start(const Lanes *l, const Expr *e) {
-    Printer *p = l->p;
-    l->value[l->var] = ex_i(p->x, l->start);
-    e = ex_subst_vars(p->x, e, p->k->vars.n, l->value);
-    l->value[l->var] = NULL;
-    return ex_simplify(p->x, e, p->k->vars.n, p->extent);
-}
-
-static const char *scalar_text(const Lanes *l, const Expr *e) {
-    Printer *p = l->p;
-    e = at_start(l, e);
-    begin_statement(p, 1, &e);
-    Piece piece = print(p, e);
-    return piece.prec < P_unary ? TEXT("(%s)", piece.text) : piece.text;
-}
-
-/* The lanes of a buffer from the index on, to be read or, with `typed` lanes, written. */
-static const char *lanes_at(const Lanes *l, int buffer, const Expr *index) {
-    Printer *p = l->p;
-    DType dt = p->k->buffers.items[buffer]->dt;
-    index = at_start(l, index);
-    if (p->held[buffer] > 0 && ex_is_const(index)) return p->held_name[buffer][index->k.i];
-    begin_statement(p, 1, &index);
-    const char *at = print(p, index).text;
-    if (l->width == 1) return TEXT("%s[%s]", p->buffer[buffer], at);
-    const char *is_const =
-        p->k->buffers.items[buffer]->written || p->k->buffers.items[buffer]->space == SPACE_reg
-            ? ""
-            : "const ";
-    return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, dt, l->width), p->buffer[buffer], at);
-}
-
-static const char *vector_text(const Lanes *l, const Expr *e);
-
-/* The operand of a comparison or a select must be a vector on both sides. */
-static const char *spread(const Lanes *l, const Expr *e) {
-    Printer *p = l->p;
-    const char *text = vector_text(l, e);
-    if (l->width == 1 || varies(e, l->var)) return text;
-    /* minus zero stays what it is */
-    return TEXT("(%s - (%s){0})", text, lane_type(p, (DType)e->dt, l->width));
-}
-
-static const char *blend(const Lanes *l, const char *mask, const char *yes, const char *no) {
-    Printer *p = l->p;
-    const char *bits = lane_type(p, DT_i32, l->width), *type = lane_type(p, DT_f32, l->width);
-    return TEXT("(%s)(((%s)%s & %s) | ((%s)%s & ~%s))", type, bits, yes, mask, bits, no, mask);
-}
-
-static const char *local_name(const Lanes *l, const char *type, const char *text) {
-    Printer *p = l->p;
-    const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
-    print_line(p, "const %s %s = %s;", type, name, text);
-    return name;
-}
-
-static const char *vector_text(const Lanes *l, const Expr *e) {
-    Printer *p = l->p;
-    if (!varies(e, l->var)) return scalar_text(l, e);
-    if (e->op == EX_load) return lanes_at(l, (int)e->k.i, e->arg[0]);
-    const char *type = lane_type(p, (DType)(e->dt == DT_bool ? DT_i32 : e->dt), l->width);
-    switch ((ExprOp)e->op) {
-    case EX_neg:
-        return TEXT("(-%s)", vector_text(l, e->arg[0]));
-    case EX_lt:
-    case EX_le:
-        return TEXT("(%s %s %s)", spread(l, e->arg[0]), ex_infix((ExprOp)e->op),
-                    spread(l, e->arg[1]));
-    case EX_min:
-    case EX_max: { /* the comparison fails for NaN, which leaves the first operand */
-        const Expr *second = e->arg[1];
-        bool never_nan = ex_is_const(second) && !isnan(second->k.f);
-        const char *sign = e->op == EX_min ? ">" : "<", *bits = lane_type(p, DT_i32, l->width);
-        const char *a = local_name(l, type, spread(l, e->arg[0])), *b = spread(l, second);
-        if (!never_nan) b = local_name(l, type, b);
-        const char *mask = TEXT("%s %s %s", a, sign, b);
-        if (!never_nan)
-            mask = TEXT(l->width == 1 ? "%s || %s != %s" : "(%s) | (%s != %s)", mask, b, b);
-        if (l->width == 1) return TEXT("(%s ? %s : %s)", mask, b, a);
-        return blend(l, local_name(l, bits, mask), b, a);
-    }
-    case EX_select: {
-        if (l->width == 1)
-            return TEXT("(%s ? %s : %s)", vector_text(l, e->arg[0]), vector_text(l, e->arg[1]),
-                        vector_text(l, e->arg[2]));
-        const char *bits = lane_type(p, DT_i32, l->width);
-        const char *mask = local_name(l, bits, vector_text(l, e->arg[0]));
-        return blend(l, mask, spread(l, e->arg[1]), spread(l, e->arg[2]));
-    }
-    default:
-        return TEXT("(%s %s %s)", vector_text(l, e->arg[0]), ex_infix((ExprOp)e->op),
-                    vector_text(l, e->arg[1]));
-    }
-}
 
 static const char *without_parentheses(Printer *p, const char *text) {
     size_t n = strlen(text);
@@ -351,7 +178,15 @@ static const char *without_parentheses(Printer *p, const char *text) {
     return arena_strndup(p->scratch, text + 1, n - 2);
 }
 
-static void print_lanes(const Lanes *l, const Stmt *s) {
+static void print_dot(Lanes *l, const ByteDot *dot) {
+    Printer *p = l->p;
+    int mark = p->named.n;
+    const char *place = lanes_at(l, dot->store->buffer, prepare(p, dot->store->index[0]));
+    print_line(p, "%s = %s;", place, lanes_dot_text(l, dot, place));
+    end_statement(p, mark);
+}
+
+static void print_lanes(Lanes *l, const Stmt *s) {
     Printer *p = l->p;
     int mark = p->named.n;
     const Expr *value = prepare(p, s->value), *index[MAX_RANK];
@@ -364,12 +199,14 @@ static void print_lanes(const Lanes *l, const Stmt *s) {
         for (int i = 0; i < 2; i++) {
             const Expr *old = value->arg[i];
             if (old->op != EX_load || old->k.i != s->buffer || old->arg[0] != flat) continue;
-            const char *by = vector_text(l, value->arg[1 - i]);
+            lanes_begin(l, value->arg[1 - i]);
+            const char *by = lanes_text(l, value->arg[1 - i], false);
             print_line(p, "%s += %s;", place, without_parentheses(p, by));
             end_statement(p, mark);
             return;
         }
-    const char *text = varies(value, l->var) ? vector_text(l, value) : spread(l, value);
+    lanes_begin(l, value);
+    const char *text = lanes_text(l, value, true);
     print_line(p, "%s = %s;", place, without_parentheses(p, text));
     end_statement(p, mark);
 }
@@ -379,7 +216,6 @@ bool print_vectors(Printer *p, const Stmt *s) {
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
     Lanes l = {.p = p, .var = n.loop->var};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    DType dt = p->k->buffers.items[n.loop->body->buffer]->dt;
     int scope = p->named.n;
     for (int64_t step = 0; step < n.steps; step++) {
         int64_t rest = step;
@@ -389,7 +225,11 @@ bool print_vectors(Printer *p, const Stmt *s) {
             rest /= extent;
         }
         for (l.start = 0; l.start < n.extent; l.start += l.width) {
-            l.width = width_at(p, l.start, n.extent, dt);
+            l.width = width_at(p, l.start, n.extent, n.widest);
+            if (n.is_dot) {
+                print_dot(&l, &n.dot);
+                continue;
+            }
             for (const Stmt *store = n.loop->body; store; store = store->next)
                 print_lanes(&l, store);
         }
@@ -404,7 +244,7 @@ bool print_held_alloc(Printer *p, int buffer) {
     if (p->held[buffer] <= 0) return false;
     const Buffer *b = p->k->buffers.items[buffer];
     for (int64_t at = 0; at < buffer_elements(b);) {
-        int width = width_at(p, at % p->held[buffer], p->held[buffer], b->dt);
+        int width = width_at(p, at % p->held[buffer], p->held[buffer], (int)dt_store(b->dt));
         print_line(p, "%s %s;", lane_type(p, b->dt, width), p->held_name[buffer][at]);
         at += width;
     }
@@ -447,7 +287,7 @@ bool spill_held(Printer *p, const Stmt *s) {
         print_line(p, "%s %s[%lld];", type_of(p, b->dt), p->buffer[i],
                    (long long)buffer_elements(b));
         for (int64_t at = 0; at < buffer_elements(b);) {
-            int width = width_at(p, at % p->held[i], p->held[i], b->dt);
+            int width = width_at(p, at % p->held[i], p->held[i], (int)dt_store(b->dt));
             if (width == 1)
                 print_line(p, "%s[%lld] = %s;", p->buffer[i], (long long)at, p->held_name[i][at]);
             else

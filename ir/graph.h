@@ -212,6 +212,9 @@ Op *graph_new_op(Graph *g, OpKind kind, int n_in, Value *const *in, int n_out); 
 void graph_append(Graph *g, Op *op);
 void graph_insert_before(Graph *g, Op *at, Op *op);
 void graph_unlink(Graph *g, Op *op);
+/* Turns an operator of constants into a constant; not one whose large result would take more than
+ * `growth` times the bytes of what it is made of. */
+void graph_fold(Graph *g, Op *op, int growth);
 Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, const int64_t *shape);
 /* Extents of all coordinates of an op's body: output (or update) coordinates, then reduction. Returns
  * how many; extent must hold MAX_RANK. */

@@ -46,9 +46,20 @@ static bool reads_counter(Graph *g, const Op *op) {
     return found;
 }
 
-/* Computes an operator of constants at once, unless that would bloat the program: a large result must
- * not be much larger than what it is made of. Returns the constant, or NULL. */
-static Value *try_fold(Graph *g, Op *op) {
+/* Decodes a matrix of bytes: pass `integer` may want the bytes. */
+static bool widens_bytes(const Op *op) {
+    const Value *out = op->out[0];
+    if (op->kind != OP_map || out->rank < 2) return false;
+    for (int i = 0; i < op->n_in; i++)
+        if (dt_is_int(op->in[i]->dt) && dt_store(op->in[i]->dt) == 1 && dt_store(out->dt) > 1 &&
+            op->in[i]->rank >= 2)
+            return true;
+    return false;
+}
+
+/* What an operator of constants computes; NULL if they are not, or if that would bloat the program: a
+ * large result must not be more than `growth` times as large as what it is made of. */
+static void *fold(Graph *g, const Op *op, size_t growth) {
     if (g->no_fold || g->diag->n_errors) return NULL;
     size_t in_bytes = 0, out_bytes = 0;
     for (int i = 0; i < op->n_in; i++) {
@@ -56,7 +67,7 @@ static Value *try_fold(Graph *g, Op *op) {
         in_bytes += value_bytes(op->in[i]);
     }
     out_bytes = value_bytes(op->out[0]);
-    if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > 2 * in_bytes) return NULL;
+    if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > growth * in_bytes) return NULL;
     int64_t extent[MAX_RANK], work = 1;
     int n = op_extents(op, extent);
     for (int i = 0; i < n; i++) {
@@ -68,13 +79,28 @@ static Value *try_fold(Graph *g, Op *op) {
     for (int i = 0; i < op->n_in; i++) in[i] = op->in[i]->data;
     void *data = arena_alloc(g->arena, out_bytes + 1);
     interp_op(g->arena, op, in, &data, NULL);
-    return graph_const(g, op->out[0]->dt, op->out[0]->rank, op->out[0]->shape, data);
+    return data;
+}
+
+void graph_fold(Graph *g, Op *op, int growth) {
+    const void *data;
+    if (op->kind == OP_reshape)
+        data = op->in[0]->data;
+    else if (op->kind == OP_map || op->kind == OP_reduce)
+        data = fold(g, op, (size_t)growth);
+    else
+        return;
+    if (!data) return;
+    Value *out = op->out[0];
+    *op = (Op){.kind = OP_const, .n_out = 1, .out = op->out, .src = op->src, .prev = op->prev,
+               .next = op->next};
+    out->data = data;
 }
 
 static Value *finish(Graph *g, Op *op, DType dt, int rank, const int64_t *shape) {
     graph_new_value(g, op, 0, dt, rank, shape);
-    Value *folded = try_fold(g, op);
-    if (folded) return folded;
+    const void *data = widens_bytes(op) ? NULL : fold(g, op, 2);
+    if (data) return graph_const(g, dt, rank, shape, data);
     graph_append(g, op);
     return op->out[0];
 }

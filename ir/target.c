@@ -46,30 +46,43 @@ const Target *target_find(const char *name) {
 typedef struct ArchRow {
     const char *name;
     int vector_bytes, vector_registers;
+    bool byte_products;
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16},          {"x86-64-v2", 16, 16},      {"x86-64-v3", 32, 16},
-    {"haswell", 32, 16},         {"x86-64-v4", 64, 32},      {"skylake-avx512", 64, 32},
-    {"icelake-server", 64, 32},  {"sapphirerapids", 64, 32}, {"znver1", 32, 16},
-    {"znver2", 32, 16},          {"znver3", 32, 16},         {"znver4", 64, 32},
-    {"znver5", 64, 32},          {"armv8-a", 16, 32},        {"armv8.2-a+dotprod+fp16", 16, 32},
+    {"x86-64", 16, 16, false},
+    {"x86-64-v2", 16, 16, false},
+    {"x86-64-v3", 32, 16, false},
+    {"haswell", 32, 16, false},
+    {"x86-64-v4", 64, 32, false},
+    {"skylake-avx512", 64, 32, false},
+    {"cascadelake", 64, 32, true},
+    {"icelake-server", 64, 32, true},
+    {"sapphirerapids", 64, 32, true},
+    {"znver1", 32, 16, false},
+    {"znver2", 32, 16, false},
+    {"znver3", 32, 16, false},
+    {"znver4", 64, 32, true},
+    {"znver5", 64, 32, true},
+    {"armv8-a", 16, 32, false},
+    {"armv8.2-a+dotprod+fp16", 16, 32, false},
 };
 
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return (ArchRow){"native", 64, 32};
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16};
-    return (ArchRow){"native", 16, 16};
+    if (__builtin_cpu_supports("avx512f"))
+        return (ArchRow){"native", 64, 32, __builtin_cpu_supports("avx512vnni") != 0};
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, false};
+    return (ArchRow){"native", 16, 16, false};
 #else
-    return (ArchRow){"native", 16, 32};
+    return (ArchRow){"native", 16, 32, false};
 #endif
 }
 
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
-    ArchRow row = {NULL, t->vector_bytes, t->vector_registers};
+    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];
     if (arch && !strcmp(arch, "native")) row = native();
@@ -77,6 +90,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.vector_bytes = row.vector_bytes;
         result.vector_registers = row.vector_registers;
         result.vector_types = row.name != NULL;
+        result.byte_products = row.byte_products;
     }
     return result;
 }

@@ -20,6 +20,7 @@ typedef struct PassOptions {
 Program *run_passes(Graph *g, const PassOptions *o);
 
 void pass_dce(Graph *g, const PassOptions *o);
+void pass_integer(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);

@@ -4,11 +4,11 @@
  * reads are its rows or columns, those that both read are batches, reduction coordinates are depth.
  * Products, convolutions (as implicit products), einsums and their quantised forms all fit.
  *
- *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers and the
- *           reduction runs outside of it. Constant operands are packed in the order of reading.
- *   blocks: rows and columns are fused, tiled over blocks and threads, both factors staged in shared
- *           memory. Long reductions with few results are split over the threads of a block. All else is
- *           one element per thread.
+ *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers
+ * and the reduction runs outside of it. Constant operands are packed in the order of reading.
+ *   blocks: rows and columns are fused, tiled over blocks and threads, both factors staged in
+ * shared memory. Long reductions with few results are split over the threads of a block. All else
+ * is one element per thread.
  */
 #include "passes/nest.h"
 
@@ -66,7 +66,8 @@ static int fuse_all(Nest *n, int count, const int *loops) {
     return at;
 }
 
-/* --- plain loops ----------------------------------------------------------------------------------*/
+/* --- plain loops
+ * ----------------------------------------------------------------------------------*/
 
 typedef struct VectorScore {
     Nest *n;
@@ -96,25 +97,28 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 }
 
 /* The tile that a simple model of a core finds fastest: two multiply-adds and two loads start in a
- * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little even
- * where they are fewer; more so those of columns that the L1 cache cannot keep for the next tile of
- * rows. Accumulators take what operands leave of the registers, or half of them where they are arrays of
- * which the C compiler must make registers. Tiles at the edge cost as much as whole ones. */
+ * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little
+ * even where they are fewer; more so those of columns that the L1 cache cannot keep for the next
+ * tile of rows. Accumulators take what operands leave of the registers, or half of them where they
+ * are arrays of which the C compiler must make registers. Tiles at the edge cost as much as whole
+ * ones. */
 static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth) {
     Tile best = {1, columns < lanes ? columns : lanes};
     double least = -1;
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= rows && r <= 16; r++) {
             int64_t accumulators = r * vectors, width = vectors * lanes;
-            int64_t most = t->vector_types ? t->vector_registers - vectors - 1
-                                           : (t->vector_registers + 1) / 2;
+            int64_t most =
+                t->vector_types ? t->vector_registers - vectors - 1 : (t->vector_registers + 1) / 2;
             if (accumulators > most) break;
-            if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns)) break;
+            if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns))
+                break;
             double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
             if (cycles < loads) cycles = loads;
             if (cycles < 5) cycles = 5;
             cycles += loads / 8;
-            if (depth * vectors * t->vector_bytes > t->l1_bytes / 2) cycles += 0.75 * (double)vectors;
+            if (depth * vectors * t->vector_bytes > t->l1_bytes / 2)
+                cycles += 0.75 * (double)vectors;
             double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
             if (least >= 0 && total >= least) continue;
             least = total;
@@ -141,8 +145,8 @@ static void count_divisions(void *user, const Expr *e) {
     *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
 }
 
-/* How many divisions the op's expressions need, loads flattened, if the coordinates first..last are one
- * loop. */
+/* How many divisions the op's expressions need, loads flattened, if the coordinates first..last are
+ * one loop. */
 static int divisions_if_fused(Nest *n, int first, int last) {
     Exprs *x = n->x;
     const Op *op = n->op;
@@ -260,18 +264,30 @@ static int lanes_of(const Nest *n) {
     return lanes < 4 ? 4 : lanes;
 }
 
-/* A tile of the matrix product `m`. */
-static void matrix_tile(Nest *n, const Product *m, int column, int row) {
+static int without(int *order, int count, int loop) {
+    for (int i = 0; i < count; i++)
+        if (order[i] == loop) {
+            memmove(&order[i], &order[i + 1], (size_t)(--count - i) * sizeof *order);
+            break;
+        }
+    return count;
+}
+
+/* A tile of the matrix product `m`; `four`: the reduction loop that is innermost, or -1. */
+static void matrix_tile(Nest *n, const Product *m, int column, int row, int four) {
     const Expr *body = nest_body(n);
+    int64_t at_once = four >= 0 ? n->loop[four].extent : 1;
     Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
-                            n->loop[column].extent, m->depths);
+                            n->loop[column].extent, m->depths / at_once);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
     inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
-    for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+    for (int i = 0; i < count; i++)
+        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    /* what is read again for every tile of rows, or else for every tile of columns, should be the less */
+    /* what is read again for every tile of rows, or else for every tile of columns, should be the
+     * less */
     if (row >= 0 && row_tiles > 1 && column_tiles > 1) {
         int row_outer = outer_of(inner[0]), column_outer = outer_of(inner[1]);
         double columns_again = (double)(row_tiles - 1) * bytes_moved_by(n, m, column);
@@ -280,9 +296,69 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row) {
         order[k++] = columns_first ? column_outer : row_outer;
         order[k++] = columns_first ? row_outer : column_outer;
     }
-    k = reductions_by_stride(n, body, order, k);
+    k = without(order, reductions_by_stride(n, body, order, k), four);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
+    if (four >= 0) {
+        nest_bind(n, four, ROLE_unroll);
+        order[k++] = four;
+    }
     nest_order(n, k, order);
+}
+
+typedef struct ByteFactor {
+    const Expr *load;
+    uint64_t loops; /* that it depends on */
+} ByteFactor;
+
+/* Factor `type` of a product of bytes; its load is NULL if there is none. */
+static ByteFactor byte_factor(const Nest *n, const Expr *body, DType type) {
+    ByteFactor f = {NULL, 0};
+    for (int i = 0; i < 2; i++) {
+        const Expr *e = body->arg[i];
+        if (e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->dt == type &&
+            e->arg[0]->op == EX_load)
+            f.load = e->arg[0];
+    }
+    if (f.load) ex_visit(n->p->arena, f.load, mark_vars, &f.loops);
+    return f;
+}
+
+/* Products of bytes, of which the target adds four at once: those that lie side by side in the
+ * rows, and in the columns too if these are not packed. */
+static bool byte_tile(Nest *n) {
+    const Expr *body = nest_body(n);
+    if (!n->target->byte_products || body->op != EX_mul || body->dt != DT_i32) return false;
+    ByteFactor rows = byte_factor(n, body, DT_u8), columns = byte_factor(n, body, DT_i8);
+    Product m;
+    if (!rows.load || !columns.load || !find_product(n, &m)) return false;
+    bool packs = value_is_const(n->op->in[columns.load->k.i]);
+    int column = -1, row = -1, depth = -1, outer, four;
+    for (int i = 0; i < n->n_order; i++) {
+        int loop = n->order[i];
+        int64_t extent = n->loop[loop].extent, stride;
+        bool in_rows = rows.loops >> loop & 1, in_columns = columns.loops >> loop & 1;
+        if (n->loop[loop].reduce) {
+            if (extent % 4 == 0 && ex_stride(rows.load->arg[0], loop, &stride) && stride == 1 &&
+                (depth < 0 || extent > n->loop[depth].extent))
+                depth = loop;
+        } else if (in_columns && !in_rows && extent >= 4) {
+            if (packs || (ex_stride(columns.load->arg[0], loop, &stride) && stride == 4))
+                column = loop;
+        } else if (in_rows && !in_columns && extent >= 2) {
+            if (row < 0 || extent >= n->loop[row].extent) row = loop;
+        }
+    }
+    if (column < 0 || depth < 0) return false;
+    nest_split(n, depth, 4, &outer, &four);
+    if (!packs) {
+        int64_t stride;
+        columns = byte_factor(n, nest_body(n), DT_i8);
+        if (!columns.load || !ex_stride(columns.load->arg[0], four, &stride) || stride != 1)
+            return false;
+    }
+    matrix_tile(n, &m, column, row, four);
+    if (packs) nest_pack(n);
+    return true;
 }
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
@@ -303,7 +379,8 @@ static void window_tile(Nest *n, int column, int row) {
     int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0;
     if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
     inner[count++] = tile_loop(n, column, (unroll ? 1 : 4) * lanes_of(n), &tiles);
-    for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+    for (int i = 0; i < count; i++)
+        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     k = reductions_by_stride(n, nest_body(n), order, k);
     for (int i = 0; i < k && unroll; i++) nest_bind(n, order[i], ROLE_unroll);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
@@ -327,8 +404,8 @@ static void look_at_lanes(void *user, const Expr *e) {
         u->unit = true;
 }
 
-/* A reduction that reads its operands along one of its own loops: vectors of partial results, for a few
- * rows at a time. Without such a loop, one element comes after the other. */
+/* A reduction that reads its operands along one of its own loops: vectors of partial results, for a
+ * few rows at a time. Without such a loop, one element comes after the other. */
 static void lane_tile(Nest *n) {
     const Expr *body = nest_body(n);
     int best = -1, row = -1, lanes = lanes_of(n), outer, inner;
@@ -357,8 +434,7 @@ static void lane_tile(Nest *n) {
     }
     nest_dot(n, best, lanes, &outer, &inner);
     k = reductions_by_stride(n, nest_body(n), order, k);
-    for (int i = 0; i < k; i++)
-        if (order[i] == inner) memmove(&order[i], &order[i + 1], (size_t)(--k - i) * sizeof *order);
+    k = without(order, k, inner);
     if (row >= 0) order[k++] = row;
     order[k++] = inner;
     nest_order(n, k, order);
@@ -368,6 +444,7 @@ static void lane_tile(Nest *n) {
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
     join_loops(n);
+    if (byte_tile(n)) return;
     int column = find_column(n, nest_body(n));
     if (column < 0) {
         lane_tile(n);
@@ -376,9 +453,9 @@ static void loops_reduce(Nest *n) {
     Product m;
     bool product = find_product(n, &m);
     if (product && listed(column, m.column, m.n_column)) {
-        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row));
+        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row), -1);
     } else if (product && listed(column, m.row, m.n_row)) {
-        matrix_tile(n, &m, column, longest_of(n, m.column, m.n_column));
+        matrix_tile(n, &m, column, longest_of(n, m.column, m.n_column), -1);
     } else {
         int row = -1;
         for (int i = 0; i < n->n_order; i++)
@@ -403,7 +480,8 @@ static void share_outer(Nest *n) {
     if (count && iterations > 1) nest_share(n, count);
 }
 
-/* --- grids of blocks ------------------------------------------------------------------------------*/
+/* --- grids of blocks
+ * ------------------------------------------------------------------------------*/
 
 /* Spreads a loop over the grid: block.x up to the device's limit, the rest over block.y. */
 static void bind_blocks(Nest *n, int loop) {

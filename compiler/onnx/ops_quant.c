@@ -36,15 +36,20 @@ static bool is_small_int(DType dt) {
     return dt_is_int(dt) && dt_bits(dt) <= 16;
 }
 
-/* round(e) + zero, saturated; e is f32 or f64. zero may be NULL. */
+/* round(e) + zero, saturated (before it is rounded: the bounds are whole numbers); e is f32 or f64. zero
+ * may be NULL. */
 static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero) {
     DType work = (DType)e->dt;
     double low, high;
     int_range(dt, &low, &high);
-    e = ex_un(x, EX_round, e);
-    if (zero) e = ex_add(x, e, ex_cast(x, work, zero));
-    e = ex_bin(x, EX_min, ex_bin(x, EX_max, e, ex_num(x, work, low)), ex_num(x, work, high));
-    return ex_cast(x, dt, ex_cast(x, DT_i32, e));
+    const Expr *least = ex_num(x, work, low), *most = ex_num(x, work, high);
+    if (zero) {
+        least = ex_sub(x, least, ex_cast(x, work, zero));
+        most = ex_sub(x, most, ex_cast(x, work, zero));
+    }
+    e = ex_un(x, EX_round, ex_bin(x, EX_min, ex_bin(x, EX_max, e, least), most));
+    e = ex_cast(x, DT_i32, e);
+    return ex_cast(x, dt, zero ? ex_add(x, e, ex_cast(x, DT_i32, zero)) : e);
 }
 
 /* The one element of a value. */

@@ -1,0 +1,453 @@
+/* See clanes.h.
+ *
+ * What does not depend on the loop is a scalar, and is spread over the lanes where it is used.
+ * Arithmetic of i32 lanes goes through u32: it wraps. A few operations have an instruction that GNU
+ * C's vectors do not reach: they are functions with an intrinsic where the compiler's target has
+ * it, and with vector operators elsewhere.
+ */
+#include "codegen/clanes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT(...) arena_printf(p->scratch, __VA_ARGS__)
+
+#define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
+
+/* --- what can be in lanes ---------------------------------------------------------------------*/
+
+bool lanes_vary(const Expr *e, int var) {
+    if (e->op == EX_var) return e->k.i == var;
+    for (int i = 0; i < e->n; i++)
+        if (lanes_vary(e->arg[i], var)) return true;
+    return false;
+}
+
+bool lanes_apart(const Expr *index, int var, int64_t step) {
+    int64_t stride;
+    return index && ex_stride(index, var, &stride) && stride == step;
+}
+
+static bool is_byte(DType dt) {
+    return dt == DT_u8 || dt == DT_i8;
+}
+
+bool is_lane_type(DType dt) {
+    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || is_byte(dt);
+}
+
+/* -limit <= e <= limit, or NaN, by a min and a max with constants. */
+static bool within(const Expr *e, double limit) {
+    bool below = false, above = false;
+    for (; (e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]); e = e->arg[0]) {
+        double bound = e->arg[1]->k.f;
+        if (!(bound >= -limit && bound <= limit)) return false;
+        *(e->op == EX_min ? &below : &above) = true;
+    }
+    return below && above;
+}
+
+/* A function of one float. */
+static bool is_function(const Printer *p, const Expr *e) {
+    return e->n == 1 && e->dt == DT_f32 && e->arg[0]->dt == DT_f32 &&
+           (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
+}
+
+/* A cast to i32 of a rounded float that is small enough to be rounded by an addition. */
+static bool is_rounding(const Expr *e) {
+    return e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->op == EX_round &&
+           e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
+}
+
+static bool can_cast(DType from, DType to) {
+    bool to_float = to == DT_f32 && (from == DT_i32 || is_byte(from));
+    return to_float || (to == DT_i32 && is_byte(from)) || (is_byte(to) && from == DT_i32);
+}
+
+bool lanes_can(Printer *p, const Expr *e, int var) {
+    if (!lanes_vary(e, var)) return true;
+    DType dt = (DType)e->dt;
+    bool is_i32 = dt == DT_i32 || dt == DT_u32;
+    switch ((ExprOp)e->op) {
+    case EX_load:
+        return is_lane_type(dt) && p->k->buffers.items[e->k.i]->dt == dt && e->n == 1 &&
+               lanes_apart(e->arg[0], var, 1);
+    case EX_add:
+    case EX_sub:
+    case EX_mul:
+    case EX_neg:
+        if (!dt_is_float(dt) && !is_i32) return false;
+        break;
+    case EX_div:
+        if (!dt_is_float(dt)) return false;
+        break;
+    case EX_min:
+    case EX_max:
+        if (dt != DT_f32 && dt != DT_i32) return false;
+        break;
+    case EX_lt:
+    case EX_le:
+        if (e->arg[0]->dt != DT_f32) return false;
+        break;
+    case EX_select:
+        if (dt != DT_f32 || !lanes_vary(e->arg[0], var)) return false;
+        break;
+    case EX_cast:
+        if (is_rounding(e)) return lanes_can(p, e->arg[0]->arg[0], var);
+        if (!can_cast((DType)e->arg[0]->dt, dt)) return false;
+        break;
+    default:
+        if (!is_function(p, e)) return false;
+    }
+    for (int i = 0; i < e->n; i++)
+        if (!lanes_can(p, e->arg[i], var)) return false;
+    return true;
+}
+
+int lanes_widest(const Expr *e, int var, int widest) {
+    if (!lanes_vary(e, var)) return widest;
+    int bytes = e->dt == DT_bool ? 4 : (int)dt_store((DType)e->dt);
+    if (bytes > widest) widest = bytes;
+    for (int i = 0; i < e->n && e->op != EX_load; i++)
+        widest = lanes_widest(e->arg[i], var, widest);
+    return widest;
+}
+
+static const Expr *byte_load(const Expr *e, DType dt) {
+    if (e->op != EX_cast || e->dt != DT_i32) return NULL;
+    return e->arg[0]->op == EX_load && e->arg[0]->dt == dt ? e->arg[0] : NULL;
+}
+
+bool lanes_read_dot(Printer *p, const Stmt *s, int var, ByteDot *dot) {
+    if (s->kind != ST_for || s->next || !ex_is_const(s->extent) || s->extent->k.i != 4)
+        return false;
+    const Stmt *store = s->body;
+    if (!store || store->kind != ST_store || store->next) return false;
+    const Buffer *b = p->k->buffers.items[store->buffer];
+    if (b->space != SPACE_reg || b->dt != DT_i32 || b->rank != 1) return false;
+    const Expr *value = prepare(p, store->value), *index = prepare(p, store->index[0]);
+    if (value->op != EX_add || !lanes_apart(index, var, 1) || lanes_vary(index, s->var))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const Expr *old = value->arg[i], *product = value->arg[1 - i];
+        if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != index) continue;
+        if (product->op != EX_mul) continue;
+        for (int k = 0; k < 2; k++) {
+            const Expr *rows = byte_load(product->arg[k], DT_u8);
+            const Expr *columns = byte_load(product->arg[1 - k], DT_i8);
+            if (!rows || !columns || rows->n != 1 || columns->n != 1) continue;
+            if (!lanes_apart(rows->arg[0], s->var, 1) || lanes_vary(rows->arg[0], var)) continue;
+            if (!lanes_apart(columns->arg[0], s->var, 1) || !lanes_apart(columns->arg[0], var, 4))
+                continue;
+            *dot = (ByteDot){store, s->var, rows, columns};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- types and functions ----------------------------------------------------------------------*/
+
+static int log_of(int width) {
+    int log = 0;
+    while (4 << log < width) log++;
+    return log;
+}
+
+const char *lane_type(Printer *p, DType dt, int width) {
+    if (width == 1) return is_byte(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
+    mem_type(p->unit, dt);
+    p->unit->vectors[dt] |= (uint8_t)(1 << log_of(width));
+    return TEXT("mlcc_%sx%d", dt_name(dt), width);
+}
+
+typedef struct LaneRow {
+    const char *name;
+    int width;
+    const char *result, *parameters, *guard, *fast, *slow;
+} LaneRow;
+
+static const LaneRow rows[] = {
+#define LANE(name, width, result, parameters, guard, fast, slow)                                   \
+    {#name, width, result, parameters, guard, fast, slow},
+#include "codegen/lanes.def"
+};
+
+#define N_ROWS (int)(sizeof rows / sizeof *rows)
+_Static_assert(N_ROWS <= 64, "one bit each");
+
+/* Notes the vector types that a text mentions. */
+static void note_types(Unit *unit, const char *text) {
+    for (int dt = 0; dt < DT_count; dt++)
+        for (int log = 0; log < 5; log++) {
+            char name[32];
+            int n = snprintf(name, sizeof name, "mlcc_%sx%d", dt_name((DType)dt), 4 << log);
+            for (const char *at = text; (at = strstr(at, name)); at += n)
+                if (at[n] < '0' || at[n] > '9') unit->vectors[dt] |= (uint8_t)(1 << log);
+        }
+}
+
+/* The function on so many lanes. */
+static const char *lane_function(Printer *p, const char *name, int width) {
+    for (int i = 0; i < N_ROWS; i++) {
+        const LaneRow *row = &rows[i];
+        if (row->width != width || strcmp(row->name, name) != 0) continue;
+        if (!(p->unit->lane_rows >> i & 1)) {
+            note_types(p->unit, row->result);
+            note_types(p->unit, row->parameters);
+            note_types(p->unit, row->slow);
+        }
+        p->unit->lane_rows |= (uint64_t)1 << i;
+    }
+    return TEXT("mlcc_lane_%sx%d", name, width);
+}
+
+static void print_lane_function(const LaneRow *row, Text *out) {
+    text_addf(out, "static inline %s mlcc_lane_%sx%d(%s) {\n", row->result, row->name, row->width,
+              row->parameters);
+    text_addf(out, "#if defined(%s)\n    return %s;\n#else\n    return %s;\n#endif\n}\n\n",
+              row->guard, row->fast, row->slow);
+}
+
+void print_vector_types(const Unit *unit, Text *out) {
+    bool any = false;
+    if (unit->lane_rows) text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#endif\n\n");
+    for (int i = 0; i < N_ROWS; i++)
+        if (unit->lane_rows >> i & 1 && !strcmp(rows[i].name, "dot")) {
+            text_add(out, "/* Four bytes of an array. */\ntypedef uint32_t mlcc_four_at "
+                          "__attribute__((aligned(1), may_alias));\n\n");
+            break;
+        }
+    for (int dt = 0; dt < DT_count; dt++)
+        for (int log = 0; log < 5; log++) {
+            int width = 4 << log, bytes = width * (int)dt_store((DType)dt);
+            if (!(unit->vectors[dt] >> log & 1)) continue;
+            const char *type = is_byte((DType)dt) ? unit->dialect->mem[dt] : unit->dialect->reg[dt];
+            if (!any) text_add(out, "/* Vectors, and vectors as they lie in arrays. */\n");
+            any = true;
+            text_addf(out,
+                      "typedef %s mlcc_%sx%d __attribute__((vector_size(%d)));\n"
+                      "typedef %s mlcc_%sx%d_at __attribute__((vector_size(%d), aligned(%d), "
+                      "may_alias));\n",
+                      type, dt_name((DType)dt), width, bytes, type, dt_name((DType)dt), width,
+                      bytes, (int)dt_store((DType)dt));
+        }
+    if (any) text_add(out, "\n");
+    for (int i = 0; i < N_ROWS; i++)
+        if (unit->lane_rows >> i & 1) print_lane_function(&rows[i], out);
+}
+
+/* --- text -------------------------------------------------------------------------------------*/
+
+/* `e` in this step, at the first of the lanes. */
+static const Expr *at_start(const Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    l->value[l->var] = ex_i(p->x, l->start);
+    e = ex_subst_vars(p->x, e, p->k->vars.n, l->value);
+    l->value[l->var] = NULL;
+    return ex_simplify(p->x, e, p->k->vars.n, p->extent);
+}
+
+static const char *scalar_text(const Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    e = at_start(l, e);
+    begin_statement(p, 1, &e);
+    Piece piece = print(p, e);
+    return piece.prec < P_unary ? TEXT("(%s)", piece.text) : piece.text;
+}
+
+const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
+    Printer *p = l->p;
+    const Buffer *b = p->k->buffers.items[buffer];
+    index = at_start(l, index);
+    if (p->held[buffer] > 0 && ex_is_const(index)) return p->held_name[buffer][index->k.i];
+    begin_statement(p, 1, &index);
+    const char *at = print(p, index).text;
+    if (l->width == 1) return TEXT("%s[%s]", p->buffer[buffer], at);
+    const char *is_const = b->written || b->space == SPACE_reg ? "" : "const ";
+    return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, b->dt, l->width), p->buffer[buffer],
+                at);
+}
+
+static void count_uses(void *user, const Expr *e) {
+    Lanes *l = user;
+    if (e->op == EX_load) return; /* what an index needs is no value of lanes */
+    for (int i = 0; i < e->n; i++)
+        for (int k = l->values.n - 1; k >= 0; k--)
+            if (l->values.items[k].e == e->arg[i]) {
+                l->values.items[k].uses++;
+                break;
+            }
+    LaneValue value = {.e = e};
+    if (lanes_vary(e, l->var)) vec_push(l->p->scratch, &l->values, value);
+}
+
+void lanes_begin(Lanes *l, const Expr *e) {
+    l->values.n = 0;
+    ex_visit(l->p->scratch, e, count_uses, l);
+}
+
+static LaneValue *shared_value(Lanes *l, const Expr *e) {
+    for (int i = 0; i < l->values.n; i++)
+        if (l->values.items[i].e == e)
+            return l->values.items[i].uses > 1 ? &l->values.items[i] : NULL;
+    return NULL;
+}
+
+static const char *blend(Lanes *l, DType dt, const char *mask, const char *yes, const char *no) {
+    Printer *p = l->p;
+    const char *bits = lane_type(p, DT_i32, l->width), *type = lane_type(p, dt, l->width);
+    return TEXT("((%s)(((%s)%s & %s) | ((%s)%s & ~%s)))", type, bits, yes, mask, bits, no, mask);
+}
+
+static const char *local_name(Lanes *l, const char *type, const char *text) {
+    Printer *p = l->p;
+    const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+    print_line(p, "const %s %s = %s;", type, name, text);
+    return name;
+}
+
+/* min or max; the comparison fails for NaN, which leaves the first operand */
+static const char *bounded(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    DType dt = (DType)e->dt;
+    const Expr *second = e->arg[1];
+    bool never_nan = dt != DT_f32 || (ex_is_const(second) && !isnan(second->k.f));
+    const char *a = lanes_text(l, e->arg[0], true), *b = lanes_text(l, second, true);
+    if (dt == DT_f32 && never_nan && l->width > 1)
+        return TEXT("%s(%s, %s)", lane_function(p, e->op == EX_max ? "max" : "min", l->width), a,
+                    b);
+    const char *sign = e->op == EX_min ? ">" : "<", *bits = lane_type(p, DT_i32, l->width);
+    const char *type = lane_type(p, dt, l->width);
+    a = local_name(l, type, a);
+    if (!never_nan || !ex_is_const(second)) b = local_name(l, type, b);
+    const char *mask = TEXT("%s %s %s", a, sign, b);
+    if (!never_nan) mask = TEXT(l->width == 1 ? "%s || %s != %s" : "(%s) | (%s != %s)", mask, b, b);
+    if (l->width == 1) return TEXT("(%s ? %s : %s)", mask, b, a);
+    return blend(l, dt, local_name(l, bits, mask), b, a);
+}
+
+static const char *converted(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    DType to = (DType)e->dt;
+    const char *type = lane_type(p, to, l->width);
+    if (is_rounding(e)) { /* the sum's last bit is 1 */
+        const char *a = lanes_text(l, e->arg[0]->arg[0], true);
+        if (l->width == 1) return TEXT("((int32_t)((%s + 12582912.0f) - 12582912.0f))", a);
+        return TEXT("((%s)(%s + 12582912.0f) - 0x4b400000)", type, a);
+    }
+    DType from = (DType)e->arg[0]->dt;
+    if (is_byte(from) && to == DT_f32) { /* as i32 in between */
+        const Expr *whole = ex_cast(p->x, DT_i32, e->arg[0]);
+        const char *a = converted(l, whole);
+        return l->width == 1 ? TEXT("((%s)%s)", type, a)
+                             : TEXT("__builtin_convertvector(%s, %s)", a, type);
+    }
+    const char *a = lanes_text(l, e->arg[0], false);
+    if (l->width == 1) return TEXT("((%s)%s)", type, a);
+    if (is_byte(from) && l->width <= 16)
+        return TEXT("%s(%s)", lane_function(p, from == DT_u8 ? "from_u8" : "from_i8", l->width), a);
+    if (is_byte(to) && l->width <= 16)
+        return TEXT("%s(%s)", lane_function(p, to == DT_u8 ? "to_u8" : "to_i8", l->width), a);
+    return TEXT("__builtin_convertvector(%s, %s)", a, type);
+}
+
+static const char *arithmetic(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *sign = ex_infix((ExprOp)e->op);
+    if (e->dt != DT_i32)
+        return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], false), sign,
+                    lanes_text(l, e->arg[1], false));
+    const char *type = lane_type(p, DT_i32, l->width), *bits = lane_type(p, DT_u32, l->width);
+    return TEXT("((%s)((%s)%s %s (%s)%s))", type, bits, lanes_text(l, e->arg[0], true), sign, bits,
+                lanes_text(l, e->arg[1], true));
+}
+
+/* One lane after the other: compilers make vectors of such a loop if they can of the function. */
+static const char *called(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *name = function_name(p, (ExprOp)e->op, DT_f32);
+    const char *a = lanes_text(l, e->arg[0], true);
+    if (l->width == 1) return TEXT("%s(%s)", name, a);
+    const char *type = lane_type(p, DT_f32, l->width);
+    const char *list = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+    const char *lane = names_take(&p->names, "lane", "v");
+    print_line(p, "%s %s[%d];", type_of(p, DT_f32), list, l->width);
+    print_line(p, "*(%s_at *)%s = %s;", type, list, a);
+    print_line(p, "for (int32_t %s = 0; %s < %d; %s++) %s[%s] = %s(%s[%s]);", lane, lane, l->width,
+               lane, list, lane, name, list, lane);
+    return TEXT("*(%s_at *)%s", type, list);
+}
+
+static const char *compute(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    if (is_function(p, e) && e->op != EX_neg) return called(l, e);
+    switch ((ExprOp)e->op) {
+    case EX_load:
+        return lanes_at(l, (int)e->k.i, e->arg[0]);
+    case EX_neg:
+        return TEXT("(-%s)", lanes_text(l, e->arg[0], false));
+    case EX_lt:
+    case EX_le:
+        return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], true), ex_infix((ExprOp)e->op),
+                    lanes_text(l, e->arg[1], true));
+    case EX_min:
+    case EX_max:
+        return bounded(l, e);
+    case EX_cast:
+        return converted(l, e);
+    case EX_select: {
+        if (l->width == 1)
+            return TEXT("(%s ? %s : %s)", lanes_text(l, e->arg[0], false),
+                        lanes_text(l, e->arg[1], false), lanes_text(l, e->arg[2], false));
+        const char *bits = lane_type(p, DT_i32, l->width);
+        const char *mask = local_name(l, bits, lanes_text(l, e->arg[0], false));
+        return blend(l, DT_f32, mask, lanes_text(l, e->arg[1], true),
+                     lanes_text(l, e->arg[2], true));
+    }
+    default:
+        return arithmetic(l, e);
+    }
+}
+
+const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
+    Printer *p = l->p;
+    if (!lanes_vary(e, l->var)) {
+        const char *text = scalar_text(l, e);
+        if (l->width == 1 || !spread) return text;
+        /* minus zero stays what it is */
+        return TEXT("(%s - (%s){0})", text, lane_type(p, (DType)e->dt, l->width));
+    }
+    LaneValue *shared = shared_value(l, e);
+    if (shared && shared->name) return shared->name;
+    const char *text = compute(l, e);
+    DType dt = (DType)e->dt == DT_bool ? DT_i32 : (DType)e->dt;
+    if (shared && strlen(text) > 8) {
+        text = local_name(l, lane_type(p, dt, l->width), text);
+        shared->name = text;
+    }
+    return text;
+}
+
+const char *lanes_dot_text(Lanes *l, const ByteDot *dot, const char *acc) {
+    Printer *p = l->p;
+    l->value[dot->var] = ex_i(p->x, 0);
+    const Expr *index[2] = {at_start(l, dot->rows->arg[0]), at_start(l, dot->columns->arg[0])};
+    l->value[dot->var] = NULL;
+    const int source[2] = {(int)dot->rows->k.i, (int)dot->columns->k.i};
+    const char *place[2];
+    for (int i = 0; i < 2; i++) {
+        begin_statement(p, 1, &index[i]);
+        place[i] = TEXT("&%s[%s]", p->buffer[source[i]], print(p, index[i]).text);
+    }
+    if (l->width == 1) { /* the lane alone */
+        const char *sum = acc;
+        for (int i = 0; i < 4; i++)
+            sum = TEXT("%s + (%s)[%d] * (%s)[%d]", sum, place[0], i, place[1], i);
+        return sum;
+    }
+    return TEXT("%s(%s, *(const mlcc_four_at *)%s, *(const %s_at *)%s)",
+                lane_function(p, "dot", l->width), acc, place[0], lane_type(p, DT_i32, l->width),
+                place[1]);
+}

@@ -1,0 +1,56 @@
+/* Inside of cvector.c: the values of lanes, as expressions on GNU C vectors. */
+#ifndef CODEGEN_CLANES_H
+#define CODEGEN_CLANES_H
+
+#include "codegen/cexpr.h"
+
+/* A value that a statement mentions more than once. */
+typedef struct LaneValue {
+    const Expr *e;
+    int uses;
+    const char *name; /* of the constant that holds it in this step; NULL: none yet */
+} LaneValue;
+
+/* The lanes that one statement computes, in one step of the unrolled loops. */
+typedef struct Lanes {
+    Printer *p;
+    int var;            /* of the vector loop */
+    int64_t start;      /* its first value here */
+    int width;          /* how many; 1: a scalar */
+    const Expr **value; /* by variable: what it is in this step; NULL: itself */
+    VEC(LaneValue) values;
+} Lanes;
+
+/* A sum of four products of bytes: acc += sum of rows[i] * columns[i], in the lanes of columns. */
+typedef struct ByteDot {
+    const Stmt *store;   /* the statement inside */
+    int var;             /* of the loop over the four */
+    const Expr *rows;    /* the load of an unsigned byte, the same for all lanes */
+    const Expr *columns; /* ... of a signed one, 4 apart from lane to lane */
+} ByteDot;
+
+/* Types whose lanes can lie in memory. */
+bool is_lane_type(DType dt);
+/* Does `e` differ from lane to lane? */
+bool lanes_vary(const Expr *e, int var);
+/* Does the index grow by `step` with the variable? */
+bool lanes_apart(const Expr *index, int var, int64_t step);
+/* Can `e`, prepared, be computed in lanes of the loop over `var`? */
+bool lanes_can(Printer *p, const Expr *e, int var);
+/* Bytes of the widest type that is computed in lanes, `widest` at least. */
+int lanes_widest(const Expr *e, int var, int widest);
+/* Reads the only statement of a vector loop over `var` as a sum of products of bytes. */
+bool lanes_read_dot(Printer *p, const Stmt *s, int var, ByteDot *dot);
+
+/* The name of the vector type; its typedef is printed once. */
+const char *lane_type(Printer *p, DType dt, int width);
+/* Begins a statement with this value. */
+void lanes_begin(Lanes *l, const Expr *e);
+/* The lanes of a buffer from the index on, to be read or written. */
+const char *lanes_at(Lanes *l, int buffer, const Expr *index);
+/* The value; all its lanes, if `spread`, even if they are the same. */
+const char *lanes_text(Lanes *l, const Expr *e, bool spread);
+/* The sum after the four products. */
+const char *lanes_dot_text(Lanes *l, const ByteDot *dot, const char *acc);
+
+#endif

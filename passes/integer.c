@@ -1,0 +1,485 @@
+/* integer: sums of decoded integers are computed in integers.
+ *
+ * A quantised tensor reaches a product as (q - zero) * scale, q of 8 bits. Movement and padding are
+ * first computed on q itself (a rim of zeros is one of zero points). Then, where neither scale nor
+ * zero point depends on the coordinates that are summed over,
+ *
+ *   sum (qa - za) sa (qb - zb) sb  =  sa sb (sum qa qb - za sum qb - zb sum qa + n za zb)
+ *
+ * so that the sum is one of products of bytes, and the rest is an epilogue: of constant weights all
+ * of it is folded. Where the target multiplies bytes by fours, rows are brought to unsigned and
+ * columns to signed ones, and a depth that is no multiple of four is padded. A sum of few products,
+ * without rows that share columns, is computed in floats that hold it exactly, if the target has
+ * vectors of them.
+ *
+ * Weights alone may be quantised: then the scale is taken out of the sum, and the bytes are decoded
+ * where they are read. What QuantizeLinear divides by is multiplied with its reciprocal behind such
+ * a sum, of which the last bit is open anyway.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#include <string.h>
+
+#define MOST_PRODUCTS 33025     /* of bytes, whose sum an i32 holds */
+#define EXACT_FLOAT   (1 << 24) /* integers up to this one are floats */
+#define MOST_GROWTH   4         /* of a constant that nobody reads as bytes */
+#define BYTES_AT_ONCE 4         /* products that such a target's instruction adds */
+#define SMALL_BODY    64
+
+/* (q - zero) * scale, or 0 where `inside` does not hold. */
+typedef struct Decoded {
+    const Expr *q;      /* a load of a byte */
+    const Expr *zero;   /* i32; NULL: 0 */
+    const Expr *scale;  /* f32; NULL: 1 */
+    const Expr *inside; /* NULL: everywhere */
+} Decoded;
+
+/* --- reading
+ * ----------------------------------------------------------------------------------------*/
+
+static bool is_byte(DType dt) {
+    return dt == DT_u8 || dt == DT_i8;
+}
+
+static bool is_zero(const Expr *e) {
+    return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
+}
+
+static const Expr *byte_load(const Expr *e) {
+    if (e->op != EX_cast || e->dt != DT_i32) return NULL;
+    return e->arg[0]->op == EX_load && is_byte((DType)e->arg[0]->dt) ? e->arg[0] : NULL;
+}
+
+static bool read_integer(Exprs *x, const Expr *e, Decoded *d) {
+    if ((d->q = byte_load(e))) return true;
+    if (e->op != EX_sub && e->op != EX_add) return false;
+    for (int i = 0; i < 1 + (e->op == EX_add); i++) {
+        d->q = byte_load(e->arg[i]);
+        d->zero = e->arg[1 - i];
+        if (d->q && e->op == EX_sub) return true;
+        if (d->q && ex_is_const(d->zero)) {
+            d->zero = ex_int(x, DT_i32, -d->zero->k.i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_decoded(Exprs *x, const Expr *e, Decoded *d) {
+    *d = (Decoded){NULL};
+    while (e->op == EX_select && is_zero(e->arg[2])) {
+        d->inside = d->inside ? ex_and(x, d->inside, e->arg[0]) : e->arg[0];
+        e = e->arg[1];
+    }
+    if (e->dt == DT_i32) return read_integer(x, e, d);
+    if (e->dt != DT_f32) return false;
+    for (int i = 0; e->op == EX_mul && i < 2; i++) {
+        const Expr *f = e->arg[i];
+        if (f->op != EX_cast || f->arg[0]->dt != DT_i32) continue;
+        d->scale = e->arg[1 - i];
+        if (read_integer(x, f->arg[0], d)) return true;
+    }
+    d->scale = NULL;
+    return e->op == EX_cast && e->arg[0]->dt == DT_i32 && read_integer(x, e->arg[0], d);
+}
+
+static const Expr *decode(Exprs *x, const Decoded *d, DType dt) {
+    const Expr *e = ex_cast(x, DT_i32, d->q);
+    if (d->zero) e = ex_sub(x, e, d->zero);
+    e = ex_cast(x, dt, e);
+    return d->scale ? ex_mul(x, e, d->scale) : e;
+}
+
+/* The map behind a value or a reshape of it, if what it makes is decoded; NULL if it is not. */
+static Op *decoding(Graph *g, Value *v, Decoded *d) {
+    Op *m = through_reshape(v)->def;
+    return m->kind == OP_map && read_decoded(g->x, m->body, d) ? m : NULL;
+}
+
+/* --- movement and padding come before decoding
+ * --------------------------------------------------------*/
+
+static bool only_moves(const Expr *e) {
+    while (e->op == EX_select && is_zero(e->arg[2])) e = e->arg[1];
+    return e->op == EX_load;
+}
+
+/* A map that moves what is decoded decodes what is moved. */
+static void sink_into(Graph *g, Op *m) {
+    Decoded d;
+    int64_t work = 0;
+    if (!only_moves(m->body) || m->n_in != 1 || !decoding(g, m->in[0], &d)) return;
+    Op old = *m;
+    if (!op_inline(g, m, 0, MAX_RANK, &work) || !read_decoded(g->x, m->body, &d)) *m = old;
+}
+
+/* A new map of m's inputs before m, of m's shape. */
+static Value *map_before(Graph *g, Op *m, DType dt, const Expr *body) {
+    const Value *v = m->out[0];
+    Op *op = graph_new_op(g, OP_map, m->n_in, m->in, 1);
+    op->body = body;
+    op->src = m->src;
+    Value *out = graph_new_value(g, op, 0, dt, v->rank, v->shape);
+    graph_insert_before(g, m, op);
+    graph_drop_inputs(g, op);
+    return out;
+}
+
+/* Brings the rim of m, if it has one, to a tensor of bytes that m decodes. */
+static bool pad_bytes(Graph *g, Op *m, Decoded *d) {
+    Exprs *x = g->x;
+    DType dt = (DType)d->q->dt;
+    const Value *v = m->out[0];
+    if (!d->inside) return true;
+    const Expr *fill = ex_int(x, dt, 0), *own[MAX_RANK];
+    if (d->zero && ex_is_const(d->zero)) {
+        fill = ex_int(x, dt, d->zero->k.i);
+        if (fill->k.i != d->zero->k.i) return false;
+    } else if (d->zero) {
+        fill = byte_load(d->zero);
+        if (!fill || fill->dt != dt) return false;
+    }
+    Value **in = ARENA_ARRAY(g->arena, m->n_in + 1, Value *);
+    memcpy(in, m->in, (size_t)m->n_in * sizeof *in);
+    in[m->n_in] = map_before(g, m, dt, ex_select(x, d->inside, d->q, fill));
+    for (int i = 0; i < v->rank; i++) own[i] = ex_var(x, i);
+    d->q = ex_load(x, dt, m->n_in, v->rank, own);
+    d->inside = NULL;
+    m->in = in;
+    m->n_in++;
+    m->body = decode(x, d, v->dt);
+    graph_drop_inputs(g, m);
+    return read_decoded(x, m->body, d);
+}
+
+/* --- sums
+ * -------------------------------------------------------------------------------------------*/
+
+typedef struct Sum {
+    Graph *g;
+    Exprs *x;
+    const Target *target;
+    Op *op;
+    int rank, n; /* coordinates of the result; all */
+    int64_t extent[MAX_RANK];
+    Value **in; /* the inputs to be */
+    int n_in;
+    Decoded part[2]; /* over the coordinates of op; q NULL: not decoded */
+} Sum;
+
+static void mark_vars(void *user, const Expr *e) {
+    if (e->op == EX_var) *(uint32_t *)user |= 1u << e->k.i;
+}
+
+static uint32_t vars_of(const Sum *s, const Expr *e) {
+    uint32_t set = 0;
+    if (e) ex_visit(s->g->arena, e, mark_vars, &set);
+    return set;
+}
+
+static bool is_summed(const Sum *s, const Expr *e) {
+    return vars_of(s, e) >> s->rank != 0;
+}
+
+static const Expr *part_of(Sum *s, const Expr *e, const int *to, int n_to, int rank,
+                           const Expr *const *index) {
+    if (!e) return NULL;
+    e = ex_subst_vars(s->x, renumber_loads(s->x, e, n_to, to), rank, index);
+    return ex_simplify(s->x, e, s->n, s->extent);
+}
+
+/* A zero point that is the same everywhere is a number. */
+static const Expr *uniform(const Sum *s, const Expr *zero) {
+    const Expr *load = zero ? byte_load(zero) : NULL;
+    const Value *v = load ? s->in[load->k.i] : NULL;
+    if (v && value_is_const(v) && value_numel(v) > 0) {
+        const unsigned char *bytes = v->data;
+        for (int64_t i = 1; i < value_numel(v); i++)
+            if (bytes[i] != bytes[0]) return zero;
+        zero = ex_int(s->x, DT_i32, dt_load(v->dt, bytes, 0).i);
+    }
+    return zero && is_zero(zero) ? NULL : zero;
+}
+
+/* Reads factor `load` as decoded bytes over the coordinates of the operator. */
+static bool read_part(Sum *s, const Expr *load, Decoded *d) {
+    if (load->op != EX_load) return false;
+    Value *seen = s->op->in[load->k.i], *made = through_reshape(seen);
+    Op *m = decoding(s->g, seen, d);
+    const Expr *index[MAX_RANK];
+    if (!m || !pad_bytes(s->g, m, d)) {
+        *d = (Decoded){NULL};
+        return false;
+    }
+    if (seen == made)
+        memcpy(index, load->arg, (size_t)load->n * sizeof *index);
+    else
+        reshape_index(s->x, seen->rank, seen->shape, load->arg, made->rank, made->shape, index);
+    int *to = ARENA_ARRAY(s->g->arena, m->n_in + 1, int);
+    for (int i = 0; i < m->n_in; i++) to[i] = list_add(s->in, &s->n_in, m->in[i]);
+    d->q = part_of(s, d->q, to, m->n_in, made->rank, index);
+    d->zero = uniform(s, part_of(s, d->zero, to, m->n_in, made->rank, index));
+    d->scale = part_of(s, d->scale, to, m->n_in, made->rank, index);
+    return d->q->op == EX_load;
+}
+
+typedef struct Rebase {
+    Builder *b;
+    Value **in;
+} Rebase;
+
+static const Expr *rebase_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Rebase *r = user;
+    return e->op == EX_load ? build_load(r->b, r->in[e->k.i], args) : e;
+}
+
+static const Expr *rebase(Sum *s, Builder *b, const Expr *e) {
+    Rebase r = {b, s->in};
+    return ex_rewrite(s->x, e, rebase_leaf, &r);
+}
+
+/* A builder of the tensor over those coordinates of the result that are in `vars`; the others
+ * are 1. */
+static Builder over(Sum *s, uint32_t vars) {
+    int64_t shape[MAX_RANK];
+    for (int i = 0; i < s->rank; i++) shape[i] = vars >> i & 1 ? s->extent[i] : 1;
+    return build(s->g, s->rank, shape);
+}
+
+/* The element of such a tensor that belongs to the result at hand, as an input of the operator. */
+static const Expr *element_of(Sum *s, Value *v) {
+    const Expr *index[MAX_RANK];
+    if (value_is_const(v) && value_numel(v) == 1)
+        return ex_const(s->x, v->dt, dt_load(v->dt, v->data, 0));
+    for (int i = 0; i < v->rank; i++) index[i] = v->shape[i] == 1 ? ex_i(s->x, 0) : ex_var(s->x, i);
+    return ex_load(s->x, v->dt, list_add(s->in, &s->n_in, v), v->rank, index);
+}
+
+static Value *input_of(const Sum *s, const Expr *load) {
+    return s->in[load->k.i];
+}
+
+/* The sum of part i alone. */
+static const Expr *sum_of(Sum *s, int i) {
+    Builder b = over(s, vars_of(s, s->part[i].q));
+    for (int k = s->rank; k < s->n; k++) build_red(&b, s->extent[k]);
+    const Expr *q = ex_cast(s->x, DT_i32, rebase(s, &b, s->part[i].q));
+    return element_of(s, build_reduce(&b, DT_i32, COMBINE_sum, q, NULL));
+}
+
+/* e as a tensor of its own, so that it is folded if it can be. */
+static const Expr *apart(Sum *s, DType dt, const Expr *e) {
+    if (ex_is_const(e)) return ex_cast(s->x, dt, e);
+    Builder b = over(s, vars_of(s, e));
+    return element_of(s, build_map(&b, dt, rebase(s, &b, e)));
+}
+
+/* What is to be added to the sum of products of bytes; NULL: nothing. */
+static const Expr *correction(Sum *s, DType dt, int64_t products) {
+    Exprs *x = s->x;
+    const Expr *total = NULL, *za = s->part[0].zero, *zb = s->part[1].zero;
+    if (!s->part[1].q) {
+        if (za) total = ex_mul(x, za, ex_int(x, DT_i32, -products));
+        return total ? apart(s, dt, total) : NULL;
+    }
+    if (za) total = ex_un(x, EX_neg, ex_mul(x, za, sum_of(s, 1)));
+    if (zb) {
+        const Expr *e = ex_mul(x, zb, sum_of(s, 0));
+        total = total ? ex_sub(x, total, e) : ex_un(x, EX_neg, e);
+    }
+    if (za && zb)
+        total = ex_add(x, total, ex_mul(x, ex_mul(x, za, zb), ex_int(x, DT_i32, products)));
+    return total ? apart(s, dt, total) : NULL;
+}
+
+/* --- four bytes at a time
+ * -----------------------------------------------------------------------------*/
+
+/* Gives part i the type; its values move by 128. */
+static void change_sign(Sum *s, int i, DType dt) {
+    Exprs *x = s->x;
+    Decoded *d = &s->part[i];
+    if (d->q->dt == dt) return;
+    Value *v = input_of(s, d->q);
+    int by = dt == DT_i8 ? -128 : 128;
+    Builder b = build(s->g, v->rank, v->shape);
+    const Expr *e = ex_add(x, ex_cast(x, DT_i32, build_in(&b, v)), ex_int(x, DT_i32, by));
+    int at = list_add(s->in, &s->n_in, build_map(&b, dt, e));
+    d->q = ex_load(x, dt, at, d->q->n, d->q->arg);
+    d->zero = ex_add(x, d->zero ? d->zero : ex_int(x, DT_i32, 0), ex_int(x, DT_i32, by));
+    if (is_zero(d->zero)) d->zero = NULL;
+}
+
+/* The dimension of the load that coordinate r alone runs through, and that alone; -1: none. */
+static int dimension_of(const Sum *s, const Expr *load, int r) {
+    int found = -1;
+    for (int i = 0; i < load->n; i++) {
+        if (!(vars_of(s, load->arg[i]) >> r & 1)) continue;
+        if (found >= 0 || load->arg[i]->op != EX_var) return -1;
+        found = i;
+    }
+    return found;
+}
+
+static void pad_part(Sum *s, int i, int r, int64_t by) {
+    Decoded *d = &s->part[i];
+    Value *v = input_of(s, d->q);
+    int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
+    after[dimension_of(s, d->q, r)] = by;
+    Value *padded = g_pad(s->g, v, before, after, (Scalar){.i = 0});
+    d->q = ex_load(s->x, v->dt, list_add(s->in, &s->n_in, padded), d->q->n, d->q->arg);
+}
+
+/* The summed coordinate along which bytes are taken by fours becomes a multiple of four. The bytes
+ * that are added meet zeros, for the constant part is padded with them. */
+static void pad_depth(Sum *s) {
+    int best = -1;
+    for (int r = s->rank; r < s->n; r++) {
+        int64_t extent = s->extent[r];
+        if (dimension_of(s, s->part[0].q, r) < 0 || dimension_of(s, s->part[1].q, r) < 0) continue;
+        if (extent % BYTES_AT_ONCE == 0) return;
+        if (extent >= BYTES_AT_ONCE / 2 && (best < 0 || extent > s->extent[best])) best = r;
+    }
+    if (best < 0) return;
+    int64_t by = BYTES_AT_ONCE - s->extent[best] % BYTES_AT_ONCE;
+    for (int i = 0; i < 2; i++) pad_part(s, i, best, by);
+    int64_t *red = arena_copy(s->g->arena, s->op->red, (size_t)s->op->n_red * sizeof *red);
+    red[best - s->rank] += by;
+    s->op->red = red;
+    s->extent[best] += by;
+}
+
+/* Rows unsigned, columns signed. False if the sum is no product of a matrix. */
+static bool as_matrix_product(Sum *s) {
+    uint32_t spatial = (1u << s->rank) - 1;
+    uint32_t vars[2] = {vars_of(s, s->part[0].q), vars_of(s, s->part[1].q)};
+    uint32_t either = (vars[0] ^ vars[1]) & spatial;
+    bool constant[2];
+    for (int i = 0; i < 2; i++) constant[i] = value_is_const(input_of(s, s->part[i].q));
+    int column = constant[1] || !constant[0]; /* the part that has the columns */
+    if (!constant[0] && !constant[1])
+        for (int k = 0; k < s->rank; k++)
+            if (either >> k & 1 && s->extent[k] > 1) column = vars[1] >> k & 1;
+    if (!(vars[column] & ~vars[!column] & spatial)) return false;
+    change_sign(s, column, DT_i8);
+    change_sign(s, !column, DT_u8);
+    if (constant[column]) pad_depth(s);
+    return true;
+}
+
+/* --- rewriting
+ * ----------------------------------------------------------------------------------------*/
+
+typedef struct Post {
+    Exprs *x;
+    const Expr *acc;
+} Post;
+
+static const Expr *post_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Post *p = user;
+    if (e->op == EX_acc) return p->acc;
+    return e->op == EX_load ? ex_rebuild(p->x, e, args) : e;
+}
+
+static void finish(Sum *s, const Expr *body, const Expr *acc) {
+    Op *op = s->op;
+    Post p = {s->x, acc};
+    op->body = ex_simplify(s->x, body, s->n, s->extent);
+    op->post = ex_rewrite(s->x, op->post, post_leaf, &p);
+    op->in = arena_copy(s->g->arena, s->in, (size_t)s->n_in * sizeof *s->in);
+    op->n_in = s->n_in;
+    graph_drop_inputs(s->g, op);
+}
+
+static bool in_integers(Sum *s, bool product) {
+    Exprs *x = s->x;
+    const Expr *scale = s->part[0].scale;
+    DType result = (DType)s->op->body->dt, sum = DT_i32;
+    int64_t products = shape_numel(s->op->n_red, s->op->red);
+    if (products > MOST_PRODUCTS || s->op->n_red == 0) return false;
+    for (int i = 0; i < 1 + product; i++)
+        if (is_summed(s, s->part[i].scale) || is_summed(s, s->part[i].zero)) return false;
+    if (product && s->part[1].scale)
+        scale = scale ? ex_mul(x, scale, s->part[1].scale) : s->part[1].scale;
+    bool matrix = product && s->target->byte_products && as_matrix_product(s);
+    if (!matrix && s->target->vector_types && products * 255 * (product ? 255 : 1) <= EXACT_FLOAT)
+        sum = DT_f32;
+    const Expr *acc = ex_acc(x, sum), *more = correction(s, sum, products);
+    if (more) acc = ex_add(x, acc, more);
+    acc = ex_cast(x, result, acc);
+    if (scale) acc = ex_mul(x, acc, apart(s, DT_f32, scale));
+    const Expr *body = ex_cast(x, sum, ex_cast(x, DT_i32, s->part[0].q));
+    if (product) body = ex_mul(x, body, ex_cast(x, sum, ex_cast(x, DT_i32, s->part[1].q)));
+    finish(s, body, acc);
+    return true;
+}
+
+/* Only part i is decoded, and constant: its scale comes last. */
+static bool weights_alone(Sum *s, int i) {
+    Decoded d = s->part[i];
+    DType dt = (DType)s->op->body->dt;
+    if (!d.scale || dt != DT_f32 || is_summed(s, d.scale)) return false;
+    if (!value_is_const(input_of(s, d.q))) return false;
+    const Expr *acc = ex_mul(s->x, ex_acc(s->x, dt), apart(s, DT_f32, d.scale));
+    d.scale = NULL;
+    finish(s, ex_mul(s->x, s->op->body->arg[!i], decode(s->x, &d, dt)), acc);
+    return false; /* the sum itself is as it was */
+}
+
+/* True if the sum is now one of integers. */
+static bool rewrite_sum(Graph *g, Op *op, const Target *t) {
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum) return false;
+    if (op->body->dt != DT_f32 && op->body->dt != DT_i32) return false;
+    bool product = op->body->op == EX_mul;
+    Sum s = {.g = g, .x = g->x, .target = t, .op = op, .rank = op->out[0]->rank};
+    s.n = op_extents(op, s.extent);
+    s.in = ARENA_ARRAY(g->arena, op->n_in + 4 * MAX_RANK, Value *);
+    for (int i = 0; i < op->n_in; i++) s.in[s.n_in++] = op->in[i];
+    bool read[2] = {false, false};
+    Op *last = g->last;
+    for (int i = 0; i < 1 + product; i++)
+        read[i] = read_part(&s, product ? op->body->arg[i] : op->body, &s.part[i]);
+    bool done = false;
+    if (read[0] && (read[1] || !product))
+        done = in_integers(&s, product);
+    else if (read[0] || read[1])
+        weights_alone(&s, read[1]);
+    for (Op *made; (made = last->next);) { /* builders append */
+        if (made->kind != OP_const) made->src = op->src;
+        graph_unlink(g, made);
+        graph_insert_before(g, op, made);
+    }
+    return done;
+}
+
+/* x / c as x * (1 / c). */
+static const Expr *reciprocals(Exprs *x, const Expr *e) {
+    if (e->n == 0 || e->op == EX_load) return e;
+    const Expr *arg[3];
+    for (int i = 0; i < e->n; i++) arg[i] = reciprocals(x, e->arg[i]);
+    if (e->op == EX_div && e->dt == DT_f32 && ex_is_const(arg[1]) && arg[1]->k.f != 0)
+        return ex_mul(x, arg[0], ex_num(x, DT_f32, 1 / arg[1]->k.f));
+    return ex_rebuild(x, e, arg);
+}
+
+void pass_integer(Graph *g, const PassOptions *o) {
+    /* by value id: floats that scaled sums of integers went into */
+    int values = g->n_values;
+    bool *open = ARENA_ARRAY(g->arena, values, bool);
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_integer(op->sub, o);
+        if (op->n_out != 1 || op->out[0]->id >= values) continue;
+        bool from = false;
+        for (int i = 0; i < op->n_in; i++) from |= op->in[i]->id < values && open[op->in[i]->id];
+        if (op->kind == OP_map) sink_into(g, op);
+        if (op->kind == OP_map && from && op->body->size <= SMALL_BODY)
+            op->body = reciprocals(g->x, op->body);
+        bool summed = rewrite_sum(g, op, o->target);
+        bool elementwise = op->kind == OP_map || op->kind == OP_reshape;
+        if (dt_is_float(op->out[0]->dt)) open[op->out[0]->id] = summed || (elementwise && from);
+    }
+    pass_dce(g, o);
+    for (Op *op = g->first; op; op = op->next) graph_fold(g, op, MOST_GROWTH);
+    pass_dce(g, o);
+}
