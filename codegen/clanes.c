@@ -91,7 +91,7 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
         if (e->arg[0]->dt != DT_f32) return false;
         break;
     case EX_select:
-        if (dt != DT_f32 || !lanes_vary(e->arg[0], var)) return false;
+        if (lanes_vary(e->arg[0], var) ? dt != DT_f32 : !is_lane_type(dt)) return false;
         break;
     case EX_cast:
         if (is_rounding(e)) return lanes_can(p, e->arg[0]->arg[0], var);
@@ -380,6 +380,33 @@ static const char *called(Lanes *l, const Expr *e) {
     return TEXT("*(%s_at *)%s", type, list);
 }
 
+/* A select of the same arm in all lanes: the arms are evaluated only if they are wanted. */
+static const char *chosen(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const Expr *cond = at_start(l, e->arg[0]);
+    if (ex_is_const(cond)) return lanes_text(l, e->arg[cond->k.i ? 1 : 2], true);
+    const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+    const char *test = scalar_text(l, e->arg[0]);
+    print_line(p, "%s %s;", lane_type(p, (DType)e->dt, l->width), name);
+    for (int arm = 1; arm <= 2; arm++) {
+        int mark = p->named.n;
+        const LaneValue *before =
+            arena_copy(p->scratch, l->values.items, (size_t)l->values.n * sizeof *before);
+        if (arm == 1)
+            print_line(p, "if (%s) {", test);
+        else
+            print_line(p, "} else {");
+        p->indent++;
+        print_line(p, "%s = %s;", name, lanes_text(l, e->arg[arm], true));
+        p->indent--;
+        /* what was named in here is not known outside */
+        memcpy(l->values.items, before, (size_t)l->values.n * sizeof *before);
+        end_scope(p, mark);
+    }
+    print_line(p, "}");
+    return name;
+}
+
 static const char *compute(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     if (is_function(p, e) && e->op != EX_neg) return called(l, e);
@@ -398,6 +425,7 @@ static const char *compute(Lanes *l, const Expr *e) {
     case EX_cast:
         return converted(l, e);
     case EX_select: {
+        if (!lanes_vary(e->arg[0], l->var)) return chosen(l, e);
         if (l->width == 1)
             return TEXT("(%s ? %s : %s)", lanes_text(l, e->arg[0], false),
                         lanes_text(l, e->arg[1], false), lanes_text(l, e->arg[2], false));
