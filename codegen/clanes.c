@@ -243,7 +243,7 @@ void print_vector_types(const Unit *unit, Text *out) {
 /* `e` in this step, at the first of the lanes. */
 static const Expr *at_start(const Lanes *l, const Expr *e) {
     Printer *p = l->p;
-    l->value[l->var] = ex_i(p->x, l->start);
+    l->value[l->var] = l->strip ? NULL : ex_i(p->x, l->start);
     e = ex_subst_vars(p->x, e, p->k->vars.n, l->value);
     l->value[l->var] = NULL;
     return ex_simplify(p->x, e, p->k->vars.n, p->extent);

@@ -15,7 +15,8 @@ typedef struct LaneValue {
 typedef struct Lanes {
     Printer *p;
     int var;            /* of the vector loop */
-    int64_t start;      /* its first value here */
+    int64_t start;      /* its first value here ... */
+    bool strip;         /* ... unless it is the variable's own */
     int width;          /* how many; 1: a scalar */
     const Expr **value; /* by variable: what it is in this step; NULL: itself */
     VEC(LaneValue) values;

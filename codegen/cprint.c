@@ -319,11 +319,16 @@ static void print_loop(Printer *p, const Stmt *s) {
         print_line(p, "%s", p->d->unroll);
     }
     const char *first = s == p->shared ? p->begin : "0", *last = s == p->shared ? p->end : bound;
-    print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var, last,
-               var);
+    int strip = begin_strips(p, s, first, last);
+    if (strip)
+        print_line(p, "for (; %s < %s; %s++) {", var, last, var);
+    else
+        print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var, last,
+                   var);
     end_statement(p, mark);
     print_indented(p, s->body);
     print_line(p, "}");
+    if (strip) end_strips(p);
 }
 
 static void print_for(Printer *p, const Stmt *s) {

@@ -120,6 +120,11 @@ void text_list(Text *out, int n, const char *const *piece, int column, int inden
 void hold_arrays(Printer *p);
 /* Prints the loop as vectors, if it can be; else false. */
 bool print_vectors(Printer *p, const Stmt *s);
+/* Opens a scope in which the loop's variable exists and prints a loop over strips of lanes, if its
+ * statements handle bytes that can be vectors; what is left over is to be done one by one. 0: nothing
+ * was printed. end_strips closes it. */
+int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last);
+void end_strips(Printer *p);
 /* Declares the vectors of a buffer that is held; else false. */
 bool print_held_alloc(Printer *p, int buffer);
 /* Opens a scope in which the held arrays that the loop `s` reads are arrays in memory; false if it

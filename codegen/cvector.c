@@ -238,6 +238,55 @@ bool print_vectors(Printer *p, const Stmt *s) {
     return true;
 }
 
+/* --- strips ----------------------------------------------------------------------------------*/
+
+/* Bytes are what compilers make poor vectors of. */
+static bool has_bytes(const Expr *e) {
+    bool byte = e->dt == DT_u8 || e->dt == DT_i8;
+    for (int i = 0; i < e->n && !byte; i++) byte = has_bytes(e->arg[i]);
+    return byte;
+}
+
+int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
+    int widest = 1;
+    bool bytes = false;
+    if (!p->unit->vector_bytes || s->role > ROLE_vector) return 0;
+    for (const Stmt *store = s->body; store; store = store->next) {
+        if (store->kind != ST_store) return 0;
+        const Buffer *b = p->k->buffers.items[store->buffer];
+        const Expr *value = prepare(p, store->value), *index[MAX_RANK];
+        for (int i = 0; i < b->rank; i++) index[i] = prepare(p, store->index[i]);
+        if (b->space == SPACE_reg || !is_lane_type(b->dt) || (DType)value->dt != b->dt ||
+            !lanes_apart(flat_index(p, store->buffer, b->rank, index), s->var, 1) ||
+            !lanes_can(p, value, s->var))
+            return 0;
+        bytes |= has_bytes(value);
+        if (widest < (int)dt_store(b->dt)) widest = (int)dt_store(b->dt);
+        widest = lanes_widest(value, s->var, widest);
+    }
+    int width = p->unit->vector_bytes / widest;
+    if (!bytes || width < 4 || (ex_is_const(s->extent) && s->extent->k.i < width)) return 0;
+    print_line(p, "{");
+    p->indent++;
+    const char *var = p->var[s->var];
+    print_line(p, "%s %s = %s;", type_of(p, DT_i32), var, first);
+    print_line(p, "for (; %s - %s >= %d; %s += %d) {", last, var, width, var, width);
+    p->indent++;
+    Lanes l = {.p = p, .var = s->var, .width = width, .strip = true};
+    l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
+    int scope = p->named.n;
+    for (const Stmt *store = s->body; store; store = store->next) print_lanes(&l, store);
+    end_scope(p, scope);
+    p->indent--;
+    print_line(p, "}");
+    return width;
+}
+
+void end_strips(Printer *p) {
+    p->indent--;
+    print_line(p, "}");
+}
+
 /* --- around the loops -----------------------------------------------------------------------*/
 
 bool print_held_alloc(Printer *p, int buffer) {

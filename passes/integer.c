@@ -12,9 +12,10 @@
  * without rows that share columns, is computed in floats that hold it exactly, if the target has
  * vectors of them.
  *
- * Weights alone may be quantised: then the scale is taken out of the sum, and the bytes are decoded
- * where they are read. What QuantizeLinear divides by is multiplied with its reciprocal behind such
- * a sum, of which the last bit is open anyway.
+ * What is encoded as it was before it was decoded stays as it is. Weights alone may be quantised:
+ * then the scale is taken out of the sum, and the bytes are decoded where they are read. What
+ * QuantizeLinear divides by is multiplied with its reciprocal behind such a sum, of which the last
+ * bit is open anyway.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -112,6 +113,52 @@ static void sink_into(Graph *g, Op *m) {
     if (!only_moves(m->body) || m->n_in != 1 || !decoding(g, m->in[0], &d)) return;
     Op old = *m;
     if (!op_inline(g, m, 0, MAX_RANK, &work) || !read_decoded(g->x, m->body, &d)) *m = old;
+}
+
+/* Is `e` what a decoded tensor is encoded as, with the scale and zero point that it had? */
+static bool restores(const Expr *e, const Decoded *d) {
+    DType dt = (DType)d->q->dt;
+    if (e->op != EX_cast || (DType)e->dt != dt || !d->scale || !ex_is_const(d->scale)) return false;
+    if (d->inside || (d->zero && !ex_is_const(d->zero))) return false;
+    int64_t zero = d->zero ? d->zero->k.i : 0;
+    e = e->arg[0];
+    if (zero) {
+        if (e->op != EX_add || !ex_is_int(e->arg[1], zero)) return false;
+        e = e->arg[0];
+    }
+    if (e->op != EX_cast || e->arg[0]->op != EX_round) return false;
+    int low = dt == DT_i8 ? -128 : 0;
+    e = e->arg[0]->arg[0];
+    for (int i = 0; i < 2; i++, e = e->arg[0]) {
+        double bound = (double)(i ? low : low + 255) - (double)zero;
+        if (e->op != (i ? EX_max : EX_min) || !ex_is_const(e->arg[1]) || e->arg[1]->k.f != bound)
+            return false;
+    }
+    return e->op == EX_div && ex_is_const(e->arg[1]) && e->arg[1]->k.f == d->scale->k.f;
+}
+
+static const Expr *encoded_value(const Expr *e) {
+    while (e->op == EX_cast || e->op == EX_round || e->op == EX_min || e->op == EX_max ||
+           e->op == EX_add)
+        e = e->arg[0];
+    return e->op == EX_div ? e->arg[0] : e;
+}
+
+/* A map that encodes what was decoded with the same scale and zero point moves bytes. */
+static void skip_coding(Graph *g, Op *m) {
+    Decoded d;
+    int64_t work = 0;
+    if (m->n_in != 1 || m->body->op != EX_cast || encoded_value(m->body)->op != EX_load ||
+        !decoding(g, m->in[0], &d))
+        return;
+    Op old = *m;
+    if (op_inline(g, m, 0, MAX_RANK, &work) && read_decoded(g->x, encoded_value(m->body), &d) &&
+        restores(m->body, &d)) {
+        m->body = d.q;
+        graph_drop_inputs(g, m);
+    } else {
+        *m = old;
+    }
 }
 
 /* A new map of m's inputs before m, of m's shape. */
@@ -473,6 +520,7 @@ void pass_integer(Graph *g, const PassOptions *o) {
         bool from = false;
         for (int i = 0; i < op->n_in; i++) from |= op->in[i]->id < values && open[op->in[i]->id];
         if (op->kind == OP_map) sink_into(g, op);
+        if (op->kind == OP_map) skip_coding(g, op);
         if (op->kind == OP_map && from && op->body->size <= SMALL_BODY)
             op->body = reciprocals(g->x, op->body);
         bool summed = rewrite_sum(g, op, o->target);
