@@ -4,12 +4,15 @@
  * A product is vectorised along its columns, which must lie side by side in the factor that has
  * them. Constants are packed when compiling; a computed factor, such as the keys of attention, is
  * copied into the order in which the product reads it: coordinates that it shares with the result,
- * then the reduction's, the columns last.
+ * then the reduction's, the columns last. Where the target multiplies bytes by fours, the four that
+ * are added lie side by side within a column.
  */
+#include "passes/inline.h"
 #include "passes/passes.h"
 
 #define MIN_REUSE   4 /* rows and depth that make a copy worth while */
 #define MIN_COLUMNS 4
+#define FOUR        4
 
 typedef struct Factor {
     Graph *g;
@@ -46,24 +49,53 @@ static Factor factor_of(Graph *g, const Op *op, int i, int column) {
     return f;
 }
 
-/* Factor `i` as a tensor of its own, the column coordinate last; op reads it instead. */
-static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column) {
+/* What a factor loads, without the casts around it. */
+static const Expr *without_casts(const Expr *factor) {
+    const Expr *e = factor;
+    while (e->op == EX_cast) e = e->arg[0];
+    return e->op == EX_load ? e : factor;
+}
+
+static const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Expr *e) {
+    if (factor == inner) return e;
+    return ex_cast(x, (DType)factor->dt, with_casts(x, factor->arg[0], inner, e));
+}
+
+/* A map that is made for this copy alone becomes part of it. */
+static void absorb(Graph *g, Op *copy) {
+    graph_drop_inputs(g, copy);
+    Op *m = copy->n_in == 1 ? copy->in[0]->def : NULL;
+    int64_t work = 0;
+    if (!m || m->kind != OP_map || m->out[0]->index != 1) return;
+    if (op_inline(g, copy, 0, MAX_RANK, &work)) graph_unlink(g, m);
+}
+
+/* Factor `i` as a tensor of its own, the column coordinate last, or before the four of `depth` (-1:
+ * none); op reads it instead. */
+static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int depth) {
     Exprs *x = g->x;
     int64_t extent[MAX_RANK], shape[MAX_RANK];
     const Expr *to[MAX_RANK] = {NULL}, *index[MAX_RANK];
     int n = op_extents(op, extent), rank = 0;
-    for (int round = 0; round < 2; round++)
+    for (int round = 0; round < 3; round++)
         for (int k = 0; k < n; k++) {
-            if (!(vars >> k & 1) || (k == column) != (round == 1)) continue;
-            to[k] = ex_var(x, rank);
-            index[rank] = ex_var(x, k);
-            shape[rank++] = extent[k];
+            int turn = k == column ? 2 : k == depth ? 1 : 0;
+            if (!(vars >> k & 1) || turn != round) continue;
+            const Expr *part = ex_var(x, rank), *four = ex_i(x, FOUR);
+            to[k] = k == depth ? ex_mul(x, part, four) : part;
+            index[rank] = k == depth ? ex_div(x, ex_var(x, k), four) : ex_var(x, k);
+            shape[rank++] = k == depth ? extent[k] / FOUR : extent[k];
         }
-    const Expr *factor = op->body->arg[i];
+    if (depth >= 0) {
+        to[depth] = ex_add(x, to[depth], ex_var(x, rank));
+        index[rank] = ex_bin(x, EX_rem, ex_var(x, depth), ex_i(x, FOUR));
+        shape[rank++] = FOUR;
+    }
+    const Expr *factor = op->body->arg[i], *inner = without_casts(factor);
     Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
-    copy->body = ex_subst_vars(x, factor, n, to);
+    copy->body = ex_simplify(x, ex_subst_vars(x, inner, n, to), rank, shape);
     copy->src = op->src;
-    Value *turned = graph_new_value(g, copy, 0, (DType)factor->dt, rank, shape);
+    Value *turned = graph_new_value(g, copy, 0, (DType)inner->dt, rank, shape);
     graph_insert_before(g, op, copy);
     Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
     for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
@@ -71,13 +103,22 @@ static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column) {
     op->in = in;
     const Expr *load = ex_load(x, turned->dt, op->n_in++, rank, index);
     const Expr *part[2] = {op->body->arg[0], op->body->arg[1]};
-    part[i] = load;
+    part[i] = with_casts(x, factor, inner, load);
     op->body = ex_mul(x, part[0], part[1]);
-    graph_drop_inputs(g, copy);
+    absorb(g, copy);
     graph_drop_inputs(g, op);
 }
 
-static void turn_product(Graph *g, Op *op) {
+/* The reduction's coordinate along which the target adds four products of bytes; -1: it does not.
+ */
+static int depth_by_four(const Op *op, int i, const Target *t) {
+    int rank = op->out[0]->rank;
+    const Expr *columns = without_casts(op->body->arg[i]), *rows = without_casts(op->body->arg[!i]);
+    bool bytes = t->byte_products && columns->dt == DT_i8 && rows->dt == DT_u8;
+    return bytes && op->n_red == 1 && op->red[0] % FOUR == 0 ? rank : -1;
+}
+
+static void turn_product(Graph *g, Op *op, const Target *t) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
     int64_t extent[MAX_RANK];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
@@ -95,14 +136,17 @@ static void turn_product(Graph *g, Op *op) {
         if (k >= rank) depth *= extent[k];
     }
     Factor now = factor_of(g, op, i, column);
-    if ((now.unit && !now.other) || reuse < MIN_REUSE || depth < MIN_REUSE) return;
-    turn_factor(g, op, i, f[i].vars, column);
+    int by_four = depth_by_four(op, i, t);
+    if (by_four < 0 && now.unit && !now.other) return;
+    if (reuse < MIN_REUSE || depth < MIN_REUSE) return;
+    turn_factor(g, op, i, f[i].vars, column, by_four);
 }
 
 void pass_turn(Graph *g, const PassOptions *o) {
     if (o->target->blocks) return;
+    graph_count_uses(g);
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_turn(op->sub, o);
-        turn_product(g, op);
+        turn_product(g, op, o->target);
     }
 }
