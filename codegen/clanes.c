@@ -65,14 +65,25 @@ static bool can_cast(DType from, DType to) {
     return to_float || (to == DT_i32 && is_byte(from)) || (is_byte(to) && from == DT_i32);
 }
 
+/* An element whose place is read from lanes: one of a table. */
+static bool is_gather(const Expr *e, int var) {
+    if (e->n != 1 || (e->dt != DT_f32 && !is_byte((DType)e->dt)) || lanes_apart(e->arg[0], var, 1))
+        return false;
+    const Expr *at = e->arg[0];
+    while (!is_byte((DType)at->dt) &&
+           ((at->op == EX_add && ex_is_const(at->arg[1])) || at->op == EX_cast))
+        at = at->arg[0];
+    return is_byte((DType)at->dt);
+}
+
 bool lanes_can(Printer *p, const Expr *e, int var) {
     if (!lanes_vary(e, var)) return true;
     DType dt = (DType)e->dt;
     bool is_i32 = dt == DT_i32 || dt == DT_u32;
     switch ((ExprOp)e->op) {
     case EX_load:
-        return is_lane_type(dt) && p->k->buffers.items[e->k.i]->dt == dt && e->n == 1 &&
-               lanes_apart(e->arg[0], var, 1);
+        if (!is_lane_type(dt) || p->k->buffers.items[e->k.i]->dt != dt || e->n != 1) return false;
+        return is_gather(e, var) ? lanes_can(p, e->arg[0], var) : lanes_apart(e->arg[0], var, 1);
     case EX_add:
     case EX_sub:
     case EX_mul:
@@ -272,7 +283,7 @@ const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
 
 static void count_uses(void *user, const Expr *e) {
     Lanes *l = user;
-    if (e->op == EX_load) return; /* what an index needs is no value of lanes */
+    if (e->op == EX_load && !is_gather(e, l->var)) return; /* an index is no value of lanes */
     for (int i = 0; i < e->n; i++)
         for (int k = l->values.n - 1; k >= 0; k--)
             if (l->values.items[k].e == e->arg[i]) {
@@ -380,6 +391,14 @@ static const char *called(Lanes *l, const Expr *e) {
     return TEXT("*(%s_at *)%s", type, list);
 }
 
+static const char *gathered(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *at = lanes_text(l, e->arg[0], true), *table = p->buffer[e->k.i];
+    if (l->width == 1) return TEXT("%s[%s]", table, at);
+    const char *name = TEXT("table_%s", dt_name((DType)e->dt));
+    return TEXT("%s(%s, %s)", lane_function(p, name, l->width), table, at);
+}
+
 /* A select of the same arm in all lanes: the arms are evaluated only if they are wanted. */
 static const char *chosen(Lanes *l, const Expr *e) {
     Printer *p = l->p;
@@ -412,7 +431,7 @@ static const char *compute(Lanes *l, const Expr *e) {
     if (is_function(p, e) && e->op != EX_neg) return called(l, e);
     switch ((ExprOp)e->op) {
     case EX_load:
-        return lanes_at(l, (int)e->k.i, e->arg[0]);
+        return is_gather(e, l->var) ? gathered(l, e) : lanes_at(l, (int)e->k.i, e->arg[0]);
     case EX_neg:
         return TEXT("(-%s)", lanes_text(l, e->arg[0], false));
     case EX_lt:
