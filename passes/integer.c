@@ -26,7 +26,6 @@
 #define EXACT_FLOAT   (1 << 24) /* integers up to this one are floats */
 #define MOST_GROWTH   4         /* of a constant that nobody reads as bytes */
 #define BYTES_AT_ONCE 4         /* products that such a target's instruction adds */
-#define SMALL_BODY    64
 
 /* (q - zero) * scale, or 0 where `inside` does not hold. */
 typedef struct Decoded {
@@ -439,14 +438,14 @@ static void finish(Sum *s, const Expr *body, const Expr *acc) {
     graph_drop_inputs(s->g, op);
 }
 
-static bool in_integers(Sum *s, bool product) {
+static void in_integers(Sum *s, bool product) {
     Exprs *x = s->x;
     const Expr *scale = s->part[0].scale;
     DType result = (DType)s->op->body->dt, sum = DT_i32;
     int64_t products = shape_numel(s->op->n_red, s->op->red);
-    if (products > MOST_PRODUCTS || s->op->n_red == 0) return false;
+    if (products > MOST_PRODUCTS || s->op->n_red == 0) return;
     for (int i = 0; i < 1 + product; i++)
-        if (is_summed(s, s->part[i].scale) || is_summed(s, s->part[i].zero)) return false;
+        if (is_summed(s, s->part[i].scale) || is_summed(s, s->part[i].zero)) return;
     if (product && s->part[1].scale)
         scale = scale ? ex_mul(x, scale, s->part[1].scale) : s->part[1].scale;
     bool matrix = product && s->target->byte_products && as_matrix_product(s);
@@ -459,25 +458,22 @@ static bool in_integers(Sum *s, bool product) {
     const Expr *body = ex_cast(x, sum, ex_cast(x, DT_i32, s->part[0].q));
     if (product) body = ex_mul(x, body, ex_cast(x, sum, ex_cast(x, DT_i32, s->part[1].q)));
     finish(s, body, acc);
-    return true;
 }
 
 /* Only part i is decoded, and constant: its scale comes last. */
-static bool weights_alone(Sum *s, int i) {
+static void weights_alone(Sum *s, int i) {
     Decoded d = s->part[i];
     DType dt = (DType)s->op->body->dt;
-    if (!d.scale || dt != DT_f32 || is_summed(s, d.scale)) return false;
-    if (!value_is_const(input_of(s, d.q))) return false;
+    if (!d.scale || dt != DT_f32 || is_summed(s, d.scale)) return;
+    if (!value_is_const(input_of(s, d.q))) return;
     const Expr *acc = ex_mul(s->x, ex_acc(s->x, dt), apart(s, DT_f32, d.scale));
     d.scale = NULL;
     finish(s, ex_mul(s->x, s->op->body->arg[!i], decode(s->x, &d, dt)), acc);
-    return false; /* the sum itself is as it was */
 }
 
-/* True if the sum is now one of integers. */
-static bool rewrite_sum(Graph *g, Op *op, const Target *t) {
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum) return false;
-    if (op->body->dt != DT_f32 && op->body->dt != DT_i32) return false;
+static void rewrite_sum(Graph *g, Op *op, const Target *t) {
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum) return;
+    if (op->body->dt != DT_f32 && op->body->dt != DT_i32) return;
     bool product = op->body->op == EX_mul;
     Sum s = {.g = g, .x = g->x, .target = t, .op = op, .rank = op->out[0]->rank};
     s.n = op_extents(op, s.extent);
@@ -487,9 +483,8 @@ static bool rewrite_sum(Graph *g, Op *op, const Target *t) {
     Op *last = g->last;
     for (int i = 0; i < 1 + product; i++)
         read[i] = read_part(&s, product ? op->body->arg[i] : op->body, &s.part[i]);
-    bool done = false;
     if (read[0] && (read[1] || !product))
-        done = in_integers(&s, product);
+        in_integers(&s, product);
     else if (read[0] || read[1])
         weights_alone(&s, read[1]);
     for (Op *made; (made = last->next);) { /* builders append */
@@ -497,35 +492,48 @@ static bool rewrite_sum(Graph *g, Op *op, const Target *t) {
         graph_unlink(g, made);
         graph_insert_before(g, op, made);
     }
-    return done;
 }
 
-/* x / c as x * (1 / c). */
-static const Expr *reciprocals(Exprs *x, const Expr *e) {
-    if (e->n == 0 || e->op == EX_load) return e;
-    const Expr *arg[3];
-    for (int i = 0; i < e->n; i++) arg[i] = reciprocals(x, e->arg[i]);
+/* An encoding with x / c as x * (1 / c). */
+static const Expr *by_reciprocal(Exprs *x, const Expr *e) {
+    const Expr *arg[2] = {e->n > 0 ? e->arg[0] : NULL, e->n > 1 ? e->arg[1] : NULL};
     if (e->op == EX_div && e->dt == DT_f32 && ex_is_const(arg[1]) && arg[1]->k.f != 0)
         return ex_mul(x, arg[0], ex_num(x, DT_f32, 1 / arg[1]->k.f));
+    if (e->op != EX_cast && e->op != EX_round && e->op != EX_min && e->op != EX_max &&
+        e->op != EX_add)
+        return e;
+    arg[0] = by_reciprocal(x, arg[0]);
     return ex_rebuild(x, e, arg);
 }
 
+/* Is what the operator makes a float with a last bit that depends on how it is computed? */
+static bool is_open(Exprs *x, const Op *op, const bool *open, int values) {
+    Decoded d;
+    if (!dt_is_float(op->out[0]->dt) || op->kind == OP_input || op->kind == OP_const) return false;
+    if (op->kind == OP_reshape || (op->kind == OP_map && only_moves(op->body))) {
+        bool any = false;
+        for (int i = 0; i < op->n_in; i++) any |= op->in[i]->id < values && open[op->in[i]->id];
+        return any;
+    }
+    return op->kind != OP_map || !read_decoded(x, op->body, &d);
+}
+
 void pass_integer(Graph *g, const PassOptions *o) {
-    /* by value id: floats that scaled sums of integers went into */
     int values = g->n_values;
-    bool *open = ARENA_ARRAY(g->arena, values, bool);
+    bool *open = ARENA_ARRAY(g->arena, values, bool); /* by value id */
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_integer(op->sub, o);
         if (op->n_out != 1 || op->out[0]->id >= values) continue;
-        bool from = false;
-        for (int i = 0; i < op->n_in; i++) from |= op->in[i]->id < values && open[op->in[i]->id];
-        if (op->kind == OP_map) sink_into(g, op);
-        if (op->kind == OP_map) skip_coding(g, op);
-        if (op->kind == OP_map && from && op->body->size <= SMALL_BODY)
-            op->body = reciprocals(g->x, op->body);
-        bool summed = rewrite_sum(g, op, o->target);
-        bool elementwise = op->kind == OP_map || op->kind == OP_reshape;
-        if (dt_is_float(op->out[0]->dt)) open[op->out[0]->id] = summed || (elementwise && from);
+        if (op->kind == OP_map) {
+            bool from = false;
+            for (int i = 0; i < op->n_in; i++)
+                from |= op->in[i]->id < values && open[op->in[i]->id];
+            sink_into(g, op);
+            skip_coding(g, op);
+            if (from && is_byte(op->out[0]->dt)) op->body = by_reciprocal(g->x, op->body);
+        }
+        rewrite_sum(g, op, o->target);
+        open[op->out[0]->id] = is_open(g->x, op, open, values);
     }
     pass_dce(g, o);
     for (Op *op = g->first; op; op = op->next) graph_fold(g, op, MOST_GROWTH);
