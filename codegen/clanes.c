@@ -349,6 +349,10 @@ static const char *converted(Lanes *l, const Expr *e) {
         return TEXT("((%s)(%s + 12582912.0f) - 0x4b400000)", type, a);
     }
     DType from = (DType)e->arg[0]->dt;
+    if (to == DT_f32 && is_rounding(e->arg[0])) { /* no integer in between */
+        const char *a = lanes_text(l, e->arg[0]->arg[0]->arg[0], true);
+        return TEXT("((%s + 12582912.0f) - 12582912.0f)", a);
+    }
     if (is_byte(from) && to == DT_f32) { /* as i32 in between */
         const Expr *whole = ex_cast(p->x, DT_i32, e->arg[0]);
         const char *a = converted(l, whole);

@@ -25,7 +25,7 @@ void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
-void pass_tabulate(Graph *g, const PassOptions *o);
+void pass_recode(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);
