@@ -176,12 +176,11 @@ const char *lane_type(Printer *p, DType dt, int width) {
 typedef struct LaneRow {
     const char *name;
     int width;
-    const char *result, *parameters, *guard, *fast, *slow;
+    const char *result, *parameters, *body;
 } LaneRow;
 
 static const LaneRow rows[] = {
-#define LANE(name, width, result, parameters, guard, fast, slow)                                   \
-    {#name, width, result, parameters, guard, fast, slow},
+#define LANE(name, width, result, parameters, body) {#name, width, result, parameters, body},
 #include "codegen/lanes.def"
 };
 
@@ -207,7 +206,7 @@ static const char *lane_function(Printer *p, const char *name, int width) {
         if (!(p->unit->lane_rows >> i & 1)) {
             note_types(p->unit, row->result);
             note_types(p->unit, row->parameters);
-            note_types(p->unit, row->slow);
+            note_types(p->unit, row->body);
         }
         p->unit->lane_rows |= (uint64_t)1 << i;
     }
@@ -215,15 +214,15 @@ static const char *lane_function(Printer *p, const char *name, int width) {
 }
 
 static void print_lane_function(const LaneRow *row, Text *out) {
-    text_addf(out, "static inline %s mlcc_lane_%sx%d(%s) {\n", row->result, row->name, row->width,
-              row->parameters);
-    text_addf(out, "#if defined(%s)\n    return %s;\n#else\n    return %s;\n#endif\n}\n\n",
-              row->guard, row->fast, row->slow);
+    text_addf(out, "static inline %s mlcc_lane_%sx%d(%s) {\n%s}\n\n", row->result, row->name,
+              row->width, row->parameters, row->body);
 }
 
 void print_vector_types(const Unit *unit, Text *out) {
     bool any = false;
-    if (unit->lane_rows) text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#endif\n\n");
+    if (unit->lane_rows)
+        text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#elif defined(__ARM_NEON)\n"
+                      "#include <arm_neon.h>\n#endif\n\n");
     for (int i = 0; i < N_ROWS; i++)
         if (unit->lane_rows >> i & 1 && !strcmp(rows[i].name, "dot")) {
             text_add(out, "/* Four bytes of an array. */\ntypedef uint32_t mlcc_four_at "

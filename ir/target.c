@@ -51,30 +51,30 @@ typedef struct ArchRow {
 
 static const ArchRow archs[] = {
     {"x86-64", 16, 16, false},
-    {"x86-64-v2", 16, 16, false},
-    {"x86-64-v3", 32, 16, false},
-    {"haswell", 32, 16, false},
-    {"x86-64-v4", 64, 32, false},
-    {"skylake-avx512", 64, 32, false},
+    {"x86-64-v2", 16, 16, true},
+    {"x86-64-v3", 32, 16, true},
+    {"haswell", 32, 16, true},
+    {"x86-64-v4", 64, 32, true},
+    {"skylake-avx512", 64, 32, true},
     {"cascadelake", 64, 32, true},
     {"icelake-server", 64, 32, true},
     {"sapphirerapids", 64, 32, true},
-    {"znver1", 32, 16, false},
-    {"znver2", 32, 16, false},
-    {"znver3", 32, 16, false},
+    {"znver1", 32, 16, true},
+    {"znver2", 32, 16, true},
+    {"znver3", 32, 16, true},
     {"znver4", 64, 32, true},
     {"znver5", 64, 32, true},
     {"armv8-a", 16, 32, false},
-    {"armv8.2-a+dotprod+fp16", 16, 32, false},
+    {"armv8.2-a+dotprod+fp16", 16, 32, true},
 };
 
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f"))
-        return (ArchRow){"native", 64, 32, __builtin_cpu_supports("avx512vnni") != 0};
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, false};
-    return (ArchRow){"native", 16, 16, false};
+        return (ArchRow){"native", 64, 32, true};
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, true};
+    return (ArchRow){"native", 16, 16, __builtin_cpu_supports("ssse3") != 0};
 #else
     return (ArchRow){"native", 16, 32, false};
 #endif

@@ -12,7 +12,7 @@ typedef struct Target {
     bool half_floats;      /* narrow floats are loaded and converted by an instruction */
     int vector_bytes;      /* width of a vector register; 0: none */
     int vector_registers;
-    bool byte_products;    /* an instruction adds four products of an unsigned and a signed byte */
+    bool byte_products;    /* a few instructions add four products of unsigned and signed bytes in lanes */
     bool vector_types;     /* kernels are printed with vector types: accumulators stay in registers */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t shared_bytes;  /* shared memory of a block */

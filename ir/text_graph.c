@@ -549,9 +549,11 @@ Graph *read_graph(Lexer *lx, Arena *arena, Exprs *x, Diag *diag) {
     if (!lex_is(lx, '{') && !lex_want_symbol(lx, &name)) return NULL;
     if (!lex_want(lx, '{') || !lex_want_line(lx)) return NULL;
     GraphReader r = {.lx = lx, .g = graph_new(arena, x, diag, name)};
-    r.g->no_fold = true;
+    r.g->no_fold = true; /* the text is read as it stands */
     strmap_init(&r.values, arena);
-    return read_graph_body(&r) ? r.g : NULL;
+    bool read = read_graph_body(&r);
+    r.g->no_fold = false;
+    return read ? r.g : NULL;
 }
 
 bool lex_want_end(Lexer *lx) {

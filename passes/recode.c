@@ -74,11 +74,12 @@ static const Expr *table_load(Tables *t, const Expr *e, const Expr *source) {
     Replace r = {x, source, ex_cast(x, (DType)source->dt, ex_sub(x, ex_var(x, 0), ex_i(x, low)))};
     Op *last = t->g->last;
     Value *table = build_map(&b, (DType)e->dt, replaced(&r, e));
-    if (!value_is_const(table) || t->n_in == t->cap) return NULL;
+    bool fits = value_is_const(table) && t->n_in < t->cap;
     for (Op *made; (made = last->next);) { /* builders append */
         graph_unlink(t->g, made);
-        graph_insert_before(t->g, t->op, made);
+        if (fits) graph_insert_before(t->g, t->op, made);
     }
+    if (!fits) return NULL;
     t->in[t->n_in] = table;
     const Expr *at = ex_add(x, ex_cast(x, DT_i32, source), ex_i(x, low));
     return ex_load(x, table->dt, t->n_in++, 1, &at);
