@@ -33,8 +33,13 @@ static bool is_byte(DType dt) {
     return dt == DT_u8 || dt == DT_i8;
 }
 
+static bool is_half(DType dt) {
+    return dt == DT_bf16 || dt == DT_f16;
+}
+
 bool is_lane_type(DType dt) {
-    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || is_byte(dt);
+    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || is_byte(dt) ||
+           is_half(dt);
 }
 
 /* -limit <= e <= limit, or NaN, by a min and a max with constants. */
@@ -61,7 +66,8 @@ static bool is_rounding(const Expr *e) {
 }
 
 static bool can_cast(DType from, DType to) {
-    bool to_float = to == DT_f32 && (from == DT_i32 || is_byte(from));
+    bool to_float = to == DT_f32 && (from == DT_i32 || is_byte(from) || is_half(from));
+    if (is_half(to)) return from == DT_f32;
     return to_float || (to == DT_i32 && is_byte(from)) || (is_byte(to) && from == DT_i32);
 }
 
@@ -125,18 +131,21 @@ int lanes_widest(const Expr *e, int var, int widest) {
     return widest;
 }
 
-static const Expr *byte_load(const Expr *e, DType dt) {
-    if (e->op != EX_cast || e->dt != DT_i32) return NULL;
-    return e->arg[0]->op == EX_load && e->arg[0]->dt == dt ? e->arg[0] : NULL;
+/* The load that a cast to the sum's type widens; NULL: none. */
+static const Expr *widened_load(const Expr *e, DType dt) {
+    if (e->op != EX_cast || e->arg[0]->op != EX_load || e->arg[0]->n != 1) return NULL;
+    return (DType)e->arg[0]->dt == dt ? e->arg[0] : NULL;
 }
 
-bool lanes_read_dot(Printer *p, const Stmt *s, int var, ByteDot *dot) {
-    if (s->kind != ST_for || s->next || !ex_is_const(s->extent) || s->extent->k.i != 4)
-        return false;
+bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot) {
+    if (s->kind != ST_for || s->next || !ex_is_const(s->extent)) return false;
     const Stmt *store = s->body;
     if (!store || store->kind != ST_store || store->next) return false;
     const Buffer *b = p->k->buffers.items[store->buffer];
-    if (b->space != SPACE_reg || b->dt != DT_i32 || b->rank != 1) return false;
+    if (b->space != SPACE_reg || b->rank != 1) return false;
+    bool bytes = b->dt == DT_i32 && s->extent->k.i == 4;
+    if (!bytes && (b->dt != DT_f32 || s->extent->k.i != 2)) return false;
+    int64_t count = s->extent->k.i;
     const Expr *value = prepare(p, store->value), *index = prepare(p, store->index[0]);
     if (value->op != EX_add || !lanes_apart(index, var, 1) || lanes_vary(index, s->var))
         return false;
@@ -145,13 +154,14 @@ bool lanes_read_dot(Printer *p, const Stmt *s, int var, ByteDot *dot) {
         if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != index) continue;
         if (product->op != EX_mul) continue;
         for (int k = 0; k < 2; k++) {
-            const Expr *rows = byte_load(product->arg[k], DT_u8);
-            const Expr *columns = byte_load(product->arg[1 - k], DT_i8);
-            if (!rows || !columns || rows->n != 1 || columns->n != 1) continue;
+            const Expr *rows = widened_load(product->arg[k], bytes ? DT_u8 : DT_bf16);
+            const Expr *columns = widened_load(product->arg[1 - k], bytes ? DT_i8 : DT_bf16);
+            if (!rows || !columns) continue;
             if (!lanes_apart(rows->arg[0], s->var, 1) || lanes_vary(rows->arg[0], var)) continue;
-            if (!lanes_apart(columns->arg[0], s->var, 1) || !lanes_apart(columns->arg[0], var, 4))
+            if (!lanes_apart(columns->arg[0], s->var, 1) ||
+                !lanes_apart(columns->arg[0], var, count))
                 continue;
-            *dot = (ByteDot){store, s->var, rows, columns};
+            *dot = (LaneDot){store, s->var, (int)count, rows, columns};
             return true;
         }
     }
@@ -167,7 +177,7 @@ static int log_of(int width) {
 }
 
 const char *lane_type(Printer *p, DType dt, int width) {
-    if (width == 1) return is_byte(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
+    if (width == 1) return is_byte(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
     mem_type(p->unit, dt);
     p->unit->vectors[dt] |= (uint8_t)(1 << log_of(width));
     return TEXT("mlcc_%sx%d", dt_name(dt), width);
@@ -224,16 +234,19 @@ void print_vector_types(const Unit *unit, Text *out) {
         text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#elif defined(__ARM_NEON)\n"
                       "#include <arm_neon.h>\n#endif\n\n");
     for (int i = 0; i < N_ROWS; i++)
-        if (unit->lane_rows >> i & 1 && !strcmp(rows[i].name, "dot")) {
-            text_add(out, "/* Four bytes of an array. */\ntypedef uint32_t mlcc_four_at "
-                          "__attribute__((aligned(1), may_alias));\n\n");
+        if (unit->lane_rows >> i & 1 && !strncmp(rows[i].name, "dot", 3)) {
+            text_add(
+                out,
+                "/* Four bytes of an array, of whatever type. */\ntypedef uint32_t mlcc_four_at "
+                "__attribute__((aligned(1), may_alias));\n\n");
             break;
         }
     for (int dt = 0; dt < DT_count; dt++)
         for (int log = 0; log < 5; log++) {
             int width = 4 << log, bytes = width * (int)dt_store((DType)dt);
             if (!(unit->vectors[dt] >> log & 1)) continue;
-            const char *type = is_byte((DType)dt) ? unit->dialect->mem[dt] : unit->dialect->reg[dt];
+            const char *type =
+                dt_is_narrow((DType)dt) ? unit->dialect->mem[dt] : unit->dialect->reg[dt];
             if (!any) text_add(out, "/* Vectors, and vectors as they lie in arrays. */\n");
             any = true;
             text_addf(out,
@@ -359,6 +372,15 @@ static const char *converted(Lanes *l, const Expr *e) {
                              : TEXT("__builtin_convertvector(%s, %s)", a, type);
     }
     const char *a = lanes_text(l, e->arg[0], false);
+    if (is_half(from) || is_half(to)) {
+        const char *half = dt_name(is_half(from) ? from : to);
+        if (l->width > 1)
+            return TEXT("%s(%s)",
+                        lane_function(p, TEXT(is_half(from) ? "from_%s" : "to_%s", half), l->width),
+                        a);
+        const char *name = TEXT(is_half(from) ? "mlcc_%s_decode" : "mlcc_%s_encode", half);
+        return TEXT(is_half(from) ? "%s(%s)" : "(uint16_t)%s(%s)", unit_helper(p->unit, name), a);
+    }
     if (l->width == 1) return TEXT("((%s)%s)", type, a);
     if (is_byte(from) && l->width <= 16)
         return TEXT("%s(%s)", lane_function(p, from == DT_u8 ? "from_u8" : "from_i8", l->width), a);
@@ -461,10 +483,21 @@ static const char *compute(Lanes *l, const Expr *e) {
     }
 }
 
+/* A value that all lanes have, as an element lies in memory. */
+static const char *same_text(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    DType dt = (DType)e->dt;
+    const char *text = scalar_text(l, e);
+    if (is_half(dt))
+        return TEXT("(uint16_t)%s(%s)", unit_helper(p->unit, TEXT("mlcc_%s_encode", dt_name(dt))),
+                    text);
+    return is_byte(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
+}
+
 const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
     Printer *p = l->p;
     if (!lanes_vary(e, l->var)) {
-        const char *text = scalar_text(l, e);
+        const char *text = same_text(l, e);
         if (l->width == 1 || !spread) return text;
         /* minus zero stays what it is */
         return TEXT("(%s - (%s){0})", text, lane_type(p, (DType)e->dt, l->width));
@@ -480,24 +513,26 @@ const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
     return text;
 }
 
-const char *lanes_dot_text(Lanes *l, const ByteDot *dot, const char *acc) {
+const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
-    l->value[dot->var] = ex_i(p->x, 0);
-    const Expr *index[2] = {at_start(l, dot->rows->arg[0]), at_start(l, dot->columns->arg[0])};
-    l->value[dot->var] = NULL;
-    const int source[2] = {(int)dot->rows->k.i, (int)dot->columns->k.i};
+    bool bytes = dot->count == 4;
+    const Expr *load[2] = {dot->rows, dot->columns}, *index[2];
     const char *place[2];
+    l->value[dot->var] = ex_i(p->x, 0);
+    for (int i = 0; i < 2; i++) index[i] = at_start(l, load[i]->arg[0]);
+    l->value[dot->var] = NULL;
     for (int i = 0; i < 2; i++) {
         begin_statement(p, 1, &index[i]);
-        place[i] = TEXT("&%s[%s]", p->buffer[source[i]], print(p, index[i]).text);
+        place[i] = TEXT("&%s[%s]", p->buffer[load[i]->k.i], print(p, index[i]).text);
     }
     if (l->width == 1) { /* the lane alone */
-        const char *sum = acc;
-        for (int i = 0; i < 4; i++)
-            sum = TEXT("%s + (%s)[%d] * (%s)[%d]", sum, place[0], i, place[1], i);
+        const char *sum = acc, *decode = bytes ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
+        for (int i = 0; i < dot->count; i++)
+            sum = TEXT("%s + %s((%s)[%d]) * %s((%s)[%d])", sum, decode, place[0], i, decode,
+                       place[1], i);
         return sum;
     }
     return TEXT("%s(%s, *(const mlcc_four_at *)%s, *(const %s_at *)%s)",
-                lane_function(p, "dot", l->width), acc, place[0], lane_type(p, DT_i32, l->width),
-                place[1]);
+                lane_function(p, bytes ? "dot" : "dot_bf16", l->width), acc, place[0],
+                lane_type(p, DT_i32, l->width), place[1]);
 }

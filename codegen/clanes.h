@@ -22,13 +22,16 @@ typedef struct Lanes {
     VEC(LaneValue) values;
 } Lanes;
 
-/* A sum of four products of bytes: acc += sum of rows[i] * columns[i], in the lanes of columns. */
-typedef struct ByteDot {
-    const Stmt *store;   /* the statement inside */
-    int var;             /* of the loop over the four */
-    const Expr *rows;    /* the load of an unsigned byte, the same for all lanes */
-    const Expr *columns; /* ... of a signed one, 4 apart from lane to lane */
-} ByteDot;
+/* A sum of a few products of narrow types: acc += sum of rows[i] * columns[i], in the lanes of
+ * columns. */
+typedef struct LaneDot {
+    const Stmt *store; /* the statement inside */
+    int var;           /* of the loop over the few */
+    int count;         /* four of bytes, two of bf16 */
+    const Expr
+        *rows; /* the load of an element that is the same for all lanes, unsigned if a byte */
+    const Expr *columns; /* ... of one that is so many apart from lane to lane, signed if a byte */
+} LaneDot;
 
 /* Types whose lanes can lie in memory. */
 bool is_lane_type(DType dt);
@@ -40,8 +43,8 @@ bool lanes_apart(const Expr *index, int var, int64_t step);
 bool lanes_can(Printer *p, const Expr *e, int var);
 /* Bytes of the widest type that is computed in lanes, `widest` at least. */
 int lanes_widest(const Expr *e, int var, int widest);
-/* Reads the only statement of a vector loop over `var` as a sum of products of bytes. */
-bool lanes_read_dot(Printer *p, const Stmt *s, int var, ByteDot *dot);
+/* Reads the only statement of a vector loop over `var` as such a sum. */
+bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot);
 
 /* The name of the vector type; its typedef is printed once. */
 const char *lane_type(Printer *p, DType dt, int width);
@@ -51,7 +54,7 @@ void lanes_begin(Lanes *l, const Expr *e);
 const char *lanes_at(Lanes *l, int buffer, const Expr *index);
 /* The value; all its lanes, if `spread`, even if they are the same. */
 const char *lanes_text(Lanes *l, const Expr *e, bool spread);
-/* The sum after the four products. */
-const char *lanes_dot_text(Lanes *l, const ByteDot *dot, const char *acc);
+/* The sum after the products. */
+const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc);
 
 #endif

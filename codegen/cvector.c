@@ -4,8 +4,8 @@
  * printed as straight lines, one for each step of the unrolled loops and each vector. Arrays in
  * registers that such loops alone store to become variables, one for each vector: compilers keep
  * variables in registers, arrays they often do not. Before a loop that only reads such an array,
- * and is none of these, the variables are written to an array. A vector loop around a sum of four
- * products of bytes is one of an instruction.
+ * and is none of these, the variables are written to an array. A vector loop around a sum of a few
+ * products of narrow types is one of an instruction.
  *
  * clanes.c makes the expressions.
  */
@@ -26,7 +26,7 @@ typedef struct VectorNest {
     int64_t steps; /* of the unrolled loops together */
     int widest;    /* bytes of the widest type in it */
     bool is_dot;   /* the loop's body is */
-    ByteDot dot;
+    LaneDot dot;
 } VectorNest;
 
 /* Elements from `start` on that are one vector, if the widest type in it has so many bytes. */
@@ -178,7 +178,7 @@ static const char *without_parentheses(Printer *p, const char *text) {
     return arena_strndup(p->scratch, text + 1, n - 2);
 }
 
-static void print_dot(Lanes *l, const ByteDot *dot) {
+static void print_dot(Lanes *l, const LaneDot *dot) {
     Printer *p = l->p;
     int mark = p->named.n;
     const char *place = lanes_at(l, dot->store->buffer, prepare(p, dot->store->index[0]));
@@ -240,16 +240,16 @@ bool print_vectors(Printer *p, const Stmt *s) {
 
 /* --- strips ----------------------------------------------------------------------------------*/
 
-/* Bytes are what compilers make poor vectors of. */
-static bool has_bytes(const Expr *e) {
-    bool byte = e->dt == DT_u8 || e->dt == DT_i8;
-    for (int i = 0; i < e->n && !byte; i++) byte = has_bytes(e->arg[i]);
-    return byte;
+/* Bytes and half floats are what compilers make poor vectors of. */
+static bool has_narrow(const Expr *e) {
+    bool narrow = dt_is_narrow((DType)e->dt);
+    for (int i = 0; i < e->n && !narrow; i++) narrow = has_narrow(e->arg[i]);
+    return narrow;
 }
 
 int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
     int widest = 1;
-    bool bytes = false;
+    bool narrow = false;
     if (!p->unit->vector_bytes || s->role > ROLE_vector) return 0;
     for (const Stmt *store = s->body; store; store = store->next) {
         if (store->kind != ST_store) return 0;
@@ -260,12 +260,12 @@ int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last)
             !lanes_apart(flat_index(p, store->buffer, b->rank, index), s->var, 1) ||
             !lanes_can(p, value, s->var))
             return 0;
-        bytes |= has_bytes(value);
+        narrow |= has_narrow(value);
         if (widest < (int)dt_store(b->dt)) widest = (int)dt_store(b->dt);
         widest = lanes_widest(value, s->var, widest);
     }
     int width = p->unit->vector_bytes / widest;
-    if (!bytes || width < 4 || (ex_is_const(s->extent) && s->extent->k.i < width)) return 0;
+    if (!narrow || width < 4 || (ex_is_const(s->extent) && s->extent->k.i < width)) return 0;
     print_line(p, "{");
     p->indent++;
     const char *var = p->var[s->var];

@@ -164,12 +164,23 @@ static bool check_march(Session *s) {
     return false;
 }
 
+/* The type of --precision. False after a diagnostic. */
+static bool read_precision(Session *s, DType *dt) {
+    const char *name = s->o->precision ? s->o->precision : "fp32";
+    *dt = !strcmp(name, "bf16") ? DT_bf16 : !strcmp(name, "fp16") ? DT_f16 : DT_f32;
+    if (*dt != DT_f32 || !strcmp(name, "fp32")) return true;
+    diag_error(&s->diag, E0001, "--precision: there is no '%s' among: fp32 bf16 fp16", name);
+    return false;
+}
+
 Program *session_lower(Session *s, Graph *g) {
-    if (!check_march(s)) return NULL;
+    DType precision;
+    if (!check_march(s) || !read_precision(s, &precision)) return NULL;
     Target target;
     if (!target_of_march(s, &target)) return NULL;
     s->target = arena_copy(&s->arena, &target, sizeof target);
     PassOptions options = {.target = s->target,
+                           .precision = precision,
                            .dump = s->o->dump_ir,
                            .on_pass = after_pass,
                            .user = s,

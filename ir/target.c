@@ -46,43 +46,49 @@ const Target *target_find(const char *name) {
 typedef struct ArchRow {
     const char *name;
     int vector_bytes, vector_registers;
-    bool byte_products;
+    bool byte_products, bf16_products;
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16, false},
-    {"x86-64-v2", 16, 16, true},
-    {"x86-64-v3", 32, 16, true},
-    {"haswell", 32, 16, true},
-    {"x86-64-v4", 64, 32, true},
-    {"skylake-avx512", 64, 32, true},
-    {"cascadelake", 64, 32, true},
-    {"icelake-server", 64, 32, true},
-    {"sapphirerapids", 64, 32, true},
-    {"znver1", 32, 16, true},
-    {"znver2", 32, 16, true},
-    {"znver3", 32, 16, true},
-    {"znver4", 64, 32, true},
-    {"znver5", 64, 32, true},
-    {"armv8-a", 16, 32, false},
-    {"armv8.2-a+dotprod+fp16", 16, 32, true},
+    {"x86-64", 16, 16, false, false},
+    {"x86-64-v2", 16, 16, true, false},
+    {"x86-64-v3", 32, 16, true, false},
+    {"haswell", 32, 16, true, false},
+    {"x86-64-v4", 64, 32, true, false},
+    {"skylake-avx512", 64, 32, true, false},
+    {"cascadelake", 64, 32, true, false},
+    {"icelake-server", 64, 32, true, false},
+    {"sapphirerapids", 64, 32, true, true},
+    {"znver1", 32, 16, true, false},
+    {"znver2", 32, 16, true, false},
+    {"znver3", 32, 16, true, false},
+    {"znver4", 64, 32, true, true},
+    {"znver5", 64, 32, true, true},
+    {"armv8-a", 16, 32, false, false},
+    {"armv8.2-a+dotprod+fp16", 16, 32, true, false},
 };
 
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f"))
-        return (ArchRow){"native", 64, 32, true};
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, true};
-    return (ArchRow){"native", 16, 16, __builtin_cpu_supports("ssse3") != 0};
+        return (ArchRow){"native", 64, 32, true, __builtin_cpu_supports("avx512bf16") != 0};
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, true, false};
+    return (ArchRow){"native", 16, 16, __builtin_cpu_supports("ssse3") != 0, false};
 #else
-    return (ArchRow){"native", 16, 32, false};
+    return (ArchRow){"native", 16, 32, false, false};
 #endif
+}
+
+int target_products(const Target *t, DType rows, DType columns) {
+    if (t->byte_products && rows == DT_u8 && columns == DT_i8) return 4;
+    if (t->bf16_products && rows == DT_bf16 && columns == DT_bf16) return 2;
+    return 1;
 }
 
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
-    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false};
+    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false, false};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];
     if (arch && !strcmp(arch, "native")) row = native();
@@ -91,6 +97,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.vector_registers = row.vector_registers;
         result.vector_types = row.name != NULL;
         result.byte_products = row.byte_products;
+        result.bf16_products = row.bf16_products;
     }
     return result;
 }

@@ -2,6 +2,8 @@
 #ifndef IR_TARGET_H
 #define IR_TARGET_H
 
+#include "ir/dtype.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,6 +15,7 @@ typedef struct Target {
     int vector_bytes;      /* width of a vector register; 0: none */
     int vector_registers;
     bool byte_products;    /* a few instructions add four products of unsigned and signed bytes in lanes */
+    bool bf16_products;    /* an instruction adds two products of bf16 in lanes of f32 */
     bool vector_types;     /* kernels are printed with vector types: accumulators stay in registers */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t shared_bytes;  /* shared memory of a block */
@@ -26,6 +29,8 @@ const Target *target_find(const char *name);
 /* The facts of `t` for an architecture as C compilers name it (-march=): vector width and registers.
  * An unknown name, "generic" among them, leaves them as they are: kernels are portable plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
+/* How many products of elements of these types the target adds at once in a lane; 1: no more than one. */
+int target_products(const Target *t, DType rows, DType columns);
 /* The i-th target, NULL past the end. */
 const Target *target_at(int i);
 

@@ -7,6 +7,7 @@
 
 typedef struct PassOptions {
     const Target *target;
+    DType precision;      /* what products may round their operands to; DT_none: nothing */
     const char *skip;     /* --passes=-fuse,-cse: comma separated names without the minus; NULL: none.
                              Only optional graph passes can be left out */
     const char *dump;     /* --dump-ir=NAME[,NAME] or "all"; NULL: none */
@@ -26,6 +27,7 @@ void pass_widen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
 void pass_recode(Graph *g, const PassOptions *o);
+void pass_narrow(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);

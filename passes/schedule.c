@@ -273,10 +273,10 @@ static int without(int *order, int count, int loop) {
     return count;
 }
 
-/* A tile of the matrix product `m`; `four`: the reduction loop that is innermost, or -1. */
-static void matrix_tile(Nest *n, const Product *m, int column, int row, int four) {
+/* A tile of the matrix product `m`; `few`: the reduction loop that is innermost, or -1. */
+static void matrix_tile(Nest *n, const Product *m, int column, int row, int few) {
     const Expr *body = nest_body(n);
-    int64_t at_once = four >= 0 ? n->loop[four].extent : 1;
+    int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
                             n->loop[column].extent, m->depths / at_once);
     int64_t row_tiles = 1, column_tiles = 1;
@@ -296,69 +296,80 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int four
         order[k++] = columns_first ? column_outer : row_outer;
         order[k++] = columns_first ? row_outer : column_outer;
     }
-    k = without(order, reductions_by_stride(n, body, order, k), four);
+    k = without(order, reductions_by_stride(n, body, order, k), few);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
-    if (four >= 0) {
-        nest_bind(n, four, ROLE_unroll);
-        order[k++] = four;
+    if (few >= 0) {
+        nest_bind(n, few, ROLE_unroll);
+        order[k++] = few;
     }
     nest_order(n, k, order);
 }
 
-typedef struct ByteFactor {
+/* A factor of a product that is a load of a narrow type, widened. */
+typedef struct NarrowFactor {
     const Expr *load;
     uint64_t loops; /* that it depends on */
-} ByteFactor;
+} NarrowFactor;
 
-/* Factor `type` of a product of bytes; its load is NULL if there is none. */
-static ByteFactor byte_factor(const Nest *n, const Expr *body, DType type) {
-    ByteFactor f = {NULL, 0};
-    for (int i = 0; i < 2; i++) {
-        const Expr *e = body->arg[i];
-        if (e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->dt == type &&
-            e->arg[0]->op == EX_load)
-            f.load = e->arg[0];
+static NarrowFactor narrow_factor(const Nest *n, const Expr *factor) {
+    NarrowFactor f = {NULL, 0};
+    if (factor->op == EX_cast && factor->arg[0]->op == EX_load) {
+        f.load = factor->arg[0];
+        ex_visit(n->p->arena, f.load, mark_vars, &f.loops);
     }
-    if (f.load) ex_visit(n->p->arena, f.load, mark_vars, &f.loops);
     return f;
 }
 
-/* Products of bytes, of which the target adds four at once: those that lie side by side in the
- * rows, and in the columns too if these are not packed. */
-static bool byte_tile(Nest *n) {
-    const Expr *body = nest_body(n);
-    if (!n->target->byte_products || body->op != EX_mul || body->dt != DT_i32) return false;
-    ByteFactor rows = byte_factor(n, body, DT_u8), columns = byte_factor(n, body, DT_i8);
-    Product m;
-    if (!rows.load || !columns.load || !find_product(n, &m)) return false;
-    bool packs = value_is_const(n->op->in[columns.load->k.i]);
-    int column = -1, row = -1, depth = -1, outer, four;
+/* The loops of a tile of such a product; `columns` has elements `at_once` apart unless it is
+ * packed. */
+typedef struct NarrowTile {
+    int row, column, depth;
+} NarrowTile;
+
+static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const NarrowFactor *columns,
+                             int at_once, bool packs, NarrowTile *t) {
+    *t = (NarrowTile){-1, -1, -1};
     for (int i = 0; i < n->n_order; i++) {
         int loop = n->order[i];
         int64_t extent = n->loop[loop].extent, stride;
-        bool in_rows = rows.loops >> loop & 1, in_columns = columns.loops >> loop & 1;
+        bool in_rows = rows->loops >> loop & 1, in_columns = columns->loops >> loop & 1;
         if (n->loop[loop].reduce) {
-            if (extent % 4 == 0 && ex_stride(rows.load->arg[0], loop, &stride) && stride == 1 &&
-                (depth < 0 || extent > n->loop[depth].extent))
-                depth = loop;
+            if (extent % at_once == 0 && ex_stride(rows->load->arg[0], loop, &stride) &&
+                stride == 1 && (t->depth < 0 || extent > n->loop[t->depth].extent))
+                t->depth = loop;
         } else if (in_columns && !in_rows && extent >= 4) {
-            if (packs || (ex_stride(columns.load->arg[0], loop, &stride) && stride == 4))
-                column = loop;
+            if (packs || (ex_stride(columns->load->arg[0], loop, &stride) && stride == at_once))
+                t->column = loop;
         } else if (in_rows && !in_columns && extent >= 2) {
-            if (row < 0 || extent >= n->loop[row].extent) row = loop;
+            if (t->row < 0 || extent >= n->loop[t->row].extent) t->row = loop;
         }
     }
-    if (column < 0 || depth < 0) return false;
-    nest_split(n, depth, 4, &outer, &four);
-    if (!packs) {
-        int64_t stride;
-        columns = byte_factor(n, nest_body(n), DT_i8);
-        if (!columns.load || !ex_stride(columns.load->arg[0], four, &stride) || stride != 1)
-            return false;
+    return t->column >= 0 && t->depth >= 0;
+}
+
+/* Products of narrow types of which the target adds several at once: those that lie side by side in
+ * the rows, and in the columns too if these are not packed. */
+static bool narrow_tile(Nest *n) {
+    const Expr *body = nest_body(n);
+    Product m;
+    if (body->op != EX_mul || !find_product(n, &m)) return false;
+    for (int k = 0; k < 2; k++) {
+        NarrowFactor rows = narrow_factor(n, body->arg[k]);
+        NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
+        if (!rows.load || !columns.load) return false;
+        int at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
+        bool packs = value_is_const(n->op->in[columns.load->k.i]);
+        NarrowTile t;
+        if (at_once == 1 || value_is_const(n->op->in[rows.load->k.i]) ||
+            !find_narrow_tile(n, &rows, &columns, at_once, packs, &t))
+            continue;
+        int outer, few;
+        nest_split(n, t.depth, at_once, &outer, &few);
+        matrix_tile(n, &m, t.column, t.row, few);
+        if (packs) nest_pack(n);
+        return true;
     }
-    matrix_tile(n, &m, column, row, four);
-    if (packs) nest_pack(n);
-    return true;
+    return false;
 }
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
@@ -444,7 +455,7 @@ static void lane_tile(Nest *n) {
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
     join_loops(n);
-    if (byte_tile(n)) return;
+    if (narrow_tile(n)) return;
     int column = find_column(n, nest_body(n));
     if (column < 0) {
         lane_tile(n);

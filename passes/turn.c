@@ -4,15 +4,14 @@
  * A product is vectorised along its columns, which must lie side by side in the factor that has
  * them. Constants are packed when compiling; a computed factor, such as the keys of attention, is
  * copied into the order in which the product reads it: coordinates that it shares with the result,
- * then the reduction's, the columns last. Where the target multiplies bytes by fours, the four that
- * are added lie side by side within a column.
+ * then the reduction's, the columns last. Where the target adds a few products of narrow types at
+ * once, those lie side by side within a column.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
 
 #define MIN_REUSE   4 /* rows and depth that make a copy worth while */
 #define MIN_COLUMNS 4
-#define FOUR        4
 
 typedef struct Factor {
     Graph *g;
@@ -70,26 +69,26 @@ static void absorb(Graph *g, Op *copy) {
     if (op_inline(g, copy, 0, MAX_RANK, &work)) graph_unlink(g, m);
 }
 
-/* Factor `i` as a tensor of its own, the column coordinate last, or before the four of `depth` (-1:
- * none); op reads it instead. */
-static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int depth) {
+/* Factor `i` as a tensor of its own, the column coordinate last, or before the `at_once` of the
+ * depth that are added at once; op reads it instead. */
+static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int at_once) {
     Exprs *x = g->x;
     int64_t extent[MAX_RANK], shape[MAX_RANK];
     const Expr *to[MAX_RANK] = {NULL}, *index[MAX_RANK];
-    int n = op_extents(op, extent), rank = 0;
+    int n = op_extents(op, extent), rank = 0, depth = at_once > 1 ? op->out[0]->rank : -1;
     for (int round = 0; round < 3; round++)
         for (int k = 0; k < n; k++) {
             int turn = k == column ? 2 : k == depth ? 1 : 0;
             if (!(vars >> k & 1) || turn != round) continue;
-            const Expr *part = ex_var(x, rank), *four = ex_i(x, FOUR);
-            to[k] = k == depth ? ex_mul(x, part, four) : part;
-            index[rank] = k == depth ? ex_div(x, ex_var(x, k), four) : ex_var(x, k);
-            shape[rank++] = k == depth ? extent[k] / FOUR : extent[k];
+            const Expr *part = ex_var(x, rank), *few = ex_i(x, at_once);
+            to[k] = k == depth ? ex_mul(x, part, few) : part;
+            index[rank] = k == depth ? ex_div(x, ex_var(x, k), few) : ex_var(x, k);
+            shape[rank++] = k == depth ? extent[k] / at_once : extent[k];
         }
     if (depth >= 0) {
         to[depth] = ex_add(x, to[depth], ex_var(x, rank));
-        index[rank] = ex_bin(x, EX_rem, ex_var(x, depth), ex_i(x, FOUR));
-        shape[rank++] = FOUR;
+        index[rank] = ex_bin(x, EX_rem, ex_var(x, depth), ex_i(x, at_once));
+        shape[rank++] = at_once;
     }
     const Expr *factor = op->body->arg[i], *inner = without_casts(factor);
     Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
@@ -109,13 +108,11 @@ static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int 
     graph_drop_inputs(g, op);
 }
 
-/* The reduction's coordinate along which the target adds four products of bytes; -1: it does not.
- */
-static int depth_by_four(const Op *op, int i, const Target *t) {
-    int rank = op->out[0]->rank;
+/* How many products the target adds at once. */
+static int products_at_once(const Op *op, int i, const Target *t) {
     const Expr *columns = without_casts(op->body->arg[i]), *rows = without_casts(op->body->arg[!i]);
-    bool bytes = t->byte_products && columns->dt == DT_i8 && rows->dt == DT_u8;
-    return bytes && op->n_red == 1 && op->red[0] % FOUR == 0 ? rank : -1;
+    int count = target_products(t, (DType)rows->dt, (DType)columns->dt);
+    return op->n_red == 1 && op->red[0] % count == 0 ? count : 1;
 }
 
 static void turn_product(Graph *g, Op *op, const Target *t) {
@@ -136,10 +133,10 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
         if (k >= rank) depth *= extent[k];
     }
     Factor now = factor_of(g, op, i, column);
-    int by_four = depth_by_four(op, i, t);
-    if (by_four < 0 && now.unit && !now.other) return;
+    int at_once = products_at_once(op, i, t);
+    if (at_once == 1 && now.unit && !now.other) return;
     if (reuse < MIN_REUSE || depth < MIN_REUSE) return;
-    turn_factor(g, op, i, f[i].vars, column, by_four);
+    turn_factor(g, op, i, f[i].vars, column, at_once);
 }
 
 void pass_turn(Graph *g, const PassOptions *o) {
