@@ -22,6 +22,7 @@ Program *run_passes(Graph *g, const PassOptions *o);
 void pass_dce(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
+void pass_unjoin(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
