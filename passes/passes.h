@@ -23,6 +23,7 @@ void pass_dce(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_unjoin(Graph *g, const PassOptions *o);
+void pass_phase(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
