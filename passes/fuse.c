@@ -131,8 +131,10 @@ static double evaluations(Graph *g, const Op *c, int i) {
     return s.evaluations;
 }
 
+/* A product of two factors; a sum of squares reads what it reads once. */
 static bool is_product(const Op *op) {
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
+    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul &&
+           op->body->arg[0] != op->body->arg[1];
 }
 
 static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users) {

@@ -8,9 +8,10 @@
  * their result, along dimensions that they do not move.
  *
  * A wish is granted by permuting the tensor's shape: the coordinates of the operator that makes it
- * are renamed and the loads of those that use it have their indices in the new order. A reshape of
- * such a tensor becomes a map, which fuse then puts into its users. Inputs, outputs and constants
- * keep their layout; ports that others declare stay as declared.
+ * are renamed and the loads of those that use it have their indices in the new order. A reshape
+ * that leaves the dimension as it is hands the wish on; another one becomes a map, which fuse then
+ * puts into its users. Inputs, outputs and constants keep their layout; ports that others declare
+ * stay as declared.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -37,8 +38,7 @@ static void wish(Layout *l, const Value *v, int axis) {
     l->changed = true;
 }
 
-/* --- wishes of products
- * ---------------------------------------------------------------------------*/
+/* --- wishes of products ------------------------------------------------------------------------*/
 
 typedef struct Factor {
     uint32_t vars; /* coordinates it depends on */
@@ -102,8 +102,7 @@ static void product_wishes(Layout *l, const Op *op) {
     ex_visit(l->g->arena, op->body->arg[!f[1].constant], wish_for_operand, &u);
 }
 
-/* --- handing wishes on
- * ----------------------------------------------------------------------------*/
+/* --- handing wishes on -------------------------------------------------------------------------*/
 
 /* The coordinate that alone moves dimension `i` of a load, by one; -1 if there is none. */
 static int coordinate_of(Graph *g, const Expr *load, int i, int n) {
@@ -132,8 +131,28 @@ static void hand_on(void *user, const Expr *e) {
     }
 }
 
+/* Elements of one step along dimension i. */
+static int64_t step_of(const Value *v, int i) {
+    return shape_numel(v->rank - 1 - i, v->shape + i + 1);
+}
+
+/* Is dimension i of `a` dimension k of `b`, another shape of the same memory? Then both may become
+ * innermost and the others stay in order. */
+static bool same_dimension(const Value *a, int i, const Value *b, int k) {
+    return i >= 0 && k >= 0 && a->shape[i] == b->shape[k] && step_of(a, i) == step_of(b, k);
+}
+
+static void hand_on_reshape(Layout *l, const Value *from, const Value *to) {
+    for (int k = 0; k < to->rank; k++)
+        if (same_dimension(from, l->axis[from->id], to, k)) wish(l, to, k);
+}
+
 static void hand_on_all(Layout *l) {
     for (Op *op = l->g->first; op; op = op->next) {
+        if (op->kind == OP_reshape) {
+            hand_on_reshape(l, op->in[0], op->out[0]);
+            hand_on_reshape(l, op->out[0], op->in[0]);
+        }
         if (!computes(op)) continue;
         Operands u = {l, op, 0};
         ex_visit(l->g->arena, op->body, hand_on, &u);
@@ -141,8 +160,7 @@ static void hand_on_all(Layout *l) {
     }
 }
 
-/* --- granting them
- * --------------------------------------------------------------------------------*/
+/* --- granting them -----------------------------------------------------------------------------*/
 
 /* The new place of dimension i when `axis` becomes the last. */
 static int place_of(int i, int axis, int rank) {
@@ -239,7 +257,9 @@ void pass_layout(Graph *g, const PassOptions *o) {
         }
     for (Op *op = g->first; op; op = op->next) {
         if (op->kind != OP_reshape) continue;
-        if (l.axis[op->in[0]->id] >= 0 || l.axis[op->out[0]->id] >= 0) reshape_to_map(g, op);
+        int from = l.axis[op->in[0]->id], to = l.axis[op->out[0]->id];
+        if ((from >= 0 || to >= 0) && !same_dimension(op->in[0], from, op->out[0], to))
+            reshape_to_map(g, op);
     }
     for (Op *op = g->first; op; op = op->next) apply(&l, op);
     for (Op *op = g->first; op; op = op->next)

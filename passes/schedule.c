@@ -420,6 +420,7 @@ static void look_at_lanes(void *user, const Expr *e) {
 static void lane_tile(Nest *n) {
     const Expr *body = nest_body(n);
     int best = -1, row = -1, lanes = lanes_of(n), outer, inner;
+    int64_t depth = shape_numel(n->op->n_red, n->op->red);
     bool pack = false;
     if (!n->target->vector_types || !dt_is_float((DType)body->dt) || dt_is_narrow((DType)body->dt))
         return;
@@ -427,7 +428,7 @@ static void lane_tile(Nest *n) {
         LaneLoads u = {.n = n, .loop = n->order[i]};
         const NestLoop *l = &n->loop[u.loop];
         if (!l->reduce && l->extent >= 2) row = u.loop;
-        if (!l->reduce || l->extent < 8) continue;
+        if (!l->reduce || (l->extent < 8 && (l->extent != 4 || depth < 16))) continue;
         ex_visit(n->p->arena, body, look_at_lanes, &u);
         if (!u.unit || u.other || (u.packable && l->extent % lanes && l->extent != lanes / 2) ||
             (best >= 0 && l->extent < n->loop[best].extent))
@@ -440,7 +441,8 @@ static void lane_tile(Nest *n) {
     int64_t tiles;
     int order[NEST_MAX_LOOPS], k = 0;
     if (row >= 0) {
-        row = tile_loop(n, row, 4, &tiles);
+        /* rows of which a vector is all lie side by side: the more at once, the longer the stretches */
+        row = tile_loop(n, row, lanes == n->loop[best].extent ? 8 : 4, &tiles);
         nest_bind(n, row, ROLE_unroll);
     }
     nest_dot(n, best, lanes, &outer, &inner);

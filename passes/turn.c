@@ -1,11 +1,14 @@
-/* turn: what a product of two computed tensors reads column by column is laid out in rows, for
- * targets of plain loops.
+/* turn: what is read out of order is laid out in rows, for targets of plain loops.
  *
  * A product is vectorised along its columns, which must lie side by side in the factor that has
  * them. Constants are packed when compiling; a computed factor, such as the keys of attention, is
  * copied into the order in which the product reads it: coordinates that it shares with the result,
  * then the reduction's, the columns last. Where the target adds a few products of narrow types at
  * once, those lie side by side within a column.
+ *
+ * A map reads the means of groups of channels at the channel divided by the length of a group. What
+ * is read like this along its rows, and is small beside the result, is spread: copied for every
+ * channel.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -139,11 +142,86 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
     turn_factor(g, op, i, f[i].vars, column, at_once);
 }
 
+/* --- spreading
+ * ------------------------------------------------------------------------------------*/
+
+#define MIN_ROW    8  /* of results, in which a division is worth avoiding */
+#define MIN_SPREAD 16 /* results for each element of a copy */
+
+typedef struct Spread {
+    Graph *g;
+    const Op *op;
+    const Expr *load; /* to be replaced; NULL: none */
+    uint32_t vars;    /* coordinates it depends on */
+} Spread;
+
+static void find_divided(void *user, const Expr *e) {
+    Spread *s = user;
+    const Value *out = s->op->out[0];
+    Factor f = {.g = s->g, .op = s->op, .column = out->rank - 1};
+    if (e->op != EX_load || s->load) return;
+    ex_visit(s->g->arena, e, look_at, &f);
+    int64_t size = 1, lo, hi;
+    for (int k = 0; k < out->rank; k++)
+        if (f.vars >> k & 1) size *= out->shape[k];
+    if (!f.other || size > value_numel(out) / MIN_SPREAD) return;
+    for (int i = 0; i < e->n; i++) /* for it is no longer behind what guards it here */
+        if (!ex_bounds(e->arg[i], out->rank, out->shape, &lo, &hi) || lo < 0 ||
+            hi >= s->op->in[e->k.i]->shape[i])
+            return;
+    s->load = e;
+    s->vars = f.vars;
+}
+
+static const Expr *spread_leaf(void *user, const Expr *e, const Expr *const *args) {
+    const Spread *s = user;
+    Exprs *x = s->g->x;
+    if (e->op != EX_load) return e;
+    if (e != s->load) return ex_load(x, (DType)e->dt, (int)e->k.i, e->n, args);
+    const Expr *index[MAX_RANK];
+    int rank = 0;
+    for (int k = 0; k < s->op->out[0]->rank; k++)
+        if (s->vars >> k & 1) index[rank++] = ex_var(x, k);
+    return ex_load(x, (DType)e->dt, s->op->n_in - 1, rank, index);
+}
+
+/* Copies what one load of the map reads; false if there is none to be copied. */
+static bool spread_one(Graph *g, Op *op) {
+    Value *out = op->out[0];
+    Spread s = {.g = g, .op = op};
+    ex_visit(g->arena, op->body, find_divided, &s);
+    if (!s.load) return false;
+    int64_t shape[MAX_RANK];
+    const Expr *to[MAX_RANK] = {NULL};
+    int rank = 0;
+    for (int k = 0; k < out->rank; k++) {
+        if (!(s.vars >> k & 1)) continue;
+        to[k] = ex_var(g->x, rank);
+        shape[rank++] = out->shape[k];
+    }
+    Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
+    copy->body = ex_subst_vars(g->x, s.load, out->rank, to);
+    copy->src = op->src;
+    Value *made = graph_new_value(g, copy, 0, (DType)s.load->dt, rank, shape);
+    graph_insert_before(g, op, copy);
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
+    in[op->n_in++] = made;
+    op->in = in;
+    op->body = ex_rewrite(g->x, op->body, spread_leaf, &s);
+    graph_drop_inputs(g, copy);
+    graph_drop_inputs(g, op);
+    return true;
+}
+
 void pass_turn(Graph *g, const PassOptions *o) {
     if (o->target->blocks) return;
     graph_count_uses(g);
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_turn(op->sub, o);
         turn_product(g, op, o->target);
+        int rank = op->kind == OP_map ? op->out[0]->rank : 0;
+        while (rank && op->out[0]->shape[rank - 1] >= MIN_ROW && spread_one(g, op)) {
+        }
     }
 }
