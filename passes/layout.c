@@ -18,7 +18,8 @@
 
 #include <string.h>
 
-#define MIN_EXTENT 4 /* a dimension that is worth being innermost */
+#define MAX_MATRIX 36 /* elements of constants that transform, rather than connect channels */
+#define MIN_EXTENT 4  /* a dimension that is worth being innermost */
 
 typedef struct Layout {
     Graph *g;
@@ -41,15 +42,19 @@ static void wish(Layout *l, const Value *v, int axis) {
 /* --- wishes of products ------------------------------------------------------------------------*/
 
 typedef struct Factor {
-    uint32_t vars; /* coordinates it depends on */
-    bool constant; /* it loads constants only */
+    uint32_t vars;    /* coordinates it depends on */
+    bool constant;    /* it loads constants only */
+    int64_t elements; /* of the largest that it loads */
     const Op *op;
 } Factor;
 
 static void look_at_factor(void *user, const Expr *e) {
     Factor *f = user;
     if (e->op == EX_var) f->vars |= 1u << e->k.i;
-    if (e->op == EX_load && !value_is_const(f->op->in[e->k.i])) f->constant = false;
+    if (e->op != EX_load) return;
+    const Value *v = f->op->in[e->k.i];
+    f->constant &= value_is_const(v);
+    if (value_numel(v) > f->elements) f->elements = value_numel(v);
 }
 
 typedef struct Vars {
@@ -88,9 +93,9 @@ static void wish_for_operand(void *user, const Expr *e) {
 
 static void product_wishes(Layout *l, const Op *op) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
-    Factor f[2] = {{0, true, op}, {0, true, op}};
+    Factor f[2] = {{.constant = true, .op = op}, {.constant = true, .op = op}};
     for (int i = 0; i < 2; i++) ex_visit(l->g->arena, op->body->arg[i], look_at_factor, &f[i]);
-    if (f[0].constant == f[1].constant) return;
+    if (f[0].constant == f[1].constant || f[f[1].constant].elements <= MAX_MATRIX) return;
     uint32_t weights = f[f[1].constant].vars;
     const Value *out = op->out[0];
     int best = -1;

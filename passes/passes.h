@@ -25,6 +25,7 @@ void pass_integer(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_unjoin(Graph *g, const PassOptions *o);
+void pass_winograd(Graph *g, const PassOptions *o);
 void pass_phase(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
