@@ -1,18 +1,19 @@
 /* Index arithmetic: bounds, affine forms, and simplification with known coordinate ranges.
  *
- * Movement operators turn into index expressions, and chains of reshapes into divisions and remainders.
- * ex_simplify brings every i32 sum into a linear form (terms with coefficients, in the order of
- * ex_order) and uses three facts about it, for a positive constant c:
- *   (A*c + R) / c = A + R/c      and (A*c + R) % c = R % c     when A*c + R >= 0 and R >= 0
- *   (z % c) + (z / c)*c = z                                    (taking an index apart and together)
- *   (z / a) / b = z / (a*b),  (z % (a*b)) / b = (z / b) % a    when z >= 0 (one form for each value)
+ * Movement operators turn into index expressions, and chains of reshapes into divisions and
+ * remainders. ex_simplify brings every i32 sum into a linear form (terms with coefficients, in the
+ * order of ex_order) and uses three facts about it, for a positive constant c: (A*c + R) / c = A +
+ * R/c      and (A*c + R) % c = R % c     when A*c + R >= 0 and R >= 0 (z % c) + (z / c)*c = z
+ * (taking an index apart and together) (z / a) / b = z / (a*b),  (z % (a*b)) / b = (z / b) % a when
+ * z >= 0 (one form for each value)
  */
 #include "ir/expr_memo.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- bounds ---------------------------------------------------------------------------------------*/
+/* --- bounds
+ * ---------------------------------------------------------------------------------------*/
 
 #define MAX_AFFINE 128 /* variables of one kernel */
 
@@ -90,8 +91,10 @@ static bool find_bounds(Ranges *r, const Expr *e, int64_t *lo, int64_t *hi) {
     case EX_sub:
     case EX_mul:
     case EX_div:
-    case EX_rem: break;
-    default: return false;
+    case EX_rem:
+        break;
+    default:
+        return false;
     }
     if (!bounds(r, e->arg[0], &al, &ah)) {
         /* a remainder is bounded by its divisor alone */
@@ -167,7 +170,8 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
     return bounds(&r, e, lo, hi);
 }
 
-/* --- affine form ----------------------------------------------------------------------------------*/
+/* --- affine form
+ * ----------------------------------------------------------------------------------*/
 
 /* Is `e` index arithmetic without vars below n? */
 static bool is_free(const Expr *e, int n) {
@@ -193,11 +197,13 @@ static bool add_affine(Exprs *x, const Expr *e, int64_t factor, int n, int64_t *
     case EX_sub:
         return add_affine(x, e->arg[0], factor, n, coef, base) &&
                add_affine(x, e->arg[1], -factor, n, coef, base);
-    case EX_neg: return add_affine(x, e->arg[0], -factor, n, coef, base);
+    case EX_neg:
+        return add_affine(x, e->arg[0], -factor, n, coef, base);
     case EX_mul:
         if (!ex_is_const(e->arg[1])) break;
         return add_affine(x, e->arg[0], factor * e->arg[1]->k.i, n, coef, base);
-    default: break;
+    default:
+        break;
     }
     if (!is_free(e, n)) return false;
     *base = ex_add(x, *base, ex_mul(x, e, ex_i(x, factor)));
@@ -259,7 +265,8 @@ bool ex_stride(const Expr *e, int var, int64_t *stride) {
     return true;
 }
 
-/* --- linear forms ---------------------------------------------------------------------------------*/
+/* --- linear forms
+ * ---------------------------------------------------------------------------------*/
 
 typedef struct Term {
     const Expr *e;
@@ -302,14 +309,20 @@ static bool linear_add(Linear *l, const Expr *e, int64_t factor) {
     if (!is_coef(factor)) return false;
     if (e->size > MAX_WALK) return linear_add_term(l, e, factor);
     switch ((ExprOp)e->op) {
-    case EX_const: l->k += e->k.i * factor; return in_range(l->k);
-    case EX_add: return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], factor);
-    case EX_sub: return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], -factor);
-    case EX_neg: return linear_add(l, e->arg[0], -factor);
+    case EX_const:
+        l->k += e->k.i * factor;
+        return in_range(l->k);
+    case EX_add:
+        return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], factor);
+    case EX_sub:
+        return linear_add(l, e->arg[0], factor) && linear_add(l, e->arg[1], -factor);
+    case EX_neg:
+        return linear_add(l, e->arg[0], -factor);
     case EX_mul:
         if (ex_is_const(e->arg[1])) return linear_add(l, e->arg[0], factor * e->arg[1]->k.i);
         return linear_add_term(l, e, factor);
-    default: return linear_add_term(l, e, factor);
+    default:
+        return linear_add_term(l, e, factor);
     }
 }
 
@@ -385,6 +398,46 @@ static const Expr *simplify_sum(Simplifier *s, const Expr *e) {
     return linear_expr(s->x, &l);
 }
 
+static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool remainder);
+
+static int64_t gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+/* (f b + r) / (f c) is b / c for 0 <= r < f, and the remainder f (b % c) + r. NULL where the sum
+ * `l` is none of that kind. */
+static const Expr *cancel_factor(Simplifier *s, const Linear *l, int64_t c, bool remainder) {
+    Exprs *x = s->x;
+    for (int k = 0; k < l->n; k++) {
+        int64_t f = gcd(c, l->term[k].coef), lo, hi;
+        if (f < 2 || f == c) continue;
+        Linear big = {.n = 0}, rest = {.n = 0};
+        for (int i = 0; i < l->n; i++) {
+            bool divides = l->term[i].coef % f == 0;
+            linear_add_term(divides ? &big : &rest, l->term[i].e,
+                            divides ? l->term[i].coef / f : l->term[i].coef);
+        }
+        rest.k = ((l->k % f) + f) % f;
+        big.k = (l->k - rest.k) / f;
+        if (!rest.n && !rest.k && !remainder) {
+            lo = 0;
+            hi = 0;
+        } else if (!linear_bounds(s, &rest, &lo, &hi)) {
+            continue;
+        }
+        if (lo < 0 || hi >= f) continue;
+        const Expr *part = simplify_div(s, simplify_sum(s, linear_expr(x, &big)), c / f, remainder);
+        if (!remainder) return part;
+        return simplify_sum(s, ex_add(x, ex_mul(x, part, ex_i(x, f)), linear_expr(x, &rest)));
+    }
+    return NULL;
+}
+
 /* a / c or a % c with a simplified and c > 0. */
 static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool remainder) {
     Exprs *x = s->x;
@@ -412,11 +465,13 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
             const Expr *sum = ex_add(x, linear_expr(x, &whole), simplify_div(s, r, c, false));
             return simplify_sum(s, sum);
         }
+        const Expr *cancelled = cancel_factor(s, &l, c, remainder);
+        if (cancelled) return cancelled;
     }
     const Expr *inner = a->op == EX_div || a->op == EX_rem ? a->arg[1] : NULL;
     int64_t zl, zh;
-    if (inner && ex_is_const(inner) && inner->k.i > 0 &&
-        bounds(&s->ranges, a->arg[0], &zl, &zh) && zl >= 0) {
+    if (inner && ex_is_const(inner) && inner->k.i > 0 && bounds(&s->ranges, a->arg[0], &zl, &zh) &&
+        zl >= 0) {
         int64_t d = inner->k.i;
         if (a->op == EX_div && !remainder && d <= INT32_MAX / c)
             return simplify_div(s, a->arg[0], c * d, false);
@@ -435,17 +490,25 @@ static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
     int64_t lo, hi, ignored[4];
     if (a->dt != DT_i32) return e;
     if (!linear_add(&l, b, 1) || !linear_add(&l, a, -1)) return e;
-    if (!linear_bounds(s, &l, &lo, &hi) ||
-        !bounds(&s->ranges, a, &ignored[0], &ignored[1]) ||
+    if (!linear_bounds(s, &l, &lo, &hi) || !bounds(&s->ranges, a, &ignored[0], &ignored[1]) ||
         !bounds(&s->ranges, b, &ignored[2], &ignored[3]))
         return e;
     int yes = -1; /* b - a in [lo, hi] */
     switch ((ExprOp)e->op) {
-    case EX_lt: yes = lo > 0 ? 1 : hi <= 0 ? 0 : -1; break;
-    case EX_le: yes = lo >= 0 ? 1 : hi < 0 ? 0 : -1; break;
-    case EX_eq: yes = lo > 0 || hi < 0 ? 0 : lo == 0 && hi == 0 ? 1 : -1; break;
-    case EX_ne: yes = lo > 0 || hi < 0 ? 1 : lo == 0 && hi == 0 ? 0 : -1; break;
-    default: break;
+    case EX_lt:
+        yes = lo > 0 ? 1 : hi <= 0 ? 0 : -1;
+        break;
+    case EX_le:
+        yes = lo >= 0 ? 1 : hi < 0 ? 0 : -1;
+        break;
+    case EX_eq:
+        yes = lo > 0 || hi < 0 ? 0 : lo == 0 && hi == 0 ? 1 : -1;
+        break;
+    case EX_ne:
+        yes = lo > 0 || hi < 0 ? 1 : lo == 0 && hi == 0 ? 0 : -1;
+        break;
+    default:
+        break;
     }
     return yes < 0 ? e : ex_int(s->x, DT_bool, yes);
 }
@@ -473,10 +536,11 @@ static const Expr *simplify(Simplifier *s, const Expr *e) {
     else if (r->op == EX_lt || r->op == EX_le || r->op == EX_eq || r->op == EX_ne)
         r = simplify_compare(s, r);
     else if ((r->op == EX_min || r->op == EX_max) && r->dt == DT_i32 &&
-             bounds(&s->ranges, r->arg[0], &al, &ah) &&
-             bounds(&s->ranges, r->arg[1], &bl, &bh)) {
-        if (ah <= bl) r = r->op == EX_min ? r->arg[0] : r->arg[1];
-        else if (bh <= al) r = r->op == EX_min ? r->arg[1] : r->arg[0];
+             bounds(&s->ranges, r->arg[0], &al, &ah) && bounds(&s->ranges, r->arg[1], &bl, &bh)) {
+        if (ah <= bl)
+            r = r->op == EX_min ? r->arg[0] : r->arg[1];
+        else if (bh <= al)
+            r = r->op == EX_min ? r->arg[1] : r->arg[0];
     }
     memo_set(&s->memo, e, r);
     return r;

@@ -18,8 +18,8 @@
 
 #include <string.h>
 
-#define MAX_MATRIX 36 /* elements of constants that transform, rather than connect channels */
-#define MIN_EXTENT 4  /* a dimension that is worth being innermost */
+#define MAX_MATRIX 6 /* rows or columns of one that transforms, rather than connects channels */
+#define MIN_EXTENT 4 /* a dimension that is worth being innermost */
 
 typedef struct Layout {
     Graph *g;
@@ -42,9 +42,9 @@ static void wish(Layout *l, const Value *v, int axis) {
 /* --- wishes of products ------------------------------------------------------------------------*/
 
 typedef struct Factor {
-    uint32_t vars;    /* coordinates it depends on */
-    bool constant;    /* it loads constants only */
-    int64_t elements; /* of the largest that it loads */
+    uint32_t vars; /* coordinates it depends on */
+    bool constant; /* it loads constants only */
+    bool connects; /* ... and not a small matrix alone, that transforms tiles */
     const Op *op;
 } Factor;
 
@@ -54,7 +54,7 @@ static void look_at_factor(void *user, const Expr *e) {
     if (e->op != EX_load) return;
     const Value *v = f->op->in[e->k.i];
     f->constant &= value_is_const(v);
-    if (value_numel(v) > f->elements) f->elements = value_numel(v);
+    f->connects |= v->rank != 2 || v->shape[0] > MAX_MATRIX || v->shape[1] > MAX_MATRIX;
 }
 
 typedef struct Vars {
@@ -95,7 +95,7 @@ static void product_wishes(Layout *l, const Op *op) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
     Factor f[2] = {{.constant = true, .op = op}, {.constant = true, .op = op}};
     for (int i = 0; i < 2; i++) ex_visit(l->g->arena, op->body->arg[i], look_at_factor, &f[i]);
-    if (f[0].constant == f[1].constant || f[f[1].constant].elements <= MAX_MATRIX) return;
+    if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
     uint32_t weights = f[f[1].constant].vars;
     const Value *out = op->out[0];
     int best = -1;

@@ -145,45 +145,77 @@ static void count_divisions(void *user, const Expr *e) {
     *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
 }
 
-/* How many divisions the op's expressions need, loads flattened, if the coordinates first..last are
- * one loop. */
-static int divisions_if_fused(Nest *n, int first, int last) {
+/* How many divisions the op's expressions need, loads flattened, with loop `b` inside of `a` as one
+ * loop (-1: as the loops are now). */
+static int divisions_if_fused(Nest *n, int a, int b) {
     Exprs *x = n->x;
     const Op *op = n->op;
-    int64_t extent[MAX_RANK + 1], joined = 1;
-    const Expr *to[MAX_RANK], *rest = ex_var(x, n->n_coords);
+    int64_t extent[NEST_MAX_LOOPS + 1];
+    const Expr *to[NEST_MAX_LOOPS + 1], *one = ex_var(x, n->n_loops);
     int count = 0;
-    for (int i = 0; i < n->n_coords; i++) {
+    for (int i = 0; i < n->n_loops; i++) {
         extent[i] = n->loop[i].extent;
         to[i] = ex_var(x, i);
     }
-    for (int i = last; i >= first; i--) {
-        to[i] = i > first ? ex_bin(x, EX_rem, rest, ex_i(x, extent[i])) : rest;
-        rest = ex_div(x, rest, ex_i(x, extent[i]));
-        joined *= extent[i];
+    if (a >= 0) {
+        to[a] = ex_div(x, one, ex_i(x, extent[b]));
+        to[b] = ex_bin(x, EX_rem, one, ex_i(x, extent[b]));
+        extent[n->n_loops] = extent[a] * extent[b];
     }
-    extent[n->n_coords] = joined;
     const Expr *parts[3] = {op->body, op->post, nest_output_index(n)};
     for (int i = 0; i < 3; i++) {
         if (!parts[i]) continue;
-        const Expr *e = ex_subst_vars(x, parts[i], n->n_coords, to);
-        e = ex_simplify(x, nest_flatten_loads(x, e, op), n->n_coords + 1, extent);
+        const Expr *e = nest_flatten_loads(x, parts[i], op);
+        e = ex_subst_vars(x, ex_subst_vars(x, e, n->n_coords, n->coord), n->n_loops, to);
+        e = ex_simplify(x, e, n->n_loops + (a >= 0), extent);
         ex_visit(n->p->arena, e, count_divisions, &count);
     }
     return count;
 }
 
+typedef struct Divided {
+    int loop;
+    int64_t
+        by; /* what the loop's variable is divided by everywhere; 0: nothing yet, -1: it differs */
+} Divided;
+
+static void find_divisor(void *user, const Expr *e) {
+    Divided *d = user;
+    if ((e->op != EX_div && e->op != EX_rem) || !ex_is_const(e->arg[1])) return;
+    if (e->arg[0]->op != EX_var || e->arg[0]->k.i != d->loop) return;
+    int64_t by = e->arg[1]->k.i;
+    d->by = d->by == 0 || d->by == by ? by : -1;
+}
+
+/* A loop whose variable is taken apart by a division becomes two loops, of the quotient and of the
+ * remainder. */
+static void split_divided(Nest *n) {
+    const Expr *body = nest_body(n);
+    for (int i = 0; i < n->n_order; i++) {
+        Divided d = {n->order[i], 0};
+        const NestLoop *l = &n->loop[d.loop];
+        int outer, inner;
+        if (l->reduce || l->extent < 2) continue;
+        ex_visit(n->p->arena, body, find_divisor, &d);
+        if (d.by < 2 || d.by >= l->extent || l->extent % d.by) continue;
+        nest_split(n, d.loop, d.by, &outer, &inner);
+        body = nest_body(n);
+        i++;
+    }
+}
+
 /* Joins neighbouring loops that every load walks through in one stride. */
 static void join_loops(Nest *n) {
-    int last = n->n_coords - 1, at = last;
-    for (int i = last - 1; i >= 0; i--) {
-        bool alike = n->loop[i].reduce == n->loop[i + 1].reduce && n->loop[i].extent > 0 &&
-                     n->loop[i + 1].extent > 0;
-        if (alike && divisions_if_fused(n, i, last) <= divisions_if_fused(n, i + 1, last)) {
-            at = nest_fuse(n, i, at);
-        } else {
-            at = last = i;
-        }
+    int divisions = divisions_if_fused(n, -1, -1);
+    for (int i = n->n_order - 2; i >= 0; i--) {
+        int a = n->order[i], b = n->order[i + 1];
+        if (n->loop[a].reduce != n->loop[b].reduce || n->loop[a].extent < 1 ||
+            n->loop[b].extent < 1)
+            continue;
+        int fused = divisions_if_fused(n, a, b);
+        if (fused > divisions) continue;
+        nest_fuse(n, a, b);
+        divisions = fused;
     }
 }
 
@@ -441,7 +473,8 @@ static void lane_tile(Nest *n) {
     int64_t tiles;
     int order[NEST_MAX_LOOPS], k = 0;
     if (row >= 0) {
-        /* rows of which a vector is all lie side by side: the more at once, the longer the stretches */
+        /* rows of which a vector is all lie side by side: the more at once, the longer the
+         * stretches */
         row = tile_loop(n, row, lanes == n->loop[best].extent ? 8 : 4, &tiles);
         nest_bind(n, row, ROLE_unroll);
     }
@@ -456,6 +489,7 @@ static void lane_tile(Nest *n) {
 
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
+    split_divided(n);
     join_loops(n);
     if (narrow_tile(n)) return;
     int column = find_column(n, nest_body(n));
@@ -582,8 +616,10 @@ void schedule_choose(Nest *n) {
     if (!t->blocks) {
         if (op->kind == OP_reduce)
             loops_reduce(n);
-        else if (op->kind == OP_map)
+        else if (op->kind == OP_map) {
+            split_divided(n);
             join_loops(n);
+        }
         if (op->kind != OP_scatter) share_outer(n);
         return;
     }

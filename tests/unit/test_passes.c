@@ -4,7 +4,8 @@
  *     test_passes [--bless] [PASS/NAME.ir...]     by default all files of tests/passes
  *
  * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what
- * it must become. In tests/passes/lower there is one such part for each of some targets, `; after
+ * it must become; `; after PASS with ARCH [TYPE]` is that for -march=ARCH and --precision of that type.
+ * In tests/passes/lower there is one such part for each of some targets, `; after
  * plan for TARGET`: the program with its schedules, kernels and memory plan. Graphs run in the
  * interpreter, on random inputs, before and after; programs run their kernels in it. --bless writes
  * down what comes out now. Run in the repository. */
@@ -59,10 +60,10 @@ static Results run_before(Fixture *f, const Graph *g) {
 }
 
 static void compare(Fixture *f, const Graph *g, const Results *before, void **got,
-                    const char *path) {
+                    const char *path, double allowed) {
     for (int i = 0; i < g->outputs.n; i++) {
         const char *why =
-            tensor_difference(&f->arena, g->outputs.items[i], got[i], before->out[i], 1e-5);
+            tensor_difference(&f->arena, g->outputs.items[i], got[i], before->out[i], allowed);
         if (why) fail_msg("%s: it computes something else, output %d: %s", path, i, why);
     }
 }
@@ -89,8 +90,13 @@ static const PassRow rows[] = {
 #include "passes/passes.def"
 };
 
-static const char *after_graph_pass(Fixture *f, const char *path, const char *pass, Graph *g) {
-    PassOptions options = {.target = target_find("c")};
+/* heading: "PASS", or "PASS with ARCH", or "PASS with ARCH TYPE". */
+static const char *after_graph_pass(Fixture *f, const char *path, const char *heading, Graph *g) {
+    char pass[32] = "", arch[32] = "", type[8] = "";
+    int words = sscanf(heading, "%31s with %31s %7s", pass, arch, type);
+    Target target = target_for_arch(target_find("c"), words > 1 ? arch : NULL);
+    PassOptions options = {.target = &target, .precision = dt_parse(type, strlen(type))};
+    double allowed = words > 2 ? 2e-2 : 1e-5;
     Results before = run_before(f, g);
     bool found = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -102,7 +108,7 @@ static const char *after_graph_pass(Fixture *f, const char *path, const char *pa
     if (!verify_graph(g, &f->diag, pass)) fail_msg("%s: %s", path, f->diag.messages.items[0].text);
     void **got = value_buffers(&f->arena, g->outputs.n, g->outputs.items, 0xee);
     assert_true(interp_graph(g, (const void *const *)before.in, got));
-    compare(f, g, &before, got, path);
+    compare(f, g, &before, got, path, allowed);
     Text t = text_new(&f->arena);
     text_graph(&t, g, (TextOptions){.elide = true});
     return text_get(&t);
@@ -121,7 +127,7 @@ static const char *after_plan(Fixture *f, const char *path, const char *target, 
     const char *error = limits_passed(p, options.target);
     if (!error) error = run_program(p, before.in, got);
     if (error) fail_msg("%s: %s", path, error);
-    compare(f, g, &before, got, path);
+    compare(f, g, &before, got, path, 1e-5);
     Text t = text_new(&f->arena);
     text_program(&t, p, (TextOptions){.elide = true});
     return text_get(&t);
@@ -241,6 +247,38 @@ static void test_too_many_dimensions(void **state) {
     assert_int_equal(f->diag.messages.items[0].code, E3006);
 }
 
+/* --- tiles of convolutions ---------------------------------------------------------------------*/
+
+/* A convolution whose last tiles go beyond the edge; its weights are too many for a text. */
+static void test_winograd(void **state) {
+    Fixture *f = *state;
+    Exprs *x = &f->x;
+    Graph *g = graph_new(&f->arena, x, &f->diag, "tiles");
+    int64_t in[4] = {2, 32, 18, 17}, w[4] = {40, 32, 3, 3}, out[4] = {2, 40, 16, 15};
+    Value *image = graph_input(g, "x", DT_f32, 4, in);
+    float *data = ARENA_ARRAY(&f->arena, shape_numel(4, w), float);
+    for (int i = 0; i < shape_numel(4, w); i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
+    Value *weights = graph_const(g, DT_f32, 4, w, data);
+    Builder b = build(g, 4, out);
+    const Expr *c = build_red(&b, 32), *r = build_red(&b, 3), *s = build_red(&b, 3);
+    const Expr *at[4] = {ex_var(x, 0), c, ex_add(x, ex_var(x, 2), r), ex_add(x, ex_var(x, 3), s)};
+    const Expr *tap[4] = {ex_var(x, 1), c, r, s};
+    const Expr *body = ex_mul(x, build_load(&b, image, at), build_load(&b, weights, tap));
+    const Expr *post = ex_bin(x, EX_max, ex_acc(x, DT_f32), ex_num(x, DT_f32, 0));
+    graph_output(g, build_reduce(&b, DT_f32, COMBINE_sum, body, post), "y");
+    Results before = run_before(f, g);
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions options = {.target = &target};
+    pass_winograd(g, &options);
+    assert_true(verify_graph(g, &f->diag, "winograd"));
+    int sums = 0;
+    for (const Op *op = g->first; op; op = op->next) sums += op->kind == OP_reduce;
+    assert_int_equal(sums, 5);
+    void **got = value_buffers(&f->arena, 1, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, "winograd", 1e-5);
+}
+
 /* --- all of it --------------------------------------------------------------------------------*/
 
 static int visible(const struct dirent *e) {
@@ -272,7 +310,7 @@ int main(int argc, char **argv) {
             all = false;
         }
     if (all) find_files("tests/passes", 0);
-    struct CMUnitTest tests[MAX_FILES + 3];
+    struct CMUnitTest tests[MAX_FILES + 4];
     int n = 0;
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
@@ -283,6 +321,8 @@ int main(int argc, char **argv) {
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_schedule_text, setup, teardown);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_too_many_dimensions,
                                                                         setup, teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd, setup, teardown);
     }
     int failed = _cmocka_run_group_tests("passes", tests, (size_t)n, NULL, NULL);
     for (int i = 0; i < n_files; i++) free(files[i]);
