@@ -5,9 +5,9 @@
  *
  * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what
  * it must become. In tests/passes/lower there is one such part for each of some targets, `; after
- * plan for TARGET`: the program with its schedules, kernels and memory plan. Graphs run in the
- * interpreter, on random inputs, before and after; programs run their kernels in it. --bless writes
- * down what comes out now. Run in the repository. */
+ * plan for TARGET`, where a name of -march may follow: the program with its schedules, kernels and
+ * memory plan. Graphs run in the interpreter, on random inputs, before and after; programs run their
+ * kernels in it. --bless writes down what comes out now. Run in the repository. */
 #include "passes/nest.h"
 #include "passes/passes.h"
 #include "tests/unit/program_run.h"
@@ -109,8 +109,12 @@ static const char *after_graph_pass(Fixture *f, const char *path, const char *pa
 }
 
 static const char *after_plan(Fixture *f, const char *path, const char *target, Graph *g) {
-    PassOptions options = {.target = target_find(target)};
-    if (!options.target) fail_msg("%s: there is no target '%s'", path, target);
+    const char *arch = strchr(target, ' '); /* "c" or "c x86-64-v4" */
+    const char *name = arch ? arena_strndup(&f->arena, target, (size_t)(arch - target)) : target;
+    const Target *found = target_find(name);
+    if (!found) fail_msg("%s: there is no target '%s'", path, name);
+    const Target exact = target_for_arch(found, arch ? arch + 1 : NULL);
+    PassOptions options = {.target = &exact};
     Results before = run_before(f, g);
     Program *p = pass_lower(g, &options);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
