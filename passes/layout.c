@@ -18,8 +18,9 @@
 
 #include <string.h>
 
-#define MAX_MATRIX 6 /* rows or columns of one that transforms, rather than connects channels */
-#define MIN_EXTENT 4 /* a dimension that is worth being innermost */
+#define MAX_MATRIX 6  /* rows or columns of one that transforms, rather than connects channels */
+#define MIN_EXTENT 4  /* a dimension that is worth being innermost */
+#define MIN_DEPTH  16 /* ... if the product must go along it, for its results are few */
 
 typedef struct Layout {
     Graph *g;
@@ -76,6 +77,7 @@ typedef struct Operands {
     Layout *l;
     const Op *op;
     uint32_t weights; /* coordinates that the weights depend on */
+    int64_t least;    /* extent of a dimension of the operand that is worth a wish */
 } Operands;
 
 /* Of an operand, the dimension that no coordinate of its own runs through. */
@@ -88,7 +90,7 @@ static void wish_for_operand(void *user, const Expr *e) {
         uint32_t vars = vars_of(u->l->g, e->arg[i]);
         if (vars && !(vars & ~u->weights) && (best < 0 || v->shape[i] > v->shape[best])) best = i;
     }
-    if (best >= 0) wish(u->l, v, best);
+    if (best >= 0 && v->shape[best] >= u->least) wish(u->l, v, best);
 }
 
 static void product_wishes(Layout *l, const Op *op) {
@@ -101,9 +103,9 @@ static void product_wishes(Layout *l, const Op *op) {
     int best = -1;
     for (int i = 0; i < out->rank; i++)
         if (weights >> i & 1 && (best < 0 || out->shape[i] > out->shape[best])) best = i;
-    if (best < 0 || out->shape[best] < MIN_EXTENT) return;
+    if (best < 0) return;
     wish(l, out, best);
-    Operands u = {l, op, weights};
+    Operands u = {l, op, weights, out->shape[best] < MIN_EXTENT ? MIN_DEPTH : MIN_EXTENT};
     ex_visit(l->g->arena, op->body->arg[!f[1].constant], wish_for_operand, &u);
 }
 
@@ -159,7 +161,7 @@ static void hand_on_all(Layout *l) {
             hand_on_reshape(l, op->out[0], op->in[0]);
         }
         if (!computes(op)) continue;
-        Operands u = {l, op, 0};
+        Operands u = {l, op, 0, 0};
         ex_visit(l->g->arena, op->body, hand_on, &u);
         if (op->post) ex_visit(l->g->arena, op->post, hand_on, &u);
     }

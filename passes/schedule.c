@@ -447,11 +447,38 @@ static void look_at_lanes(void *user, const Expr *e) {
         u->unit = true;
 }
 
+/* Lanes for a reduction loop: where constants are packed they must fill it; 0 if none do. */
+static int lanes_along(const Nest *n, int64_t extent, bool packed) {
+    int lanes = lanes_of(n);
+    while (lanes > extent || (packed && extent % lanes)) lanes /= 2;
+    return lanes < 4 ? 0 : lanes;
+}
+
+/* Rows and columns of results whose lanes are kept at once, each an accumulator: a vector loaded
+ * serves all rows or all columns. Costs as in choose_tile. */
+static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
+    Tile best = {1, 1};
+    double least = -1;
+    for (int64_t c = 1; c <= 8 && c <= columns; c++)
+        for (int64_t r = 1; r <= 8 && r <= rows && r * c <= t->vector_registers * 3 / 4; r++) {
+            double cycles = (double)(r * c) / 2, loads = (double)(r + c) / 2;
+            if (cycles < loads) cycles = loads;
+            if (cycles < 5) cycles = 5;
+            double total =
+                (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, c));
+            if (least >= 0 && total >= least) continue;
+            least = total;
+            best = (Tile){r, c};
+        }
+    return best;
+}
+
 /* A reduction that reads its operands along one of its own loops: vectors of partial results, for a
- * few rows at a time. Without such a loop, one element comes after the other. */
+ * few rows, of a product also columns, at a time. Without such a loop, one element comes after the
+ * other. */
 static void lane_tile(Nest *n) {
     const Expr *body = nest_body(n);
-    int best = -1, row = -1, lanes = lanes_of(n), outer, inner;
+    int best = -1, last = -1, lanes = 0, outer, inner;
     int64_t depth = shape_numel(n->op->n_red, n->op->red);
     bool pack = false;
     if (!n->target->vector_types || !dt_is_float((DType)body->dt) || dt_is_narrow((DType)body->dt))
@@ -459,29 +486,37 @@ static void lane_tile(Nest *n) {
     for (int i = 0; i < n->n_order; i++) {
         LaneLoads u = {.n = n, .loop = n->order[i]};
         const NestLoop *l = &n->loop[u.loop];
-        if (!l->reduce && l->extent >= 2) row = u.loop;
+        if (!l->reduce && l->extent >= 2) last = u.loop;
         if (!l->reduce || (l->extent < 8 && (l->extent != 4 || depth < 16))) continue;
         ex_visit(n->p->arena, body, look_at_lanes, &u);
-        if (!u.unit || u.other || (u.packable && l->extent % lanes && l->extent != lanes / 2) ||
-            (best >= 0 && l->extent < n->loop[best].extent))
+        int along = lanes_along(n, l->extent, u.packable);
+        if (!u.unit || u.other || !along || (best >= 0 && l->extent < n->loop[best].extent))
             continue;
         best = u.loop;
+        lanes = along;
         pack = u.packable;
     }
     if (best < 0) return;
-    while (lanes > n->loop[best].extent) lanes /= 2;
     int64_t tiles;
-    int order[NEST_MAX_LOOPS], k = 0;
-    if (row >= 0) {
+    int order[NEST_MAX_LOOPS], k = 0, inside[2], count = 0;
+    Product m;
+    bool product = find_product(n, &m);
+    int row = product ? longest_of(n, m.row, m.n_row) : -1;
+    int column = product ? longest_of(n, m.column, m.n_column) : -1;
+    if (row >= 0 && column >= 0) {
+        Tile tile = lane_results(n->target, n->loop[row].extent, n->loop[column].extent);
+        if (tile.rows > 1) inside[count++] = tile_loop(n, row, tile.rows, &tiles);
+        if (tile.columns > 1) inside[count++] = tile_loop(n, column, tile.columns, &tiles);
+    } else if (last >= 0) {
         /* rows of which a vector is all lie side by side: the more at once, the longer the
          * stretches */
-        row = tile_loop(n, row, lanes == n->loop[best].extent ? 8 : 4, &tiles);
-        nest_bind(n, row, ROLE_unroll);
+        inside[count++] = tile_loop(n, last, lanes == n->loop[best].extent ? 8 : 4, &tiles);
     }
+    for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
     nest_dot(n, best, lanes, &outer, &inner);
     k = reductions_by_stride(n, nest_body(n), order, k);
     k = without(order, k, inner);
-    if (row >= 0) order[k++] = row;
+    for (int i = 0; i < count; i++) order[k++] = inside[i];
     order[k++] = inner;
     nest_order(n, k, order);
     if (pack) nest_pack(n);

@@ -5,10 +5,10 @@
  *
  * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what
  * it must become; `; after PASS with ARCH [TYPE]` is that for -march=ARCH and --precision of that type.
- * In tests/passes/lower there is one such part for each of some targets, `; after
- * plan for TARGET`: the program with its schedules, kernels and memory plan. Graphs run in the
- * interpreter, on random inputs, before and after; programs run their kernels in it. --bless writes
- * down what comes out now. Run in the repository. */
+ * In tests/passes/lower there is one such part for each of some targets, `; after plan for TARGET`,
+ * where a name of -march may follow: the program with its schedules, kernels and memory plan. Graphs run
+ * in the interpreter, on random inputs, before and after; programs run their kernels in it. --bless
+ * writes down what comes out now. Run in the repository. */
 #include "passes/nest.h"
 #include "passes/passes.h"
 #include "tests/unit/program_run.h"
@@ -115,8 +115,12 @@ static const char *after_graph_pass(Fixture *f, const char *path, const char *he
 }
 
 static const char *after_plan(Fixture *f, const char *path, const char *target, Graph *g) {
-    PassOptions options = {.target = target_find(target)};
-    if (!options.target) fail_msg("%s: there is no target '%s'", path, target);
+    const char *arch = strchr(target, ' '); /* "c" or "c x86-64-v4" */
+    const char *name = arch ? arena_strndup(&f->arena, target, (size_t)(arch - target)) : target;
+    const Target *found = target_find(name);
+    if (!found) fail_msg("%s: there is no target '%s'", path, name);
+    const Target exact = target_for_arch(found, arch ? arch + 1 : NULL);
+    PassOptions options = {.target = &exact};
     Results before = run_before(f, g);
     Program *p = pass_lower(g, &options);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
