@@ -46,30 +46,41 @@ const Target *target_find(const char *name) {
 typedef struct ArchRow {
     const char *name;
     int vector_bytes, vector_registers;
+    int l2_kib; /* 0: what the target says */
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16},          {"x86-64-v2", 16, 16},      {"x86-64-v3", 32, 16},
-    {"haswell", 32, 16},         {"x86-64-v4", 64, 32},      {"skylake-avx512", 64, 32},
-    {"icelake-server", 64, 32},  {"sapphirerapids", 64, 32}, {"znver1", 32, 16},
-    {"znver2", 32, 16},          {"znver3", 32, 16},         {"znver4", 64, 32},
-    {"znver5", 64, 32},          {"armv8-a", 16, 32},        {"armv8.2-a+dotprod+fp16", 16, 32},
+    {"x86-64", 16, 16, 0},
+    {"x86-64-v2", 16, 16, 0},
+    {"x86-64-v3", 32, 16, 0},
+    {"haswell", 32, 16, 256},
+    {"x86-64-v4", 64, 32, 1024},
+    {"skylake-avx512", 64, 32, 1024},
+    {"icelake-server", 64, 32, 1280},
+    {"sapphirerapids", 64, 32, 2048},
+    {"znver1", 32, 16, 512},
+    {"znver2", 32, 16, 512},
+    {"znver3", 32, 16, 512},
+    {"znver4", 64, 32, 1024},
+    {"znver5", 64, 32, 1024},
+    {"armv8-a", 16, 32, 0},
+    {"armv8.2-a+dotprod+fp16", 16, 32, 0},
 };
 
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return (ArchRow){"native", 64, 32};
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16};
-    return (ArchRow){"native", 16, 16};
+    if (__builtin_cpu_supports("avx512f")) return (ArchRow){"native", 64, 32, 1024};
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, 0};
+    return (ArchRow){"native", 16, 16, 0};
 #else
-    return (ArchRow){"native", 16, 32};
+    return (ArchRow){"native", 16, 32, 0};
 #endif
 }
 
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
-    ArchRow row = {NULL, t->vector_bytes, t->vector_registers};
+    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, 0};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];
     if (arch && !strcmp(arch, "native")) row = native();
@@ -77,6 +88,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.vector_bytes = row.vector_bytes;
         result.vector_registers = row.vector_registers;
         result.vector_types = row.name != NULL;
+        if (row.l2_kib) result.l2_bytes = (int64_t)row.l2_kib << 10;
     }
     return result;
 }

@@ -4,11 +4,11 @@
  * reads are its rows or columns, those that both read are batches, reduction coordinates are depth.
  * Products, convolutions (as implicit products), einsums and their quantised forms all fit.
  *
- *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers and the
- *           reduction runs outside of it. Constant operands are packed in the order of reading.
- *   blocks: rows and columns are fused, tiled over blocks and threads, both factors staged in shared
- *           memory. Long reductions with few results are split over the threads of a block. All else is
- *           one element per thread.
+ *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers
+ * and the reduction runs outside of it. Constant operands are packed in the order of reading.
+ *   blocks: rows and columns are fused, tiled over blocks and threads, both factors staged in
+ * shared memory. Long reductions with few results are split over the threads of a block. All else
+ * is one element per thread.
  */
 #include "passes/nest.h"
 
@@ -60,13 +60,24 @@ static bool find_product(Nest *n, Product *m) {
     return true;
 }
 
+/* The same product with rows for columns. */
+static Product transposed(const Product *m) {
+    Product t = *m;
+    memcpy(t.row, m->column, sizeof t.row);
+    memcpy(t.column, m->row, sizeof t.column);
+    t.n_row = m->n_column, t.n_column = m->n_row;
+    t.rows = m->columns, t.columns = m->rows;
+    return t;
+}
+
 static int fuse_all(Nest *n, int count, const int *loops) {
     int at = loops[0];
     for (int i = 1; i < count; i++) at = nest_fuse(n, at, loops[i]);
     return at;
 }
 
-/* --- plain loops ----------------------------------------------------------------------------------*/
+/* --- plain loops
+ * ----------------------------------------------------------------------------------*/
 
 typedef struct VectorScore {
     Nest *n;
@@ -96,25 +107,28 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 }
 
 /* The tile that a simple model of a core finds fastest: two multiply-adds and two loads start in a
- * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little even
- * where they are fewer; more so those of columns that the L1 cache cannot keep for the next tile of
- * rows. Accumulators take what operands leave of the registers, or half of them where they are arrays of
- * which the C compiler must make registers. Tiles at the edge cost as much as whole ones. */
+ * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little
+ * even where they are fewer; more so those of columns that the L1 cache cannot keep for the next
+ * tile of rows. Accumulators take what operands leave of the registers, or half of them where they
+ * are arrays of which the C compiler must make registers. Tiles at the edge cost as much as whole
+ * ones. */
 static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth) {
     Tile best = {1, columns < lanes ? columns : lanes};
     double least = -1;
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= rows && r <= 16; r++) {
             int64_t accumulators = r * vectors, width = vectors * lanes;
-            int64_t most = t->vector_types ? t->vector_registers - vectors - 1
-                                           : (t->vector_registers + 1) / 2;
+            int64_t most =
+                t->vector_types ? t->vector_registers - vectors - 1 : (t->vector_registers + 1) / 2;
             if (accumulators > most) break;
-            if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns)) break;
+            if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns))
+                break;
             double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
             if (cycles < loads) cycles = loads;
             if (cycles < 5) cycles = 5;
             cycles += loads / 8;
-            if (depth * vectors * t->vector_bytes > t->l1_bytes / 2) cycles += 0.75 * (double)vectors;
+            if (depth * vectors * t->vector_bytes > t->l1_bytes / 2)
+                cycles += 0.75 * (double)vectors;
             double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
             if (least >= 0 && total >= least) continue;
             least = total;
@@ -141,8 +155,8 @@ static void count_divisions(void *user, const Expr *e) {
     *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
 }
 
-/* How many divisions the op's expressions need, loads flattened, if the coordinates first..last are one
- * loop. */
+/* How many divisions the op's expressions need, loads flattened, if the coordinates first..last are
+ * one loop. */
 static int divisions_if_fused(Nest *n, int first, int last) {
     Exprs *x = n->x;
     const Op *op = n->op;
@@ -186,14 +200,6 @@ static void join_loops(Nest *n) {
 /* The outer part of the loop that was split into `inner` and it: made just before. */
 static int outer_of(int inner) {
     return inner - 1;
-}
-
-/* Bytes that the factor that reads `loop` reads in one pass over its own loops. */
-static double bytes_moved_by(const Nest *n, const Product *m, int loop) {
-    bool is_row = false;
-    for (int i = 0; i < m->n_row; i++) is_row |= m->row[i] == loop;
-    double elements = (double)m->depths * (double)(is_row ? m->rows : m->columns);
-    return elements * (double)dt_store((DType)n->op->body->dt);
 }
 
 typedef struct LoadStrides {
@@ -260,6 +266,76 @@ static int lanes_of(const Nest *n) {
     return lanes < 4 ? 4 : lanes;
 }
 
+typedef struct Footprint {
+    const Nest *n;
+    int loop;
+    bool reads_loop;
+    double bytes; /* of the tensors that are loaded */
+} Footprint;
+
+static void look_at_footprint(void *user, const Expr *e) {
+    Footprint *u = user;
+    if (e->op == EX_var && e->k.i == u->loop) u->reads_loop = true;
+    if (e->op == EX_load) u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
+}
+
+/* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,
+ * for the places of a window overlap. */
+static double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop) {
+    int64_t extent = listed(loop, m->row, m->n_row) ? m->rows : m->columns;
+    double bytes = (double)extent * (double)m->depths * (double)dt_store((DType)body->dt);
+    for (int f = 0; f < 2; f++) {
+        Footprint u = {.n = n, .loop = loop};
+        ex_visit(n->p->arena, body->arg[f], look_at_footprint, &u);
+        if (u.reads_loop && u.bytes < bytes) bytes = u.bytes;
+    }
+    return bytes;
+}
+
+/* How many of `tiles` tiles make a block of about `most`: no tile should be left over. */
+static int64_t block_of(int64_t tiles, int64_t most) {
+    int64_t best = most, least = tiles;
+    for (int64_t f = most + most / 4; f > most / 2; f--) {
+        int64_t spare = tiles_of(tiles, f) * f - tiles;
+        if (spare >= least) continue;
+        least = spare;
+        best = f;
+    }
+    return best;
+}
+
+/* The order of the tiles of a product: what is read again for every tile of rows, or else for every
+ * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
+ * by in blocks that do. Writes the loops to `order`; returns how many. */
+static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
+                       int row_outer, int column_outer, int *order) {
+    int k = 0;
+    double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
+    double visited = (double)m->depths * size;
+    int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
+    double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
+    double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
+    if (rows_again >= columns_again) {
+        order[k++] = row_outer;
+        order[k++] = column_outer;
+        return k;
+    }
+    double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
+    int64_t block = (int64_t)(l2 / (rows / (double)row_tiles));
+    /* a block has all columns come again, perhaps from memory, where the rows are in a cache beyond
+     */
+    double blocks = (double)tiles_of(row_tiles, block > 0 ? block : 1);
+    if (m->n_row == 1 && rows > 2 * l2 && block > 1 &&
+        3 * columns * blocks < rows * (double)column_tiles) {
+        int around;
+        nest_slide(n, row_outer, block_of(row_tiles, block), &around, &row_outer);
+        order[k++] = around;
+    }
+    order[k++] = column_outer;
+    order[k++] = row_outer;
+    return k;
+}
+
 /* A tile of the matrix product `m`. */
 static void matrix_tile(Nest *n, const Product *m, int column, int row) {
     const Expr *body = nest_body(n);
@@ -269,17 +345,11 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row) {
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
     inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
-    for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+    for (int i = 0; i < count; i++)
+        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    /* what is read again for every tile of rows, or else for every tile of columns, should be the less */
-    if (row >= 0 && row_tiles > 1 && column_tiles > 1) {
-        int row_outer = outer_of(inner[0]), column_outer = outer_of(inner[1]);
-        double columns_again = (double)(row_tiles - 1) * bytes_moved_by(n, m, column);
-        double rows_again = (double)(column_tiles - 1) * bytes_moved_by(n, m, row);
-        bool columns_first = rows_again < columns_again;
-        order[k++] = columns_first ? column_outer : row_outer;
-        order[k++] = columns_first ? row_outer : column_outer;
-    }
+    if (row >= 0 && column_tiles > 1 && row_tiles > 1)
+        k = order_tiles(n, m, body, row, column, outer_of(inner[0]), outer_of(inner[1]), order);
     k = reductions_by_stride(n, body, order, k);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     nest_order(n, k, order);
@@ -303,7 +373,8 @@ static void window_tile(Nest *n, int column, int row) {
     int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0;
     if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
     inner[count++] = tile_loop(n, column, (unroll ? 1 : 4) * lanes_of(n), &tiles);
-    for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+    for (int i = 0; i < count; i++)
+        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     k = reductions_by_stride(n, nest_body(n), order, k);
     for (int i = 0; i < k && unroll; i++) nest_bind(n, order[i], ROLE_unroll);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
@@ -334,8 +405,8 @@ static int lanes_along(const Nest *n, int64_t extent, bool packed) {
     return lanes < 4 ? 0 : lanes;
 }
 
-/* Rows and columns of results whose lanes are kept at once, each an accumulator: a vector loaded serves
- * all rows or all columns. Costs as in choose_tile. */
+/* Rows and columns of results whose lanes are kept at once, each an accumulator: a vector loaded
+ * serves all rows or all columns. Costs as in choose_tile. */
 static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
     Tile best = {1, 1};
     double least = -1;
@@ -344,7 +415,8 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
             double cycles = (double)(r * c) / 2, loads = (double)(r + c) / 2;
             if (cycles < loads) cycles = loads;
             if (cycles < 5) cycles = 5;
-            double total = (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, c));
+            double total =
+                (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, c));
             if (least >= 0 && total >= least) continue;
             least = total;
             best = (Tile){r, c};
@@ -352,8 +424,9 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
     return best;
 }
 
-/* A reduction that reads its operands along one of its own loops: vectors of partial results, for a few
- * rows, of a product also columns, at a time. Without such a loop, one element comes after the other. */
+/* A reduction that reads its operands along one of its own loops: vectors of partial results, for a
+ * few rows, of a product also columns, at a time. Without such a loop, one element comes after the
+ * other. */
 static void lane_tile(Nest *n) {
     const Expr *body = nest_body(n);
     int best = -1, last = -1, lanes = 0, outer, inner;
@@ -368,7 +441,8 @@ static void lane_tile(Nest *n) {
         if (!l->reduce || (l->extent < 8 && (l->extent != 4 || depth < 16))) continue;
         ex_visit(n->p->arena, body, look_at_lanes, &u);
         int along = lanes_along(n, l->extent, u.packable);
-        if (!u.unit || u.other || !along || (best >= 0 && l->extent < n->loop[best].extent)) continue;
+        if (!u.unit || u.other || !along || (best >= 0 && l->extent < n->loop[best].extent))
+            continue;
         best = u.loop;
         lanes = along;
         pack = u.packable;
@@ -385,7 +459,8 @@ static void lane_tile(Nest *n) {
         if (tile.rows > 1) inside[count++] = tile_loop(n, row, tile.rows, &tiles);
         if (tile.columns > 1) inside[count++] = tile_loop(n, column, tile.columns, &tiles);
     } else if (last >= 0) {
-        /* rows of which a vector is all lie side by side: the more at once, the longer the stretches */
+        /* rows of which a vector is all lie side by side: the more at once, the longer the
+         * stretches */
         inside[count++] = tile_loop(n, last, lanes == n->loop[best].extent ? 8 : 4, &tiles);
     }
     for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
@@ -412,7 +487,8 @@ static void loops_reduce(Nest *n) {
     if (product && listed(column, m.column, m.n_column)) {
         matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row));
     } else if (product && listed(column, m.row, m.n_row)) {
-        matrix_tile(n, &m, column, longest_of(n, m.column, m.n_column));
+        const Product turned = transposed(&m);
+        matrix_tile(n, &turned, column, longest_of(n, m.column, m.n_column));
     } else {
         int row = -1;
         for (int i = 0; i < n->n_order; i++)
@@ -437,7 +513,8 @@ static void share_outer(Nest *n) {
     if (count && iterations > 1) nest_share(n, count);
 }
 
-/* --- grids of blocks ------------------------------------------------------------------------------*/
+/* --- grids of blocks
+ * ------------------------------------------------------------------------------*/
 
 /* Spreads a loop over the grid: block.x up to the device's limit, the rest over block.y. */
 static void bind_blocks(Nest *n, int loop) {
