@@ -60,6 +60,16 @@ static bool find_product(Nest *n, Product *m) {
     return true;
 }
 
+/* The same product with rows for columns. */
+static Product transposed(const Product *m) {
+    Product t = *m;
+    memcpy(t.row, m->column, sizeof t.row);
+    memcpy(t.column, m->row, sizeof t.column);
+    t.n_row = m->n_column, t.n_column = m->n_row;
+    t.rows = m->columns, t.columns = m->rows;
+    return t;
+}
+
 static int fuse_all(Nest *n, int count, const int *loops) {
     int at = loops[0];
     for (int i = 1; i < count; i++) at = nest_fuse(n, at, loops[i]);
@@ -224,14 +234,6 @@ static int outer_of(int inner) {
     return inner - 1;
 }
 
-/* Bytes that the factor that reads `loop` reads in one pass over its own loops. */
-static double bytes_moved_by(const Nest *n, const Product *m, int loop) {
-    bool is_row = false;
-    for (int i = 0; i < m->n_row; i++) is_row |= m->row[i] == loop;
-    double elements = (double)m->depths * (double)(is_row ? m->rows : m->columns);
-    return elements * (double)dt_store((DType)n->op->body->dt);
-}
-
 typedef struct LoadStrides {
     const Nest *n;
     int64_t most[NEST_MAX_LOOPS]; /* of the loads of what is not constant, by loop */
@@ -305,6 +307,76 @@ static int without(int *order, int count, int loop) {
     return count;
 }
 
+typedef struct Footprint {
+    const Nest *n;
+    int loop;
+    bool reads_loop;
+    double bytes; /* of the tensors that are loaded */
+} Footprint;
+
+static void look_at_footprint(void *user, const Expr *e) {
+    Footprint *u = user;
+    if (e->op == EX_var && e->k.i == u->loop) u->reads_loop = true;
+    if (e->op == EX_load) u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
+}
+
+/* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,
+ * for the places of a window overlap. */
+static double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop) {
+    int64_t extent = listed(loop, m->row, m->n_row) ? m->rows : m->columns;
+    double bytes = (double)extent * (double)m->depths * (double)dt_store((DType)body->dt);
+    for (int f = 0; f < 2; f++) {
+        Footprint u = {.n = n, .loop = loop};
+        ex_visit(n->p->arena, body->arg[f], look_at_footprint, &u);
+        if (u.reads_loop && u.bytes < bytes) bytes = u.bytes;
+    }
+    return bytes;
+}
+
+/* How many of `tiles` tiles make a block of about `most`: no tile should be left over. */
+static int64_t block_of(int64_t tiles, int64_t most) {
+    int64_t best = most, least = tiles;
+    for (int64_t f = most + most / 4; f > most / 2; f--) {
+        int64_t spare = tiles_of(tiles, f) * f - tiles;
+        if (spare >= least) continue;
+        least = spare;
+        best = f;
+    }
+    return best;
+}
+
+/* The order of the tiles of a product: what is read again for every tile of rows, or else for every
+ * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
+ * by in blocks that do. Writes the loops to `order`; returns how many. */
+static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
+                       int row_outer, int column_outer, int *order) {
+    int k = 0;
+    double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
+    double visited = (double)m->depths * size;
+    int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
+    double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
+    double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
+    if (rows_again >= columns_again) {
+        order[k++] = row_outer;
+        order[k++] = column_outer;
+        return k;
+    }
+    double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
+    int64_t block = (int64_t)(l2 / (rows / (double)row_tiles));
+    /* a block has all columns come again, perhaps from memory, where the rows are in a cache beyond
+     */
+    double blocks = (double)tiles_of(row_tiles, block > 0 ? block : 1);
+    if (m->n_row == 1 && rows > 2 * l2 && block > 1 &&
+        3 * columns * blocks < rows * (double)column_tiles) {
+        int around;
+        nest_slide(n, row_outer, block_of(row_tiles, block), &around, &row_outer);
+        order[k++] = around;
+    }
+    order[k++] = column_outer;
+    order[k++] = row_outer;
+    return k;
+}
+
 /* A tile of the matrix product `m`; `few`: the reduction loop that is innermost, or -1. */
 static void matrix_tile(Nest *n, const Product *m, int column, int row, int few) {
     const Expr *body = nest_body(n);
@@ -318,16 +390,8 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few)
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    /* what is read again for every tile of rows, or else for every tile of columns, should be the
-     * less */
-    if (row >= 0 && row_tiles > 1 && column_tiles > 1) {
-        int row_outer = outer_of(inner[0]), column_outer = outer_of(inner[1]);
-        double columns_again = (double)(row_tiles - 1) * bytes_moved_by(n, m, column);
-        double rows_again = (double)(column_tiles - 1) * bytes_moved_by(n, m, row);
-        bool columns_first = rows_again < columns_again;
-        order[k++] = columns_first ? column_outer : row_outer;
-        order[k++] = columns_first ? row_outer : column_outer;
-    }
+    if (row >= 0 && column_tiles > 1 && row_tiles > 1)
+        k = order_tiles(n, m, body, row, column, outer_of(inner[0]), outer_of(inner[1]), order);
     k = without(order, reductions_by_stride(n, body, order, k), few);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     if (few >= 0) {
@@ -397,7 +461,8 @@ static bool narrow_tile(Nest *n) {
             continue;
         int outer, few;
         nest_split(n, t.depth, at_once, &outer, &few);
-        matrix_tile(n, &m, t.column, t.row, few);
+        const Product turned = k ? transposed(&m) : m;
+        matrix_tile(n, &turned, t.column, t.row, few);
         if (packs) nest_pack(n);
         return true;
     }
@@ -537,7 +602,8 @@ static void loops_reduce(Nest *n) {
     if (product && listed(column, m.column, m.n_column)) {
         matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row), -1);
     } else if (product && listed(column, m.row, m.n_row)) {
-        matrix_tile(n, &m, column, longest_of(n, m.column, m.n_column), -1);
+        const Product turned = transposed(&m);
+        matrix_tile(n, &turned, column, longest_of(n, m.column, m.n_column), -1);
     } else {
         int row = -1;
         for (int i = 0; i < n->n_order; i++)

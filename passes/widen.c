@@ -1,8 +1,8 @@
 /* widen: what a product reads over and over is stored in the type it is computed in.
  *
  * A product of half floats decodes each operand at every multiply-add. Where the target has no
- * instruction for that, the operand is decoded once, into a tensor of its own; constants when compiling.
- * It runs before fuse, which joins the decoding with whatever makes the operand.
+ * instruction for that, the operand is decoded once, into a tensor of its own; constants when
+ * compiling. It runs before fuse, which joins the decoding with whatever makes the operand.
  */
 #include "passes/passes.h"
 
