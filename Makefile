@@ -102,6 +102,11 @@ $(B)/tests/fuzz_%: tests/fuzz/fuzz_%.c $(B)/libmlcc.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -MF $@.d -o $@ $< $(B)/libmlcc.a $(LDLIBS)
 
+# what scripts/fuzz-graphs compiles random models with
+$(B)/tests/graph_peer: tests/fuzz/graph_peer.c $(B)/libmlcc.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MF $@.d -o $@ $< $(B)/libmlcc.a $(LDLIBS)
+
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 

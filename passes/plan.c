@@ -211,7 +211,8 @@ static void place_lives(Plan *pl) {
     p->arena_bytes = align_up(p->arena_bytes, pl->target->buffer_align);
 }
 
-/* Constants are placed in the weights block in the order of their first use. */
+/* Constants are placed in the weights block in the order of their first use. An empty one takes a
+ * place too: printers know constants by their offsets. */
 static int64_t weight_offset(Plan *pl, Value *root) {
     Program *p = pl->p;
     if (root->index >= 0) return p->weight_offset.items[root->index];
@@ -219,7 +220,8 @@ static int64_t weight_offset(Plan *pl, Value *root) {
     root->index = p->weights.n;
     vec_push(p->arena, &p->weights, root);
     vec_push(p->arena, &p->weight_offset, offset);
-    p->weight_bytes = offset + (int64_t)value_bytes(root);
+    int64_t bytes = (int64_t)value_bytes(root);
+    p->weight_bytes = offset + (bytes ? bytes : 1);
     return offset;
 }
 

@@ -1,0 +1,568 @@
+/* The long-lived peer of scripts/fuzz-graphs: compiles models in several ways and runs them.
+ *
+ *     graph_peer FOLDER        a folder for libraries and sources; it is not emptied
+ *
+ * A batch is lines on the standard input, then the line "go":
+ *
+ *     MODEL.onnx INPUTS RUNS WAY WAY ...
+ *
+ * INPUTS holds the tensors of the model's inputs one after the other, RUNS times. A WAY is
+ * KIND:TARGET:MARCH:PASSES:apart, of which later parts may be left out:
+ *
+ *     interp              the graph as imported, in the interpreter
+ *     kernels:TARGET      the lowered kernels in the interpreter, with its checks
+ *     c0:c, c1:c          C, compiled with -O0 or -O1 together with all others of the batch; run on
+ *                         1, 2 and 3 threads, which must give the same bits
+ *     lib:TARGET          a library as `mlcc -o x.so` makes it
+ *
+ * PASSES are names of passes to leave out, joined by '+'. "apart": every tensor has memory of its
+ * own. For each way, in the order of the batch, one line is written: "ok TYPE[DIMS] ..." of the
+ * outputs, whose bytes are in MODEL.onnx.N (N: the number of the way; RUNS times all outputs), or
+ * "error STATUS MESSAGE" with the exit status that mlcc would have had. Then "done".
+ *
+ * Built with SANITIZE=1 it has the C code checked by ASan and UBSan too, and poisons what lies
+ * between tensors that are apart.
+ */
+#include "compiler/embedded.h"
+#include "compiler/tensor_file.h"
+#include "codegen/glsl_compile.h"
+#include "tests/unit/program_run.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define CHECK_FLAGS " -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define CHECK_FLAGS                       ""
+#endif
+
+#define MAX_JOBS 4096
+#define GAP      256 /* bytes between tensors that are apart */
+
+typedef struct Job {
+    const char *model, *inputs;
+    int runs, way;
+    char kind[16], target[16], march[32], passes[64];
+    bool apart;
+    char *result;  /* the line to be written; NULL: not known yet */
+    char *source;  /* of kind c: the file */
+    int64_t *gaps; /* apart: begin and end of each gap in the arena */
+    int n_gaps;
+} Job;
+
+static const char *folder;
+static Job jobs[MAX_JOBS];
+static int n_jobs;
+static Job *now; /* at work on */
+
+__attribute__((format(printf, 1, 2))) static char *print(const char *format, ...) {
+    va_list args;
+    char *text = NULL;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0) abort();
+    va_end(args);
+    return text;
+}
+
+/* --- data -----------------------------------------------------------------------------------*/
+
+typedef struct Data { /* what a job reads and writes */
+    int n_in, n_out;
+    const TensorInfo *in, *out;
+    unsigned char *bytes; /* of the inputs' file */
+    size_t size;
+    FILE *file;
+} Data;
+
+static bool data_open(Data *d) {
+    size_t one = 0;
+    for (int i = 0; i < d->n_in; i++) one += d->in[i].bytes;
+    FILE *f = fopen(now->inputs, "rb");
+    d->size = one;
+    d->bytes = malloc(one * (size_t)now->runs + 1);
+    bool ok = f && d->bytes &&
+              fread(d->bytes, 1, one * (size_t)now->runs + 1, f) == one * (size_t)now->runs;
+    if (f) fclose(f);
+    if (!ok) now->result = print("error 70 the inputs are not of the size that the model has");
+    char *path = print("%s.%d", now->model, now->way);
+    d->file = fopen(path, "wb");
+    free(path);
+    return ok && d->file;
+}
+
+static void data_close(Data *d) {
+    free(d->bytes);
+    if (d->file) fclose(d->file);
+    if (now->result) return;
+    char *line = print("ok");
+    for (int i = 0; i < d->n_out; i++) {
+        char *longer = print("%s %s[", line, dt_name(d->out[i].dt));
+        free(line);
+        line = longer;
+        for (int k = 0; k < d->out[i].rank; k++) {
+            longer = print("%s%s%lld", line, k ? "," : "", (long long)d->out[i].shape[k]);
+            free(line);
+            line = longer;
+        }
+        longer = print("%s]", line);
+        free(line);
+        line = longer;
+    }
+    now->result = line;
+}
+
+/* Buffers of their own for each tensor, exactly as large, so that every overrun is seen. */
+static void **tensor_buffers(int n, const TensorInfo *t, const unsigned char *from) {
+    void **buffers = calloc((size_t)n + 1, sizeof *buffers);
+    for (int i = 0; i < n; i++) {
+        size_t room = (t[i].bytes + 63) / 64 * 64;
+        buffers[i] = aligned_alloc(64, room ? room : 64);
+        ASAN_POISON_MEMORY_REGION((char *)buffers[i] + t[i].bytes, room - t[i].bytes);
+        if (from)
+            memcpy(buffers[i], from, t[i].bytes);
+        else
+            memset(buffers[i], 0xa5, t[i].bytes);
+        if (from) from += t[i].bytes;
+    }
+    return buffers;
+}
+
+static void free_buffers(int n, const TensorInfo *t, void **buffers) {
+    for (int i = 0; i < n; i++) {
+        size_t room = (t[i].bytes + 63) / 64 * 64;
+        ASAN_UNPOISON_MEMORY_REGION(buffers[i], room);
+        (void)room;
+        free(buffers[i]);
+    }
+    free(buffers);
+}
+
+/* Runs `run` on each set of inputs. */
+static void run_all(Data *d, bool (*run)(void *user, void **in, void **out), void *user) {
+    for (int r = 0; r < now->runs && !now->result; r++) {
+        void **in = tensor_buffers(d->n_in, d->in, d->bytes + (size_t)r * d->size);
+        void **out = tensor_buffers(d->n_out, d->out, NULL);
+        if (run(user, in, out))
+            for (int i = 0; i < d->n_out; i++) fwrite(out[i], 1, d->out[i].bytes, d->file);
+        free_buffers(d->n_in, d->in, in);
+        free_buffers(d->n_out, d->out, out);
+    }
+}
+
+static Data graph_data(Session *s, const Graph *g) {
+    TensorInfo *info = ARENA_ARRAY(&s->arena, g->inputs.n + g->outputs.n + 1, TensorInfo);
+    for (int i = 0; i < g->inputs.n; i++) info[i] = info_of_value(g->inputs.items[i], "");
+    for (int i = 0; i < g->outputs.n; i++)
+        info[g->inputs.n + i] = info_of_value(g->outputs.items[i], "");
+    return (Data){
+        .n_in = g->inputs.n, .n_out = g->outputs.n, .in = info, .out = info + g->inputs.n};
+}
+
+static Data model_data(Session *s, const mlcc_model *m) {
+    TensorInfo *info = ARENA_ARRAY(&s->arena, (int)(m->n_inputs + m->n_outputs + 1), TensorInfo);
+    for (uint32_t i = 0; i < m->n_inputs; i++) info[i] = info_of_model(&m->inputs[i]);
+    for (uint32_t i = 0; i < m->n_outputs; i++)
+        info[m->n_inputs + i] = info_of_model(&m->outputs[i]);
+    return (Data){.n_in = (int)m->n_inputs,
+                  .n_out = (int)m->n_outputs,
+                  .in = info,
+                  .out = info + m->n_inputs};
+}
+
+/* --- memory of their own for all tensors ----------------------------------------------------*/
+
+static int64_t align_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static void spread_tensors(Program *p) {
+    Value **root = NULL;
+    int64_t *begin = NULL, end = 0;
+    int n = 0;
+    for (int i = 0; i < p->steps.n; i++) {
+        Step *step = &p->steps.items[i];
+        for (int a = 0; step->kind == STEP_launch && a < step->kernel->n_params; a++) {
+            if (step->places[a].space != PLACE_arena) continue;
+            Value *v = value_storage(step->args[a]);
+            int at = 0;
+            while (at < n && root[at] != v) at++;
+            if (at == n++) {
+                root = realloc(root, sizeof *root * (size_t)n);
+                begin = realloc(begin, sizeof *begin * (size_t)n);
+                now->gaps = realloc(now->gaps, 2 * sizeof *now->gaps * (size_t)(n + 1));
+                root[at] = v;
+                begin[at] = align_up(end + GAP, 256);
+                now->gaps[2 * at] = end;
+                now->gaps[2 * at + 1] = begin[at];
+                end = begin[at] + align_up(value_span(v) * (int64_t)dt_store(v->dt), 8);
+            } else {
+                n--;
+            }
+            step->places[a].offset = begin[at];
+        }
+    }
+    if (n) {
+        p->arena_bytes = align_up(end + GAP, 256);
+        now->gaps[2 * n] = end;
+        now->gaps[2 * n + 1] = p->arena_bytes;
+        now->n_gaps = n + 1;
+    }
+    free(root);
+    free(begin);
+}
+
+static void poison_gaps(unsigned char *arena, bool poison) {
+    for (int i = 0; i < now->n_gaps; i++) {
+        size_t bytes = (size_t)(now->gaps[2 * i + 1] - now->gaps[2 * i]);
+        if (poison)
+            ASAN_POISON_MEMORY_REGION(arena + now->gaps[2 * i], bytes);
+        else
+            ASAN_UNPOISON_MEMORY_REGION(arena + now->gaps[2 * i], bytes);
+        (void)bytes;
+        (void)arena;
+    }
+}
+
+/* --- ways -----------------------------------------------------------------------------------*/
+
+static Program *lowered(Session *s) {
+    s->target = target_find(now->target);
+    if (!s->target) {
+        now->result = print("error 2 there is no target '%s'", now->target);
+        return NULL;
+    }
+    Program *p = session_program(s);
+    if (p && now->apart) spread_tensors(p);
+    return p;
+}
+
+static bool run_interp(void *user, void **in, void **out) {
+    return interp_graph(user, (const void *const *)in, out);
+}
+
+static bool run_kernels(void *user, void **in, void **out) {
+    const char *message = run_program(user, in, out);
+    if (message) now->result = print("error 70 %s", message);
+    return !message;
+}
+
+static int body_interp(Session *s) {
+    Graph *g = session_graph(s);
+    if (!g) return 0;
+    Data d = graph_data(s, g);
+    if (data_open(&d)) run_all(&d, run_interp, g);
+    data_close(&d);
+    return 0;
+}
+
+static int body_kernels(Session *s) {
+    Program *p = lowered(s);
+    if (!p) return 0;
+    const char *limits = limits_passed(p, s->target);
+    if (limits) now->result = print("error 70 %s", limits);
+    Data d = graph_data(s, p->graph);
+    if (data_open(&d)) run_all(&d, run_kernels, p);
+    data_close(&d);
+    return 0;
+}
+
+typedef struct Library {
+    Session *s;
+    LoadedModel m;
+} Library;
+
+static bool run_library(void *user, void **in, void **out) {
+    Library *l = user;
+    return model_run(l->s, &l->m, (const void *const *)in, out);
+}
+
+static int body_library(Session *s) {
+    Program *p = lowered(s);
+    if (!p) return 0;
+    Library l = {.s = s};
+    static int number; /* dlopen knows by its path a library that is still open */
+    const char *path = arena_printf(&s->arena, "%s/library%d.so", folder, number++);
+    if (write_program(s, p, path) && model_load(s, &l.m, path, NULL)) {
+        Data d = model_data(s, l.m.model);
+        if (data_open(&d)) run_all(&d, run_library, &l);
+        data_close(&d);
+    }
+    unlink(path);
+    static int kept; /* a driver is costly to start anew: the first model of each stays open */
+    int bit = !strcmp(now->target, "vulkan") ? 1 : 2;
+    if (l.m.model && !(kept & bit))
+        kept |= bit;
+    else
+        model_unload(&l.m);
+    return 0;
+}
+
+/* --- C: sources first, then one call of the compiler for all --------------------------------*/
+
+static int body_source(Session *s) {
+    Program *p = lowered(s);
+    if (!p) return 0;
+    EmitOptions e = {.prefix = arena_printf(&s->arena, "job%d", (int)(now - jobs)),
+                     .model_name = "random",
+                     .descriptor = true,
+                     .threads = true,
+                     .least_shared = 1};
+    if (s->target->vector_types) e.vector_bytes = s->target->vector_bytes;
+    Text source = text_new(&s->arena);
+    text_addf(&source, "#define mlcc_model_v1 mlcc_model_v1_%d\n", (int)(now - jobs));
+    emit_c(p, &e, &source, NULL);
+    if (s->diag.n_errors) return 0;
+    now->source = print("%s/job%d.c", folder, (int)(now - jobs));
+    write_file(s, now->source, text_get(&source), source.length);
+    return 0;
+}
+
+static char *library_path; /* that the compiler is to write */
+
+/* Are these two compiled by one call? */
+static bool together(const Job *a, const Job *b) {
+    return !strcmp(a->kind, b->kind) && !strcmp(a->march, b->march);
+}
+
+/* Compiles the sources from job `first` on that go together with it, or that one alone. */
+static bool compile_jobs(int first, bool alone) {
+    char *words = print("cc -O%s -w -std=gnu99 -fPIC -fno-math-errno -fno-trapping-math "
+                        "-ffp-contract=fast -pipe%s%s -I%s -shared -o %s %s/team.c" CHECK_FLAGS,
+                        jobs[first].kind + 1, jobs[first].march[0] ? " -march=" : "",
+                        jobs[first].march, folder, library_path, folder);
+    for (int i = first; i < n_jobs && (i == first || !alone); i++) {
+        if (!jobs[i].source || !together(&jobs[i], &jobs[first])) continue;
+        char *longer = print("%s %s", words, jobs[i].source);
+        free(words);
+        words = longer;
+    }
+    char *line = print("%s -lm -lpthread 2>%s/cc.log", words, folder);
+    bool ok = system(line) == 0;
+    free(line);
+    free(words);
+    return ok;
+}
+
+typedef struct Loaded {
+    const mlcc_model *model;
+    void *state;
+    const TensorInfo *out;
+} Loaded;
+
+static bool run_loaded(void *user, void **in, void **out) {
+    Loaded *l = user;
+    size_t bytes = ((size_t)l->model->arena_bytes + 63) / 64 * 64 + 64;
+    void **again = NULL;
+    for (int threads = 1; threads <= 3 && !now->result; threads++) {
+        unsigned char *arena = aligned_alloc(64, bytes);
+        memset(arena, 0xa5, bytes);
+        poison_gaps(arena, true);
+        void **to = out;
+        if (threads > 1) to = again = tensor_buffers((int)l->model->n_outputs, l->out, NULL);
+        if (l->model->set_threads(l->state, threads) != MLCC_OK)
+            now->result = print("error 70 no %d threads", threads);
+        else if (l->model->run(l->state, (const void *const *)in, to, arena) != MLCC_OK)
+            now->result = print("error 70 it fails: %s", l->model->error(l->state));
+        for (uint32_t i = 0; i < l->model->n_outputs && again && !now->result; i++)
+            if (memcmp(out[i], again[i], l->out[i].bytes) != 0)
+                now->result =
+                    print("error 5 output %u on %d threads is not what it is on one", i, threads);
+        poison_gaps(arena, false);
+        free(arena);
+        if (again) free_buffers((int)l->model->n_outputs, l->out, again);
+        again = NULL;
+    }
+    return !now->result;
+}
+
+static void *library;
+
+static int body_loaded(Session *s) {
+    union {
+        void *object;
+        const mlcc_model *(*function)(void);
+    } symbol = {dlsym(library, arena_printf(&s->arena, "mlcc_model_v1_%d", (int)(now - jobs)))};
+    if (!symbol.object) {
+        now->result = print("error 70 the library has no descriptor");
+        return 0;
+    }
+    Loaded l = {.model = symbol.function()};
+    if (l.model->open(&l.state, NULL) != MLCC_OK) {
+        now->result = print("error 70 it cannot be opened");
+        return 0;
+    }
+    Data d = model_data(s, l.model);
+    l.out = d.out;
+    if (data_open(&d)) run_all(&d, run_loaded, &l);
+    data_close(&d);
+    l.model->close(l.state);
+    return 0;
+}
+
+/* Runs `body` for a job; what it reports becomes the result. */
+static void do_job(Job *job, int (*body)(Session *)) {
+    now = job;
+    char *skip = job->passes[0] ? print("-%s", job->passes) : NULL;
+    for (char *c = skip; c && *c; c++)
+        if (*c == '+') {
+            char *longer = print("%.*s,-%s", (int)(c - skip), skip, c + 1);
+            c = longer + (c - skip);
+            free(skip);
+            skip = longer;
+        }
+    Options o = {.model = job->model,
+                 .march = job->march[0] ? job->march : NULL,
+                 .optimize = "1",
+                 .passes = skip,
+                 .runtime_cache = folder};
+    char *text = NULL;
+    size_t length = 0;
+    FILE *keep = stderr, *capture = open_memstream(&text, &length);
+    stderr = capture;
+    int status = with_session(&o, body);
+    stderr = keep;
+    fclose(capture);
+    if (status != 0) {
+        const char *at = strstr(text, "error[");
+        free(job->result);
+        job->result =
+            print("error %d %.*s", status, (int)strcspn(at ? at : text, "\n"), at ? at : text);
+    }
+    free(text);
+    free(skip);
+}
+
+static void run_jobs(int first, bool alone) {
+    library = dlopen(library_path, RTLD_NOW | RTLD_LOCAL);
+    for (int i = first; i < n_jobs && (i == first || !alone); i++) {
+        if (!jobs[i].source || !together(&jobs[i], &jobs[first])) continue;
+        if (!library)
+            jobs[i].result = print("error 70 cannot be loaded: %s", dlerror());
+        else
+            do_job(&jobs[i], body_loaded);
+    }
+    if (library) dlclose(library);
+    unlink(library_path);
+}
+
+static void drop_source(Job *job) {
+    if (job->source) unlink(job->source);
+    free(job->source);
+    job->source = NULL;
+}
+
+static char *first_error(void) {
+    char *path = print("%s/cc.log", folder), line[400] = "no message";
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strstr(line, "error")) break;
+    if (f) fclose(f);
+    free(path);
+    line[strcspn(line, "\n")] = 0;
+    return print("error 70 the C compiler fails: %s", line);
+}
+
+static void run_sources(void) {
+    for (int i = 0; i < n_jobs; i++) {
+        if (!jobs[i].source) continue;
+        static int number;
+        library_path = print("%s/jobs%d.so", folder, number++);
+        if (compile_jobs(i, false)) {
+            run_jobs(i, false);
+            for (int k = n_jobs - 1; k >= i; k--)
+                if (together(&jobs[k], &jobs[i])) drop_source(&jobs[k]);
+        } else { /* one of them is at fault: which? */
+            if (compile_jobs(i, true))
+                run_jobs(i, true);
+            else
+                jobs[i].result = first_error();
+            drop_source(&jobs[i]);
+        }
+        free(library_path);
+    }
+}
+
+/* --- batches --------------------------------------------------------------------------------*/
+
+/* The next part of a way, up to ':'. */
+static const char *take_part(const char *at, char *part, size_t room) {
+    size_t n = strcspn(at, ":");
+    snprintf(part, room, "%.*s", (int)n, at);
+    return at[n] ? at + n + 1 : at + n;
+}
+
+static void read_line(char *line) {
+    char *rest = line, *model = strtok_r(line, " \n", &rest),
+         *inputs = strtok_r(NULL, " \n", &rest), *runs = strtok_r(NULL, " \n", &rest);
+    for (int way = 0; model && inputs && runs && n_jobs < MAX_JOBS; way++) {
+        const char *word = strtok_r(NULL, " \n", &rest);
+        if (!word) break;
+        Job *job = &jobs[n_jobs++];
+        *job =
+            (Job){.model = strdup(model), .inputs = strdup(inputs), .runs = atoi(runs), .way = way};
+        char apart[8];
+        word = take_part(word, job->kind, sizeof job->kind);
+        word = take_part(word, job->target, sizeof job->target);
+        word = take_part(word, job->march, sizeof job->march);
+        word = take_part(word, job->passes, sizeof job->passes);
+        take_part(word, apart, sizeof apart);
+        job->apart = apart[0] != 0;
+    }
+}
+
+static void run_batch(void) {
+    for (int i = 0; i < n_jobs; i++) {
+        Job *job = &jobs[i];
+        if (!strcmp(job->kind, "interp")) do_job(job, body_interp);
+        if (!strcmp(job->kind, "kernels")) do_job(job, body_kernels);
+        if (!strcmp(job->kind, "lib")) do_job(job, body_library);
+        if (!strcmp(job->kind, "c0") || !strcmp(job->kind, "c1")) do_job(job, body_source);
+    }
+    run_sources();
+    for (int i = 0; i < n_jobs; i++) {
+        Job *job = &jobs[i];
+        printf("%s\n", job->result ? job->result : "error 70 nothing came of it");
+        free(job->result);
+        free(job->gaps);
+    }
+    printf("done\n");
+    fflush(stdout);
+    n_jobs = 0;
+}
+
+static bool write_runtime(void) {
+    char *inner = print("%s/mlcc", folder);
+    mkdir(inner, 0777);
+    free(inner);
+    for (const EmbeddedFile *f = embedded_files; f->name; f++) {
+        const char *slash = strchr(f->name, '/');
+        char *path = print("%s/%s", folder, slash ? slash + 1 : f->name);
+        FILE *file = fopen(path, "wb");
+        free(path);
+        if (!file) return false;
+        fwrite(f->data, 1, f->bytes, file);
+        fclose(file);
+    }
+    return true;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    folder = argv[1];
+    if (!write_runtime()) return 3;
+    char *line = NULL;
+    size_t room = 0;
+    while (getline(&line, &room, stdin) > 0) {
+        if (!strcmp(line, "go\n"))
+            run_batch();
+        else
+            read_line(line);
+    }
+    free(line);
+    return 0;
+}

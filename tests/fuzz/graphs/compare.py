@@ -1,0 +1,66 @@
+"""Is what a way of running a model gave what it should be?"""
+
+import numpy as np
+
+from . import dtypes
+
+
+def expected_line(outputs):
+    parts = [f"{v.dtype}[{','.join(str(d) for d in v.shape)}]" for v in outputs]
+    return " ".join(["ok"] + parts)
+
+
+def difference(value, got):
+    """None, or how the array differs from the value."""
+    want = value.array
+    if value.dtype not in dtypes.REAL:
+        wrong = got != want
+        error = None
+    else:
+        x, y = dtypes.wide(got), dtypes.wide(want)
+        with np.errstate(all="ignore"):
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            if value.error is not None:
+                same |= np.abs(x - y) <= 4 * value.error
+        wrong = ~same
+        error = value.error
+    if not np.any(wrong):
+        return None
+    at = np.argwhere(np.asarray(wrong))[0] if wrong.ndim else ()
+    at = tuple(int(i) for i in at)
+    allowed = "" if error is None else f" (+- {4 * float(error[at]):.3g})"
+    return (
+        f"{int(np.sum(wrong))} of {want.size} elements of {value.name} differ, first "
+        f"{list(at)}: {got[at]} instead of {want[at]}{allowed}"
+    )
+
+
+def split(data, outputs):
+    """The arrays of one run, and the bytes after them."""
+    arrays, at = [], 0
+    for v in outputs:
+        size = v.size * dtypes.stored_bytes(v.dtype)
+        arrays.append(dtypes.from_bytes(data[at : at + size], v.dtype, v.shape))
+        at += size
+    return arrays, data[at:]
+
+
+def fault(task, way):
+    """None, or what is wrong with the answer: a kind of failure and a text."""
+    line, data = task.answers[way]
+    if line.startswith("error 4 "):
+        return "unsupported", line
+    if line.startswith("error "):
+        words = line.split(None, 3)
+        kind = words[2] if len(words) > 2 else ""
+        return "error " + words[1] + " " + kind, line
+    if not line.startswith("ok"):
+        return line.split(":")[0], line
+    if line != expected_line(task.outputs):
+        return "shapes", f"{line[3:]} instead of {expected_line(task.outputs)[3:]}"
+    arrays, _ = split(data, task.outputs)
+    for value, got in zip(task.outputs, arrays):
+        text = difference(value, got)
+        if text:
+            return "differs", text
+    return None

@@ -1,0 +1,33 @@
+"""One random model from a seed."""
+
+import numpy as np
+
+from . import ops_control, ops_conv, ops_elementwise, ops_move, ops_quant, ops_reduce  # noqa: F401
+from .builder import Builder, Reject
+from .table import OPERATORS
+
+WEIGHTS = np.array([weight for _, weight, _ in OPERATORS])
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+def random_model(seed, number, rejects=None, preferred=()):
+    """Model `number` of the run `seed`: a Builder. rejects: a dict that counts why nodes were not
+    taken, by operator. preferred: names of operators that half of the nodes are taken from."""
+    rng = np.random.default_rng([seed, number])
+    g = Builder(rng)
+    wanted = int(rng.integers(1, 31)) if rng.random() < 0.7 else int(rng.integers(1, 5))
+    tries = 0
+    while len(g.nodes) < wanted and tries < 6 * wanted + 20:
+        tries += 1
+        name, _, function = OPERATORS[int(rng.choice(len(OPERATORS), p=WEIGHTS))]
+        if name not in preferred and preferred and rng.random() < 0.5:
+            continue
+        before = dict(g.values), list(g.nodes), list(g.inputs), list(g.constants)
+        try:
+            function(g)
+        except Reject as reason:
+            if rejects is not None:
+                rejects.setdefault((name, str(reason)[:100]), [0, number])[0] += 1
+            # what was made for the node goes with it
+            g.values, g.nodes, g.inputs, g.constants = before
+    return g

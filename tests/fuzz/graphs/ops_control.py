@@ -1,0 +1,128 @@
+"""If, Loop and Scan with small bodies."""
+
+from onnx import helper
+
+from . import dtypes
+from .table import operator
+
+
+class Body:
+    """Nodes of a subgraph, which read its own values, all of one type, and outer ones."""
+
+    def __init__(self, g, label):
+        self.g, self.label, self.nodes, self.names, self.n = g, label, [], [], 0
+
+    def new(self):
+        self.n += 1
+        return f"{self.label}{self.n}"
+
+    def node(self, op, inputs, **attributes):
+        name = self.new()
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def grow(self, names, dtype, count):
+        """`count` elementwise nodes on values of one shape that never overflow a float."""
+        names = list(names)
+        for _ in range(count):
+            a, b = self.g.one_of(names), self.g.one_of(names)
+            if dtype == "bool":
+                made = self.node(self.g.one_of(("And", "Or", "Xor")), [a, b])
+            elif dtype in dtypes.FLOATS:
+                op = self.g.one_of(("Max", "Min", "Neg", "Tanh", "Abs"))
+                made = self.node(op, [a] if op in ("Neg", "Tanh", "Abs") else [a, b])
+            else:
+                op = self.g.one_of(("Add", "Sub", "Mul", "Max", "Min"))
+                made = self.node(op, [a, b])
+            names.append(made)
+        return names[-1]
+
+
+STATES = ("f32", "i32", "i64", "f64", "i64")
+
+
+def info(name, dtype, shape):
+    return helper.make_tensor_value_info(name, dtypes.ONNX[dtype], shape)
+
+
+@operator(1.5)
+def if_(g):
+    x = g.pick(STATES, most=256)
+    y = g.partner(x) if g.chance(0.5) else x
+    if y.shape != x.shape:
+        y = x
+    condition = g.pick("bool", rank=(0, 0))
+    branches = []
+    for label in ("then", "else"):
+        body = Body(g, g.new_name(label) + "_")
+        result = body.grow([x.name, y.name], x.dtype, g.between(1, 3))
+        branches.append(helper.make_graph(body.nodes, label, [], [info(result, x.dtype, x.shape)]))
+    g.node(
+        "If",
+        [condition],
+        kind="select" if not x.is_float else "smooth",
+        captured=(x, y),
+        then_branch=branches[0],
+        else_branch=branches[1],
+    )
+
+
+@operator(1.5)
+def loop(g):
+    x = g.pick(STATES, most=256, rank=(0, 3))
+    outer = g.fresh(x.dtype, x.shape, -2, 2)
+    trips = g.between(1, 5)
+    body = Body(g, g.new_name("loop") + "_")
+    counter, going, state = body.new(), body.new(), body.new()
+    still = body.node("Identity", [going])
+    names = [state, outer.name]
+    if x.dtype == "i64" and g.chance(0.6):
+        names.append(body.node("Add", [counter, state]))
+    after = body.grow(names, x.dtype, g.between(1, 3))
+    kept = body.node("Identity", [after])
+    results = [info(still, "bool", ()), info(after, x.dtype, x.shape)]
+    if g.chance(0.6):
+        results.append(info(kept, x.dtype, x.shape))
+    graph = helper.make_graph(
+        body.nodes,
+        "body",
+        [info(counter, "i64", ()), info(going, "bool", ()), info(state, x.dtype, x.shape)],
+        results,
+    )
+    condition = g.scalar("bool", True) if g.chance(0.6) else None
+    g.node(
+        "Loop",
+        [g.scalar("i64", trips), condition, x],
+        kind="smooth" if x.is_float else "step",
+        outputs=len(results) - 1,
+        captured=(outer,),
+        fixed=(0, 1),
+        body=graph,
+    )
+
+
+@operator(1)
+def scan(g):
+    dtype = g.one_of(STATES)
+    shape = dtypes.pick_shape(g.rng, 0, 2, 64)
+    state, rows = g.fresh(dtype, shape), g.fresh(dtype, (g.between(1, 5),) + shape)
+    body = Body(g, g.new_name("scan") + "_")
+    a, b = body.new(), body.new()
+    after = body.grow([a, b], dtype, g.between(1, 3))
+    kept = body.node("Identity", [after])
+    graph = helper.make_graph(
+        body.nodes,
+        "body",
+        [info(a, dtype, shape), info(b, dtype, shape)],
+        [info(after, dtype, shape), info(kept, dtype, shape)],
+    )
+    g.node(
+        "Scan",
+        [state, rows],
+        kind="smooth" if dtype[0] == "f" else "step",
+        outputs=2,
+        body=graph,
+        num_scan_inputs=1,
+        scan_input_directions=[g.one_of((0, 1))] if g.chance(0.4) else None,
+        scan_output_directions=[g.one_of((0, 1))] if g.chance(0.4) else None,
+    )
