@@ -378,6 +378,8 @@ def run_model(entry, options):
     try:
         library = out / "model.so"
         command = [options.mlcc, path, "-t", options.target, "-o", library]
+        if options.march:
+            command.append(f"-march={options.march}")
         command += TARGET_OPTIONS[options.target]
         for dim, value in dims.items():
             command += ["--dim", f"{dim}={value}"]
@@ -418,6 +420,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="models at a time (2)")
     parser.add_argument("--timeout", type=int, default=120, help="seconds for each step (120)")
     parser.add_argument("--dir", type=pathlib.Path, default=ROOT.parent / "shared" / "models")
+    parser.add_argument("--march", help="the architecture that mlcc compiles for")
     parser.add_argument("--mlcc", type=pathlib.Path, default=ROOT / "build" / "mlcc")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "models")
     options = parser.parse_args()
