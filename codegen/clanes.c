@@ -351,6 +351,17 @@ static const char *bounded(Lanes *l, const Expr *e) {
     return blend(l, dt, local_name(l, bits, mask), b, a);
 }
 
+/* An integer of which the low byte alone matters: what rounding leaves above it may stay. */
+static const char *low_byte(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const Expr *rounding = e->op == EX_add && ex_is_const(e->arg[1]) ? e->arg[0] : e;
+    if (!is_rounding(rounding) || shared_value(l, rounding)) return lanes_text(l, e, false);
+    const char *a = lanes_text(l, rounding->arg[0]->arg[0], true);
+    const char *type = lane_type(p, DT_i32, l->width);
+    const char *bits = TEXT("(%s)(%s + 12582912.0f)", type, a);
+    return rounding == e ? bits : TEXT("%s + %lld", bits, (long long)e->arg[1]->k.i);
+}
+
 static const char *converted(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType to = (DType)e->dt;
@@ -371,7 +382,8 @@ static const char *converted(Lanes *l, const Expr *e) {
         return l->width == 1 ? TEXT("((%s)%s)", type, a)
                              : TEXT("__builtin_convertvector(%s, %s)", a, type);
     }
-    const char *a = lanes_text(l, e->arg[0], false);
+    bool narrows = is_byte(to) && l->width > 1 && l->width <= 16;
+    const char *a = narrows ? low_byte(l, e->arg[0]) : lanes_text(l, e->arg[0], false);
     if (is_half(from) || is_half(to)) {
         const char *half = dt_name(is_half(from) ? from : to);
         if (l->width > 1)
@@ -384,7 +396,7 @@ static const char *converted(Lanes *l, const Expr *e) {
     if (l->width == 1) return TEXT("((%s)%s)", type, a);
     if (is_byte(from) && l->width <= 16)
         return TEXT("%s(%s)", lane_function(p, from == DT_u8 ? "from_u8" : "from_i8", l->width), a);
-    if (is_byte(to) && l->width <= 16)
+    if (narrows)
         return TEXT("%s(%s)", lane_function(p, to == DT_u8 ? "to_u8" : "to_i8", l->width), a);
     return TEXT("__builtin_convertvector(%s, %s)", a, type);
 }
