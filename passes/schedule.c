@@ -729,7 +729,8 @@ void schedule_choose(Nest *n) {
     Product m;
     int64_t depth = shape_numel(op->n_red, op->red), results = value_numel(op->out[0]);
     if (find_product(n, &m) && m.rows >= 8 && m.columns >= 8 && m.depths >= 4 &&
-        m.batches <= t->max_grid && m.rows <= t->max_grid && dt_is_float((DType)op->body->dt))
+        m.batches <= t->max_grid && m.rows <= t->max_grid &&
+        (dt_is_float((DType)op->body->dt) || op->body->dt == DT_i32))
         blocks_product(n, &m);
     else if (op->kind == OP_reduce && depth >= 128 && results <= 4096)
         blocks_reduce(n, depth);
