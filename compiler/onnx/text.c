@@ -141,6 +141,12 @@ bool text_same_width(Graph *g, int n, Value **text) {
     return true;
 }
 
+Value *text_join(Graph *g, Value *a, Value *b) {
+    int64_t width = text_width(a) > text_width(b) ? text_width(a) : text_width(b);
+    Value *rows[2] = {widen(g, a, width), widen(g, b, width)};
+    return g_concat(g, 2, rows, 0);
+}
+
 Value *text_find(Graph *g, Value *text, Value *table) {
     Exprs *x = g->x;
     int rank = text->rank - 1;

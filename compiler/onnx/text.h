@@ -37,6 +37,8 @@ const Expr *text_own_byte(Builder *b, Value *text, const Expr *w);
 Value *text_lengths(Graph *g, Value *text);
 /* Pads with zeros to the same width. False if the shapes differ. */
 bool text_same_width(Graph *g, int n, Value **text);
+/* The rows of two tables, one behind the other. */
+Value *text_join(Graph *g, Value *a, Value *b);
 /* For each string the last row of `table` [count, width] that equals it, or -1; i32. */
 Value *text_find(Graph *g, Value *text, Value *table);
 /* Rows of a table [count, width] by their numbers, which must be inside. */

@@ -158,6 +158,43 @@ static void test_normalizer(void **state) {
     run_rows(state, "opset 20", N(rows), rows);
 }
 
+static void test_labels(void **state) {
+    static const Row rows[] = {
+        {S3 "y = ai.onnx.ml:LabelEncoder(s) {keys_strings=[\"bc\" \"a\" \"bc\"] "
+            "values_int64s=[1 2 3] default_int64=-7}",
+         {ABC},
+         "i64[3] 2 3 -7"},
+        {S3 "y = ai.onnx.ml:LabelEncoder(s) {keys_strings=[\"bc\" \"a\"] "
+            "values_strings=[\"longer\" \"x\"]}",
+         {ABC},
+         "str[3] \"x\" \"longer\" \"_Unused\""},
+        {"input s i64[2] output y y = ai.onnx.ml:LabelEncoder(s) {keys_tensor=i64[2](4 5) "
+         "values_tensor=str[2](\"four\" \"five\") default_tensor=str[1](\"much more\")}",
+         {"5 6"},
+         "str[2] \"five\" \"much more\""},
+        {S3 "y = ai.onnx.ml:CategoryMapper(s) {cats_strings=[\"a\" \"\"] cats_int64s=[3 4]}",
+         {ABC},
+         "i64[3] 3 -1 4"},
+        {"input s i64[2] output y y = ai.onnx.ml:CategoryMapper(s) "
+         "{cats_strings=[\"a\" \"b\"] cats_int64s=[3 4] default_string=\"?\"}",
+         {"4 5"},
+         "str[2] \"b\" \"?\""},
+        {S3 "y = ai.onnx.ml:OneHotEncoder(s) {cats_strings=[\"bc\" \"a\"]}",
+         {ABC},
+         "f32[3, 2] 0 1 1 0 0 0"},
+        {"input x f32[2,1] output y y = ai.onnx.ml:LinearClassifier(x) {coefficients=[1.0 -1.0] "
+         "intercepts=[0.0 0.0] classlabels_strings=[\"up\" \"down\"]}",
+         {"1 -1"},
+         "str[2] \"up\" \"down\""},
+        {"input s str[6] output y y = TfIdfVectorizer(s) {mode=\"TF\" min_gram_length=1 "
+         "max_gram_length=2 max_skip_count=0 ngram_counts=[0 2] ngram_indexes=[0 1 2] "
+         "pool_strings=[\"a\" \"b\" \"b\" \"a\"]}",
+         {"\"a\" \"b\" \"a\" \"c\" \"b\" \"a\""},
+         "f32[3] 3 2 2"},
+    };
+    run_rows(state, ML, N(rows), rows);
+}
+
 static void test_refusals(void **state) {
     Bench *b = *state;
     static const Wrong rows[] = {
@@ -190,10 +227,15 @@ static void test_refusals(void **state) {
         {S3 "output n y, n = StringSplit(s)", E3004, "depends on run-time data"},
         {S3 "y = StringNormalizer(s) {stopwords=[\"a\"]}", E3004, "depends on run-time data"},
         {S3 "y = StringNormalizer(s) {case_change_action=\"UP\"}", E2004, "none of NONE, LOWER"},
+        {S3 "y = ai.onnx.ml:LabelEncoder(s) {keys_int64s=[1] values_int64s=[2]}", E2004,
+         "1 keys (i64) and 1 values for an input of str"},
+        {S3 "y = ai.onnx.ml:OneHotEncoder(s) {cats_int64s=[1]}", E2004, "not of the input's type"},
+        {S3 "y = TfIdfVectorizer(s) {mode=\"TF\" pool_int64s=[1]}", E2004,
+         "attribute 'pool_strings' is missing"},
         {"input s str[2,2] output y y = StringNormalizer(s)", E2005, "shape [C] or [1, C]"},
     };
     for (size_t i = 0; i < N(rows); i++) {
-        const char *text = arena_printf(&b->arena, "opset 20 %s", rows[i].text);
+        const char *text = arena_printf(&b->arena, ML "%s", rows[i].text);
         if (import_text(b, text, NULL)) fail_msg("%s: imported", text);
         expect_error(b, rows[i].code, rows[i].part);
     }
@@ -206,6 +248,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_regex, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_split, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_normalizer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_labels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
