@@ -71,14 +71,19 @@ const char *output_name(const Program *p, int i) {
     return name ? name : arena_printf(p->arena, "output%d", i);
 }
 
+bool is_text(const Program *p, bool input, int i) {
+    return input ? p->graph->inputs.items[i]->text : p->graph->output_text.items[i];
+}
+
 static void print_tensor_table(const Program *p, bool input, Text *out) {
     int n = input ? p->graph->inputs.n : p->graph->outputs.n;
     const char *which = input ? "input" : "output";
     for (int i = 0; i < n; i++) {
         const Value *v = input ? p->graph->inputs.items[i] : p->graph->outputs.items[i];
-        if (v->rank == 0) continue;
-        text_addf(out, "static const int64_t mlcc_%s%d_shape[%d] = {", which, i, v->rank);
-        for (int d = 0; d < v->rank; d++)
+        int rank = v->rank - is_text(p, input, i); /* a string's bytes are no dimension outside */
+        if (rank == 0) continue;
+        text_addf(out, "static const int64_t mlcc_%s%d_shape[%d] = {", which, i, rank);
+        for (int d = 0; d < rank; d++)
             text_addf(out, "%s%lld", d ? ", " : "", (long long)v->shape[d]);
         text_add(out, "};\n");
     }
@@ -87,8 +92,11 @@ static void print_tensor_table(const Program *p, bool input, Text *out) {
     for (int i = 0; i < n; i++) {
         const Value *v = input ? p->graph->inputs.items[i] : p->graph->outputs.items[i];
         const char *name = input ? input_name(p, i) : output_name(p, i);
-        text_addf(out, "    {%s, %du, %du, ", c_string(p->arena, name), dt_onnx(v->dt), v->rank);
-        text_add(out, v->rank ? arena_printf(p->arena, "mlcc_%s%d_shape", which, i) : "NULL");
+        bool text = is_text(p, input, i);
+        int rank = v->rank - text;
+        text_addf(out, "    {%s, %du, %du, ", c_string(p->arena, name),
+                  dt_onnx(text ? DT_str : v->dt), rank);
+        text_add(out, rank ? arena_printf(p->arena, "mlcc_%s%d_shape", which, i) : "NULL");
         text_addf(out, ", %lluu},\n", (unsigned long long)value_bytes(v));
     }
     text_add(out, "};\n");

@@ -32,6 +32,8 @@ bool types_supported(const Program *p, const Dialect *d);
 /* Tables and functions of the descriptor: the mlcc_tensor arrays `mlcc_inputs` and `mlcc_outputs`.
  */
 void print_tensors(const Program *p, Text *out);
+/* Are the rows of an input or output strings for the outside? */
+bool is_text(const Program *p, bool input, int i);
 /* The name of a graph's input or output as the model has it. */
 const char *input_name(const Program *p, int i);
 const char *output_name(const Program *p, int i);

@@ -420,6 +420,22 @@ static void print_head(Host *h, const char *what, Text *out) {
     text_addf(out, "; scratch memory (arena): %lld bytes.\n */\n", (long long)h->p->arena_bytes);
 }
 
+/* NAME_SIZE of an input or output, and what it is. */
+static void print_size(const Host *h, bool input, int i, Text *out) {
+    const Program *p = h->p;
+    const Value *v = input ? p->graph->inputs.items[i] : p->graph->outputs.items[i];
+    bool text = is_text(p, input, i);
+    text_addf(out, "#define %s_%s_SIZE %lldu /* %s '%s': %s %s", h->macro,
+              input ? h->input_macro[i] : h->output_macro[i], (long long)value_numel(v),
+              input ? "input" : "output",
+              comment_text(h->arena, input ? input_name(p, i) : output_name(p, i)),
+              dt_name(text ? DT_str : v->dt), shape_text(h->arena, v->rank - text, v->shape));
+    if (text)
+        text_addf(out, ", %lld bytes each, padded with zeros; one that fills them has no zero",
+                  (long long)v->shape[v->rank - 1]);
+    text_add(out, " */\n");
+}
+
 static void print_macros(Host *h, Text *out) {
     const Program *p = h->p;
     text_addf(out, "/* What %s_run returns. */\n", h->o->prefix);
@@ -432,20 +448,8 @@ static void print_macros(Host *h, Text *out) {
     text_addf(out, "#define %s_ARENA_BYTES %lldu\n", h->macro, (long long)p->arena_bytes);
     text_addf(out, "#define %s_WEIGHT_BYTES %lldu\n", h->macro, (long long)p->weight_bytes);
     text_add(out, "\n/* Number of elements of each input and output. */\n");
-    for (int i = 0; i < p->graph->inputs.n; i++) {
-        const Value *v = p->graph->inputs.items[i];
-        text_addf(out, "#define %s_%s_SIZE %lldu /* input '%s': %s %s */\n", h->macro,
-                  h->input_macro[i], (long long)value_numel(v),
-                  comment_text(h->arena, input_name(p, i)), dt_name(v->dt),
-                  shape_text(h->arena, v->rank, v->shape));
-    }
-    for (int i = 0; i < p->graph->outputs.n; i++) {
-        const Value *v = p->graph->outputs.items[i];
-        text_addf(out, "#define %s_%s_SIZE %lldu /* output '%s': %s %s */\n", h->macro,
-                  h->output_macro[i], (long long)value_numel(v),
-                  comment_text(h->arena, output_name(p, i)), dt_name(v->dt),
-                  shape_text(h->arena, v->rank, v->shape));
-    }
+    for (int i = 0; i < p->graph->inputs.n; i++) print_size(h, true, i, out);
+    for (int i = 0; i < p->graph->outputs.n; i++) print_size(h, false, i, out);
 }
 
 static void print_header(Host *h, Text *out) {

@@ -79,6 +79,37 @@ static bool read_dims(Session *s, ImportOptions *options) {
     return true;
 }
 
+static bool read_string_bytes(Session *s, ImportOptions *options) {
+    const StringList *list = &s->o->string_bytes;
+    options->string_bytes = ARENA_ARRAY(&s->arena, list->n, DimOption);
+    for (int i = 0; i < list->n; i++) {
+        const char *word = list->items[i], *equals = strrchr(word, '=');
+        const char *number = equals ? equals + 1 : word;
+        char *end = NULL;
+        long value = strtol(number, &end, 10);
+        if (equals == word || end == number || *end || value < 1 || value > MAX_STRING_BYTES) {
+            diag_error(&s->diag, E0001,
+                       "--string-bytes wants N or NAME=N with N from 1 to %d, not '%s'",
+                       MAX_STRING_BYTES, word);
+            return false;
+        }
+        const char *name = equals ? arena_strndup(&s->arena, word, (size_t)(equals - word)) : "*";
+        options->string_bytes[options->n_string_bytes++] = (DimOption){name, value, false};
+    }
+    return true;
+}
+
+/* A name that --string-bytes gave must be that of an input of strings. */
+static void check_string_bytes(Session *s, const ImportOptions *options) {
+    for (int i = 0; i < options->n_string_bytes; i++) {
+        const DimOption *option = &options->string_bytes[i];
+        if (!option->used && strcmp(option->name, "*") != 0)
+            diag_error(&s->diag, E0001,
+                       "--string-bytes %s=%lld: the model has no such input of strings", option->name,
+                       (long long)option->value);
+    }
+}
+
 /* Are all names of the list, but for minus signs, among `known`? */
 static bool check_names(Session *s, const char *option, const char *list, const char *known) {
     while (list && *list) {
@@ -146,11 +177,13 @@ static double now(void) {
 
 Graph *session_graph(Session *s) {
     ImportOptions options = {0};
-    if (!check_pass_names(s) || !read_dims(s, &options)) return NULL;
+    if (!check_pass_names(s) || !read_dims(s, &options) || !read_string_bytes(s, &options))
+        return NULL;
     s->model_open = true;
     double start = now();
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
     Graph *g = onnx_import(&s->arena, &s->x, &s->diag, &s->model, &options);
+    if (g) check_string_bytes(s, &options);
     if (!g || s->diag.n_errors) return NULL;
     after_pass(s, "import", g, NULL, now() - start);
     return g;

@@ -1,5 +1,5 @@
 /* The command inspect: what a model is made of. */
-#include "compiler/driver.h"
+#include "compiler/tensor_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +66,13 @@ static int64_t count_weights(const Graph *g) {
     return bytes;
 }
 
+static void print_tensor(Session *s, const char *what, TensorInfo t) {
+    printf("%s: %s %s%s", what, shown_name(s, t.name), dt_name(t.dt),
+           shape_text(&s->arena, t.rank, t.shape));
+    if (t.width) printf(" of %zu bytes", t.width);
+    printf("\n");
+}
+
 int command_inspect(Session *s) {
     Graph *g = session_graph(s);
     if (s->model.proto && s->model.proto->graph) {
@@ -84,14 +91,14 @@ int command_inspect(Session *s) {
     }
     if (!g) return 0;
     pass_dce(g, NULL);
-    for (int i = 0; i < g->inputs.n; i++)
-        printf("input: %s %s%s\n", shown_name(s, g->inputs.items[i]->name),
-               dt_name(g->inputs.items[i]->dt),
-               shape_text(&s->arena, g->inputs.items[i]->rank, g->inputs.items[i]->shape));
+    for (int i = 0; i < g->inputs.n; i++) {
+        const Value *v = g->inputs.items[i];
+        print_tensor(s, "input", info_of_value(v, v->name, v->text));
+    }
     for (int i = 0; i < g->outputs.n; i++)
-        printf("output: %s %s%s\n", shown_name(s, g->output_names.items[i]),
-               dt_name(g->outputs.items[i]->dt),
-               shape_text(&s->arena, g->outputs.items[i]->rank, g->outputs.items[i]->shape));
+        print_tensor(
+            s, "output",
+            info_of_value(g->outputs.items[i], g->output_names.items[i], g->output_text.items[i]));
     printf("weights: %lld bytes\nmultiply-adds: %lld\nunsupported operators: none\n",
            (long long)count_weights(g), (long long)count_macs(g));
     return 0;

@@ -138,5 +138,6 @@ int main(int argc, char **argv) {
     int status = with_session(&o, command->run);
     free(o.dims.items);
     free(o.inputs.items);
+    free(o.string_bytes.items);
     return status;
 }

@@ -36,9 +36,11 @@ static void io_allocate(Session *s, Io *io) {
 static void io_of_graph(Session *s, Io *io, const Graph *g) {
     io_init(s, io, g->inputs.n, g->outputs.n);
     for (int i = 0; i < io->n_in; i++)
-        io->in[i] = info_of_value(g->inputs.items[i], g->inputs.items[i]->name);
+        io->in[i] = info_of_value(g->inputs.items[i], g->inputs.items[i]->name,
+                                  g->inputs.items[i]->text);
     for (int i = 0; i < io->n_out; i++)
-        io->out[i] = info_of_value(g->outputs.items[i], g->output_names.items[i]);
+        io->out[i] = info_of_value(g->outputs.items[i], g->output_names.items[i],
+                                   g->output_text.items[i]);
     io_allocate(s, io);
 }
 
@@ -136,6 +138,11 @@ int command_run(Session *s) {
             diag_error(&s->diag, E0001, "--dim is for ONNX files: a library's shapes are fixed");
             return 0;
         }
+        if (s->o->string_bytes.n) {
+            diag_error(&s->diag, E0001,
+                       "--string-bytes is for ONNX files: a library's strings have their size");
+            return 0;
+        }
         LoadedModel m;
         if (model_load(s, &m, s->o->model, s->o->weights)) {
             io_of_model(s, &io, m.model);
@@ -172,6 +179,13 @@ typedef struct Difference {
 static Difference compare(const TensorInfo *t, const void *got, const void *want) {
     Difference d = {0};
     size_t n = (size_t)shape_numel(t->rank, t->shape);
+    for (size_t i = 0; i < n && t->width && !d.wrong_kind; i++) { /* strings: the same or not */
+        const char *a = (const char *)got + i * t->width, *b = (const char *)want + i * t->width;
+        if (!memcmp(a, b, t->width)) continue;
+        d.wrong_kind = true;
+        d.at = i;
+    }
+    if (t->width) return d;
     double scale = 0;
     for (size_t i = 0; i < n; i++) {
         Scalar a = dt_load(t->dt, got, i), b = dt_load(t->dt, want, i);

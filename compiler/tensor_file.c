@@ -8,13 +8,39 @@
 #include <string.h>
 #include <sys/stat.h>
 
-TensorInfo info_of_value(const Value *v, const char *name) {
-    return (TensorInfo){name, v->dt, v->rank, v->shape, value_bytes(v)};
+TensorInfo info_of_value(const Value *v, const char *name, bool text) {
+    TensorInfo t = {name, v->dt, v->rank, v->shape, value_bytes(v), 0};
+    if (!text) return t;
+    t.dt = DT_str;
+    t.width = (size_t)v->shape[--t.rank];
+    return t;
 }
 
-TensorInfo info_of_model(const mlcc_tensor *t) {
-    return (TensorInfo){t->name, dt_from_onnx((int32_t)t->dtype), (int)t->rank, t->shape,
-                        (size_t)t->bytes};
+TensorInfo info_of_model(const mlcc_tensor *m) {
+    TensorInfo t = {m->name, dt_from_onnx((int32_t)m->dtype), (int)m->rank, m->shape,
+                    (size_t)m->bytes, 0};
+    size_t n = (size_t)shape_numel(t.rank, t.shape);
+    if (t.dt == DT_str) t.width = n ? t.bytes / n : 1;
+    return t;
+}
+
+bool tensor_strings(Session *s, const TensorInfo *t, const char *path, const OnnxString *from,
+                    void *data) {
+    size_t n = (size_t)shape_numel(t->rank, t->shape);
+    memset(data, 0, t->bytes);
+    for (size_t i = 0; i < n; i++) {
+        size_t length = from[i].length;
+        if (length > t->width)
+            diag_error(&s->diag, E0009,
+                       "'%s': string %zu has %zu bytes; '%s' takes %zu (--string-bytes)", path, i,
+                       length, t->name, t->width);
+        else if (length && memchr(from[i].data, 0, length))
+            diag_error(&s->diag, E0009, "'%s': string %zu has a zero byte in it", path, i);
+        else if (length)
+            memcpy((char *)data + i * t->width, from[i].data, length);
+        if (s->diag.n_errors) return false;
+    }
+    return true;
 }
 
 /* Floats that NumPy does not have; their bit patterns are in its files. */
@@ -22,8 +48,10 @@ static bool is_pattern(DType dt) {
     return dt_is_float(dt) && dt_is_narrow(dt) && dt != DT_f16;
 }
 
-/* The descr of a dtype: byte order, kind, size. */
-static const char *npy_descr(Arena *arena, DType dt) {
+/* The descr of a tensor's elements: byte order, kind, size. */
+static const char *npy_descr(Arena *arena, const TensorInfo *t) {
+    DType dt = t->dt;
+    if (t->width) return arena_printf(arena, "|S%zu", t->width);
     static const char kinds[] = {[DK_bool] = 'b', [DK_sint] = 'i', [DK_uint] = 'u',
                                  [DK_float] = 'f', [DK_complex] = 'c'};
     size_t size = dt_store(dt);
@@ -59,6 +87,37 @@ static bool descr_fits(const char *descr, const char *wanted, DType dt) {
     return kind && !strncmp(descr + 3, wanted + 2, n) && !isdigit((unsigned char)descr[3 + n]);
 }
 
+/* Strings of NumPy, S (bytes) or U (UTF-32), of `size` units each. */
+static bool read_npy_strings(Session *s, const TensorInfo *want, const char *path, bool wide,
+                             size_t size, const unsigned char *from, size_t bytes, void *data) {
+    size_t n = (size_t)shape_numel(want->rank, want->shape), unit = wide ? 4 : 1;
+    if (size && n > bytes / unit / size) {
+        diag_error(&s->diag, E0009, "'%s' is cut short", path);
+        return false;
+    }
+    OnnxString *list = ARENA_ARRAY(&s->arena, n + 1, OnnxString);
+    for (size_t i = 0; i < n; i++, from += size * unit) {
+        size_t length = size; /* without the zeros at the end */
+        while (length && !memcmp(from + (length - 1) * unit, "\0\0\0", unit)) length--;
+        list[i] = (OnnxString){(const char *)from, length};
+        if (!wide) continue;
+        Text utf8 = text_new(&s->arena);
+        for (size_t k = 0; k < length; k++) {
+            const unsigned char *c = from + 4 * k;
+            uint32_t code = c[0] | (uint32_t)c[1] << 8 | (uint32_t)c[2] << 16;
+            char byte[4];
+            int extra = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+            static const unsigned char first[] = {0, 0xc0, 0xe0, 0xf0};
+            byte[0] = (char)(first[extra] | code >> 6 * extra);
+            for (int e = 1; e <= extra; e++)
+                byte[e] = (char)(0x80 | (code >> 6 * (extra - e) & 0x3f));
+            text_addn(&utf8, byte, (size_t)extra + 1);
+        }
+        list[i] = (OnnxString){text_get(&utf8), utf8.length};
+    }
+    return tensor_strings(s, want, path, list, data);
+}
+
 /* The text after `key` in the header's dictionary. */
 static const char *npy_field(const char *header, const char *key) {
     const char *at = strstr(header, key);
@@ -88,8 +147,10 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
         return false;
     }
     char *header = arena_strndup(&s->arena, (char *)file + start, length);
-    const char *descr = npy_field(header, "'descr'"), *wanted = npy_descr(&s->arena, want->dt);
-    if (!descr_fits(descr, wanted, want->dt)) {
+    const char *descr = npy_field(header, "'descr'"), *wanted = npy_descr(&s->arena, want);
+    bool strings = want->width && (!strncmp(descr + !!*descr, "|S", 2) ||
+                                   !strncmp(descr + !!*descr, "<U", 2));
+    if (!strings && (want->width || !descr_fits(descr, wanted, want->dt))) {
         size_t quoted = *descr ? strcspn(descr + 1, "'\"") : 0;
         diag_error(&s->diag, E0009, "'%s' holds elements '%.*s'; input '%s' is %s ('%s')", path,
                    quoted < 20 ? (int)quoted : 20, quoted ? descr + 1 : "", want->name,
@@ -115,6 +176,9 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
                    shape_text(&s->arena, want->rank, want->shape));
         return false;
     }
+    if (strings)
+        return read_npy_strings(s, want, path, descr[2] == 'U', strtoul(descr + 3, NULL, 10),
+                                file + start + length, bytes - start - length, data);
     if (bytes - start - length < want->bytes) {
         diag_error(&s->diag, E0009, "'%s' is cut short", path);
         return false;
@@ -136,7 +200,10 @@ static bool read_pb(Session *s, const TensorInfo *want, const char *path, void *
                    shape_text(&s->arena, want->rank, want->shape));
         ok = false;
     }
-    if (ok && want->bytes) memcpy(data, t.data, want->bytes);
+    if (ok && want->width)
+        ok = tensor_strings(s, want, path, t.data, data);
+    else if (ok && want->bytes)
+        memcpy(data, t.data, want->bytes);
     onnx_close(&file.file);
     return ok;
 }
@@ -150,7 +217,7 @@ bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *dat
 OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const void *data) {
     Text head = text_new(&s->arena);
     text_addf(&head, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-              npy_descr(&s->arena, t->dt));
+              npy_descr(&s->arena, t));
     for (int i = 0; i < t->rank; i++) text_addf(&head, "%lld,", (long long)t->shape[i]);
     text_add(&head, "), }");
     while ((10 + head.length + 1) % 64) text_add(&head, " ");
@@ -176,6 +243,16 @@ static uint64_t next_random(uint64_t *state) { /* splitmix64 */
 
 void tensor_random(const TensorInfo *t, void *data, uint64_t *state) {
     size_t n = (size_t)shape_numel(t->rank, t->shape);
+    if (t->width) {
+        memset(data, 0, t->bytes);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t r = next_random(state);
+            size_t length = (size_t)(r % (t->width < 4 ? t->width + 1 : 5));
+            for (size_t k = 0; k < length; k++)
+                ((char *)data)[i * t->width + k] = (char)('a' + (r >> (8 + 8 * k) & 3));
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         uint64_t r = next_random(state);
         Scalar v;

@@ -11,12 +11,18 @@ typedef struct TensorInfo {
     int rank;
     const int64_t *shape;
     size_t bytes;
+    size_t width; /* strings: bytes of each, zeros behind it; else 0 */
 } TensorInfo;
 
-TensorInfo info_of_value(const Value *v, const char *name);
+/* `text`: the value's rows are strings. */
+TensorInfo info_of_value(const Value *v, const char *name, bool text);
 TensorInfo info_of_model(const mlcc_tensor *t);
+/* Lays strings out as a tensor's bytes. False after a diagnostic: one is longer than fits, or has a
+ * zero byte in it. `path`: of the file that they come from. */
+bool tensor_strings(Session *s, const TensorInfo *t, const char *path, const OnnxString *from,
+                    void *data);
 /* Fills a tensor with random numbers: floats uniform in [-1, 1), integers small, so that they may serve
- * as indices. *state is the generator's. */
+ * as indices; strings are of a few small letters. *state is the generator's. */
 void tensor_random(const TensorInfo *t, void *data, uint64_t *state);
 
 /* Reads a file that must hold a tensor of this type and shape into `data`. bf16 and 8-bit floats, which

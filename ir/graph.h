@@ -55,6 +55,7 @@ typedef struct Value {
      * its own; NULL: it has */
     struct Value *inside;
     const int64_t *origin;
+    bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
     int gap; /* set by pass `place`: elements between one row (the last dimension) and the next in memory */
     int index;         /* scratch of the pass at work */
 } Value;
@@ -100,6 +101,9 @@ struct Graph {
     VEC(Value *) inputs;
     VEC(Value *) outputs;
     VEC(const char *) output_names;
+    /* parallel to outputs. A string tensor is u8 here, with one dimension more: a string is a row
+     * of bytes, padded with zeros. Only the tables for the outside tell it from others of u8. */
+    VEC(bool) output_text;
     const char *src;    /* given to operators built from now on */
     bool no_fold;       /* builders fold operators of constants unless set */
 };
@@ -116,6 +120,8 @@ Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t
 /* `data` is kept, not copied; it must live as long as the arena and hold numel * dt_store bytes. */
 Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data);
 void graph_output(Graph *g, Value *value, const char *name);
+/* The same of a tensor of strings: u8 of rank 1 at least. */
+void graph_output_text(Graph *g, Value *value, const char *name);
 
 /* A body under construction: coordinates of the output are ex_var 0..rank-1. */
 typedef struct Builder {

@@ -24,6 +24,12 @@ Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const voi
 void graph_output(Graph *g, Value *value, const char *name) {
     vec_push(g->arena, &g->outputs, value);
     vec_push(g->arena, &g->output_names, name);
+    vec_push(g->arena, &g->output_text, false);
+}
+
+void graph_output_text(Graph *g, Value *value, const char *name) {
+    graph_output(g, value, name);
+    g->output_text.items[g->output_text.n - 1] = true;
 }
 
 /* --- folding --------------------------------------------------------------------------------------*/

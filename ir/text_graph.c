@@ -138,6 +138,7 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
         text_add(out, i ? ", " : " : ");
         text_type(out, v->dt, v->rank, v->shape);
         if (v->gap) text_addf(out, " gap %d", v->gap);
+        if (v->text) text_add(out, " text");
         if (!v->name) continue;
         text_add(out, " ");
         text_string(out, v->name);
@@ -166,6 +167,7 @@ static void print_graph_body(GraphPrinter *p, const Graph *g, int indent) {
     for (int i = 0; i < g->outputs.n; i++) {
         text_indent(p->out, indent);
         text_addf(p->out, "output %%%d", g->outputs.items[i]->id);
+        if (g->output_text.items[i]) text_add(p->out, " text");
         if (g->output_names.items[i]) {
             text_add(p->out, " ");
             text_string(p->out, g->output_names.items[i]);
@@ -302,6 +304,7 @@ static bool read_types(GraphReader *r, Op *op, const int *ids) {
         if (rank && lex_accept_name(lx, "gap") && !lex_want_int(lx, 1, 4096, "a gap", &gap))
             return false;
         v->gap = (int)gap;
+        v->text = op->kind == OP_input && rank && lex_accept_name(lx, "text");
         if (lx->tok.kind == TOK_string && !lex_want_string(lx, &v->name)) return false;
     }
     return true;
@@ -529,8 +532,9 @@ static bool read_graph_body(GraphReader *r) {
         const char *name = NULL;
         Value *v = read_value(r);
         if (!v) return false;
+        bool text = lex_accept_name(lx, "text");
         if (lx->tok.kind == TOK_string && !lex_want_string(lx, &name)) return false;
-        graph_output(r->g, v, name);
+        (text ? graph_output_text : graph_output)(r->g, v, name);
         if (!lex_want_line(lx)) return false;
     }
     return lex_want(lx, '}');

@@ -314,6 +314,13 @@ static void check_op(GraphVerifier *r, const Op *op) {
 
 /* --- graphs ----------------------------------------------------------------------------------*/
 
+/* Strings are rows of bytes. */
+static void check_text(Verifier *v, const Value *text, const char *what, int i) {
+    if (text->dt != DT_u8 || text->rank < 1)
+        verify_fail(v, "%s %d of the graph (%%%d) is text, but of type %s and rank %d", what, i,
+                    text->id, dt_name(text->dt), text->rank);
+}
+
 static void check_ends(GraphVerifier *r) {
     const Graph *g = r->g;
     Verifier *v = &r->v;
@@ -322,10 +329,15 @@ static void check_ends(GraphVerifier *r) {
     if (g->output_names.n != g->outputs.n)
         verify_fail(v, "the graph has %d outputs and %d names for them", g->outputs.n,
                     g->output_names.n);
-    for (int i = 0; i < g->outputs.n; i++)
+    for (int i = 0; i < g->inputs.n && i < r->n_inputs; i++)
+        if (g->inputs.items[i]->text) check_text(v, g->inputs.items[i], "input", i);
+    for (int i = 0; i < g->outputs.n; i++) {
         if (!is_defined(r, g->outputs.items[i]))
             verify_fail(v, "output %d of the graph (%%%d) is not defined", i,
                         g->outputs.items[i] ? g->outputs.items[i]->id : -1);
+        else if (g->output_text.items[i])
+            check_text(v, g->outputs.items[i], "output", i);
+    }
 }
 
 static void check_graph(Verifier *v, const Graph *g) {

@@ -18,6 +18,18 @@ Entity *entity_tensor(Import *im, Value *v) {
     return e;
 }
 
+Entity *entity_strings(Import *im, Value *bytes) {
+    Entity *e = entity_tensor(im, bytes);
+    e->kind = ENTITY_text;
+    e->dt = DT_str;
+    return e;
+}
+
+/* True if the entity is one Value. */
+static bool is_value(const Entity *e) {
+    return e->kind == ENTITY_tensor || e->kind == ENTITY_text;
+}
+
 static Scope *new_scope(Import *im, Scope *outer, Graph *g, Frame *frame) {
     Scope *s = ARENA_NEW(im->arena, Scope);
     s->outer = outer;
@@ -40,7 +52,7 @@ static Entity *capture(Import *im, Scope *s, Entity *e) {
     if (e == &im->poison || e == &im->absent) return e;
     Entity *inner = ARENA_NEW(im->arena, Entity);
     *inner = *e;
-    if (e->kind == ENTITY_tensor) {
+    if (is_value(e)) {
         Value *v = e->tensor;
         if (value_is_const(v)) {
             inner->tensor = graph_const(s->g, v->dt, v->rank, v->shape, v->data);
@@ -60,10 +72,16 @@ static Entity *lookup(Import *im, Scope *s, const char *name) {
     Binding *b = strmap_get(&s->names, name);
     if (b) {
         if (!b->entity) {
-            Value *v = b->tensor ? attr_const(im, s->g, b->tensor)
-                                 : attr_sparse_const(im, s->g, b->sparse);
-            b->entity = v ? entity_tensor(im, v) : &im->poison;
-            if (v) v->name = arena_strdup(im->arena, name);
+            if (b->tensor) {
+                b->entity = attr_entity(im, s->g, b->tensor);
+            } else {
+                Value *v = attr_sparse_const(im, s->g, b->sparse);
+                if (v) b->entity = entity_tensor(im, v);
+            }
+            if (b->entity)
+                b->entity->tensor->name = arena_strdup(im->arena, name);
+            else
+                b->entity = &im->poison;
         }
         return b->entity;
     }
@@ -266,7 +284,7 @@ static void bind_output(Node *n, int i, Entity *e) {
     const char *name = n->proto->output[i];
     if (!*name) return;
     bind(n->im, n->scope, name, e);
-    if (e->kind == ENTITY_tensor && e->tensor && !e->tensor->name)
+    if (is_value(e) && e->tensor && !e->tensor->name)
         e->tensor->name = arena_strdup(n->im->arena, name);
 }
 
@@ -383,6 +401,13 @@ static void check_combined(Node *n, const Op *before) {
             invalid(n, E2006, "the operator takes no elements of type bool");
 }
 
+/* The first input that is a tensor of strings; -1: none is. */
+static int text_input(const Node *n) {
+    for (int i = 0; i < n->n_in; i++)
+        if (n->entity[i] && n->entity[i]->kind == ENTITY_text) return i;
+    return -1;
+}
+
 static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, size_t number) {
     size_t n_set = proto->n_output > MAX_SET_OUTPUTS ? proto->n_output : MAX_SET_OUTPUTS;
     Node node = {.im = im,
@@ -415,9 +440,13 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
     } else if (ready) {
         const Frame *frame = scope->frame;
         n->version = check_opset(im, frame ? frame->function : NULL, n->domain);
-        const OpRow *row = check_op_row(&im->ops, n->domain, n->op, n->version);
-        /* an operator without a row was reported before the walk */
+        const OpRow *row = check_node_row(im, n->domain, n->op, n->version, text_input(n) >= 0);
+        /* an operator without any row was reported before the walk */
         ready = row && n->version;
+        if (!row && check_node_row(im, n->domain, n->op, n->version, false))
+            diag_error(im->diag, E3003,
+                       "input %d is a tensor of strings, which are not supported here",
+                       text_input(n));
         if (ready) {
             const Op *before = scope->g->last;
             n->row = row->elementwise;
@@ -508,12 +537,16 @@ static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
         int rank;
         int64_t shape[MAX_TENSOR_RANK];
         im->diag->where = arena_printf(im->arena, "input '%s'", name);
-        DType dt = check_input_type(im, info, &rank, shape);
         Binding *b = ARENA_NEW(im->arena, Binding);
         b->entity = &im->poison;
-        if (dt != DT_none)
-            b->entity = entity_tensor(
-                im, graph_input(s->g, arena_strdup(im->arena, name), dt, rank, shape));
+        DType dt = check_input_type(im, info, &rank, shape);
+        bool text = dt == DT_str;
+        if (text && check_input_strings(im, info, &rank, shape)) dt = DT_u8;
+        if (dt != DT_none && dt != DT_str) {
+            Value *v = graph_input(s->g, arena_strdup(im->arena, name), dt, rank, shape);
+            v->text = text;
+            b->entity = text ? entity_strings(im, v) : entity_tensor(im, v);
+        }
         im->diag->where = NULL;
         bind_new(im, s, name, b, "input");
     }
@@ -526,12 +559,13 @@ static void bind_graph_outputs(Import *im, Scope *s, const Onnx__GraphProto *gra
         Entity *e = lookup(im, s, name);
         if (!e) {
             diag_error(im->diag, E2001, "made by no node, and no input or initializer");
-        } else if (e != &im->poison && e->kind != ENTITY_tensor) {
+        } else if (e != &im->poison && !is_value(e)) {
             diag_error(im->diag, E3002, "a %s as the model's output is not supported",
                        e->kind == ENTITY_sequence ? "sequence" : "optional");
         } else if (e != &im->poison) {
-            check_output(im, graph->output[i], e->tensor);
-            graph_output(s->g, e->tensor, arena_strdup(im->arena, name));
+            check_output(im, graph->output[i], e);
+            (e->kind == ENTITY_text ? graph_output_text
+                                    : graph_output)(s->g, e->tensor, arena_strdup(im->arena, name));
         }
     }
     im->diag->where = NULL;

@@ -20,14 +20,14 @@
 #include "compiler/onnx/reader.h"
 #include "ir/graph.h"
 
-/* A value of the ONNX world: a tensor, or a sequence or optional whose length is known when
- * compiling. */
+/* A value of the ONNX world: a tensor, a tensor of strings (text.h), or a sequence or optional
+ * whose length is known when compiling. */
 typedef struct Entity {
-    enum { ENTITY_tensor, ENTITY_sequence, ENTITY_optional } kind;
-    Value *tensor; /* tensor */
+    enum { ENTITY_tensor, ENTITY_text, ENTITY_sequence, ENTITY_optional } kind;
+    Value *tensor; /* tensor; text: its bytes, u8 with one dimension more */
     int n;         /* sequence: items; optional: 0 (empty) or 1 */
     struct Entity **items;
-    DType dt; /* sequence, optional: element type */
+    DType dt; /* sequence, optional: element type; text: DT_str */
 } Entity;
 
 /* Fixes symbolic dimensions: --dim NAME=VALUE; name "*" is every one that remains. */
@@ -40,7 +40,13 @@ typedef struct DimOption {
 typedef struct ImportOptions {
     DimOption *dims; /* `used` is set for those that named a dimension */
     int n_dims;
+    DimOption
+        *string_bytes; /* --string-bytes: of the strings of an input; name "*": of all others */
+    int n_string_bytes;
 } ImportOptions;
+
+#define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */
+#define MAX_STRING_BYTES     65536
 
 typedef struct Import Import;
 typedef struct Scope Scope;             /* names of one graph or function body; see import_impl.h */
@@ -60,7 +66,7 @@ typedef struct Node {
     const char *op, *domain; /* op_type; domain "" for ai.onnx */
     int version;             /* opset version of the domain */
     int n_in, n_out;         /* as in the node; trailing optional ones may be missing */
-    Value **in;              /* tensors; NULL: absent (or not a tensor: see entity) */
+    Value **in;              /* tensors of numbers; NULL: absent (or something else: see entity) */
     Entity **entity;         /* inputs as entities; NULL: absent */
     Value **out;             /* to be set by the function (at least MAX_SET_OUTPUTS places) */
     Entity **out_entity;     /* or this, for a sequence or optional */
@@ -104,6 +110,11 @@ Value *node_need(Node *n, int i);
 bool node_wants(const Node *n, int i);
 /* The shape that the model declares for output i (value_info or graph output), if it is fixed. */
 bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape);
+/* The extent of a dimension that depends on data: `count` (an integer scalar) if that could be
+ * computed at once, else what the model declares for dimension `axis` of `output`. False if neither
+ * says it: node_no_extent reports that. */
+bool node_chosen_extent(const Node *n, const Value *count, int output, int axis, int64_t *extent);
+void node_no_extent(Node *n);
 /* Axis in [0, rank) from one in [-rank, rank); reports E2004 and returns -1 otherwise. */
 int node_axis(Node *n, int64_t axis, int rank);
 /* The integers of input i if it is constant; NULL otherwise (also when absent). */
@@ -127,12 +138,15 @@ typedef VEC(Value *) ValueVec;
 bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *const *inputs,
                      Entity **outputs, ValueVec *captured);
 Entity *entity_tensor(Import *im, Value *v);
+/* A tensor of strings from its bytes. */
+Entity *entity_strings(Import *im, Value *bytes);
 
 /* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),
  * floats narrower than f32 computed in f32. */
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);
 
-#define OP(domain, name, since, fn) ImportFn fn;
+#define OP(domain, name, since, fn)   ImportFn fn;
+#define TEXT(domain, name, since, fn) ImportFn fn;
 #include "compiler/onnx/ops.def"
 
 #endif

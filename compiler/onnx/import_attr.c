@@ -55,7 +55,7 @@ const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__Attribu
     return NULL;
 }
 
-static const Onnx__AttributeProto *find(const Node *n, const char *name) {
+const Onnx__AttributeProto *attr_find(const Node *n, const char *name) {
     for (size_t i = 0; i < n->proto->n_attribute; i++)
         if (!strcmp(pb_text(n->proto->attribute[i]->name), name))
             return attr_resolve(n->scope->frame, n->proto->attribute[i]);
@@ -64,7 +64,7 @@ static const Onnx__AttributeProto *find(const Node *n, const char *name) {
 
 /* The attribute if it is there and of this kind (files of IR version 1 do not say the kind). */
 static const Onnx__AttributeProto *find_kind(Node *n, const char *name, AttrKind kind) {
-    const Onnx__AttributeProto *a = find(n, name);
+    const Onnx__AttributeProto *a = attr_find(n, name);
     if (!a || (int)a->type == (int)kind || (int)a->type == 0) return a;
     int given = (int)a->type > 0 && (int)a->type < ATTR_kinds ? (int)a->type : 0;
     invalid(n, E2004, "attribute '%s' is %s, expected %s", name, kind_names[given],
@@ -73,7 +73,7 @@ static const Onnx__AttributeProto *find_kind(Node *n, const char *name, AttrKind
 }
 
 bool attr_has(const Node *n, const char *name) {
-    return find(n, name) != NULL;
+    return attr_find(n, name) != NULL;
 }
 
 int64_t attr_int(Node *n, const char *name, int64_t fallback) {
@@ -119,7 +119,7 @@ const char *const *attr_strs(Node *n, const char *name, int *count) {
 }
 
 Value *attr_tensor(Node *n, const char *name) {
-    const Onnx__AttributeProto *a = find(n, name);
+    const Onnx__AttributeProto *a = attr_find(n, name);
     if (a && a->sparse_tensor) return attr_sparse_const(n->im, n->g, a->sparse_tensor);
     a = find_kind(n, name, ATTR_tensor);
     if (!a) return NULL;
@@ -158,9 +158,10 @@ Value *node_in(const Node *n, int i) {
 Value *node_need(Node *n, int i) {
     Value *v = node_in(n, i);
     if (v) return v;
+    static const char *const kinds[] = {"tensor", "tensor of strings", "sequence", "optional"};
     if (i < n->n_in && n->entity[i])
-        invalid(n, E2006, "input %d must be a tensor, not a %s", i,
-                n->entity[i]->kind == ENTITY_sequence ? "sequence" : "optional");
+        invalid(n, E2006, "input %d must be a tensor%s, not a %s", i,
+                n->entity[i]->kind == ENTITY_text ? " of numbers" : "", kinds[n->entity[i]->kind]);
     else
         invalid(n, E2007, "input %d is missing", i);
     return NULL;

@@ -25,6 +25,11 @@ static const OpRow op_rows[] = {
 #include "compiler/onnx/ops.def"
 };
 
+static const OpRow text_rows[] = {
+#define TEXT(domain, name, since, fn) {domain, name, since, fn, NULL, NULL},
+#include "compiler/onnx/ops.def"
+};
+
 static const char *op_key(Arena *arena, const char *domain, const char *name) {
     return arena_printf(arena, "%s:%s", domain, name);
 }
@@ -35,8 +40,11 @@ static void add_row(Arena *arena, StrMap *ops, OpRow row) {
     *slot = arena_copy(arena, &row, sizeof row);
 }
 
-static void fill_ops(Arena *arena, StrMap *ops) {
+static void fill_ops(Arena *arena, StrMap *ops, StrMap *text_ops) {
     strmap_init(ops, arena);
+    strmap_init(text_ops, arena);
+    for (size_t i = 0; i < sizeof text_rows / sizeof *text_rows; i++)
+        add_row(arena, text_ops, text_rows[i]);
     for (size_t i = 0; i < sizeof op_rows / sizeof *op_rows; i++) add_row(arena, ops, op_rows[i]);
     for (const Elementwise *e = elementwise_rows; e->name; e++)
         add_row(arena, ops, (OpRow){"", e->name, e->since, import_elementwise, e, NULL});
@@ -50,12 +58,24 @@ const OpRow *check_op_row(const StrMap *ops, const char *domain, const char *nam
     return best;
 }
 
+const OpRow *check_node_row(const Import *im, const char *domain, const char *name, int version,
+                            bool text) {
+    const OpRow *row = check_op_row(&im->text_ops, domain, name, version);
+    if (text) return row;
+    const OpRow *plain = check_op_row(&im->ops, domain, name, version);
+    return plain ? plain : row;
+}
+
+static bool is_row(const OpRow *row, const char *domain, const char *name, int version) {
+    return !strcmp(row->domain, domain) && !strcmp(row->name, name) && row->since <= version;
+}
+
 bool onnx_supports(const char *domain, const char *name, int version) {
     domain = plain_domain(domain);
     for (size_t i = 0; i < sizeof op_rows / sizeof *op_rows; i++)
-        if (!strcmp(op_rows[i].domain, domain) && !strcmp(op_rows[i].name, name) &&
-            op_rows[i].since <= version)
-            return true;
+        if (is_row(&op_rows[i], domain, name, version)) return true;
+    for (size_t i = 0; i < sizeof text_rows / sizeof *text_rows; i++)
+        if (is_row(&text_rows[i], domain, name, version)) return true;
     for (const Elementwise *e = elementwise_rows; e->name; e++)
         if (!*domain && !strcmp(e->name, name) && e->since <= version) return true;
     return false;
@@ -149,7 +169,7 @@ static void check_node(Check *c, const Function *function, const Onnx__NodeProto
         return;
     }
     int version = check_opset(im, function, domain);
-    if (version && check_op_row(&im->ops, domain, op, version)) return;
+    if (version && check_node_row(im, domain, op, version, false)) return;
     void **slot = strmap_put(&c->seen, arena_printf(im->arena, "%s:%s:%d", domain, op, version));
     Missing *m = *slot;
     if (!m) {
@@ -196,7 +216,7 @@ bool check_model(Import *im) {
         diag_error(im->diag, E2007, "the model has no graph");
         return false;
     }
-    fill_ops(im->arena, &im->ops);
+    fill_ops(im->arena, &im->ops, &im->text_ops);
     fill_opsets(im, &im->opsets, im->proto->n_opset_import, im->proto->opset_import);
     if (!im->proto->n_opset_import) { /* IR version 1 and 2 had none */
         Opset *first = ARENA_NEW(im->arena, Opset);
@@ -350,7 +370,7 @@ DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, 
         diag_error(im->diag, E2006, "%d is not an element type", (int)tensor->elem_type);
         return DT_none;
     }
-    if (dt_kind(dt) > DK_float) {
+    if (dt_kind(dt) > DK_float && dt != DT_str) {
         diag_error(im->diag, E3003, "tensors of type %s are not supported", dt_name(dt));
         return DT_none;
     }
@@ -372,20 +392,45 @@ DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, 
     return dt;
 }
 
-void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Value *v) {
+bool check_input_strings(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape) {
+    int64_t bytes = DEFAULT_STRING_BYTES;
+    bool own = false; /* the last option of the name, else the last "*" */
+    for (int i = 0; im->options && i < im->options->n_string_bytes; i++) {
+        DimOption *option = &im->options->string_bytes[i];
+        bool named = !strcmp(option->name, pb_text(info->name));
+        if (!named && (own || strcmp(option->name, "*") != 0)) continue;
+        option->used = true;
+        own = named;
+        bytes = option->value;
+    }
+    if (*rank == MAX_TENSOR_RANK) {
+        diag_error(im->diag, E3002, "%d dimensions; strings may have %d", *rank,
+                   MAX_TENSOR_RANK - 1);
+        return false;
+    }
+    shape[(*rank)++] = bytes;
+    if (shape_fits(*rank, shape)) return true;
+    diag_error(im->diag, E3005, "strings of %lld bytes in shape %s take more than 2^31-1 bytes",
+               (long long)bytes, shape_text(im->arena, *rank - 1, shape));
+    return false;
+}
+
+void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Entity *e) {
     const Onnx__TypeProto__Tensor *tensor = tensor_type(declared->type);
     if (!tensor) return;
-    DType dt = dt_from_onnx(tensor->elem_type);
-    if (tensor->elem_type && dt != v->dt)
+    const Value *v = e->tensor;
+    bool text = e->kind == ENTITY_text;
+    DType dt = dt_from_onnx(tensor->elem_type), own = text ? DT_str : v->dt;
+    if (tensor->elem_type && dt != own)
         diag_error(im->diag, E2009, "declared as %s, but computed as %s",
-                   dt == DT_none ? "no known type" : dt_name(dt), dt_name(v->dt));
-    int rank;
+                   dt == DT_none ? "no known type" : dt_name(dt), dt_name(own));
+    int rank, own_rank = v->rank - text;
     int64_t shape[MAX_TENSOR_RANK];
     if (!check_type_shape(im, declared->type, &rank, shape)) return;
-    bool same = rank == v->rank;
+    bool same = rank == own_rank;
     for (int i = 0; i < rank && same; i++) same = shape[i] < 0 || shape[i] == v->shape[i];
     if (same) return;
-    const char *text = shape_text(im->arena, rank, shape);
+    const char *text_shape = shape_text(im->arena, rank, shape);
     diag_error(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s",
-               text, shape_text(im->arena, v->rank, v->shape));
+               text_shape, shape_text(im->arena, own_rank, v->shape));
 }

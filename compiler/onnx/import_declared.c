@@ -76,3 +76,22 @@ bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape) {
     return node_wants(n, i) &&
            declared_behind(n->im, n->scope, n->proto->output[i], &looks, rank, shape);
 }
+
+bool node_chosen_extent(const Node *n, const Value *count, int output, int axis, int64_t *extent) {
+    int rank, n_ints;
+    int64_t shape[MAX_TENSOR_RANK];
+    const int64_t *known = value_ints(n->g, count, &n_ints);
+    if (known && n_ints == 1) {
+        *extent = known[0];
+        return true;
+    }
+    if (!node_declared_shape(n, output, &rank, shape) || axis >= rank) return false;
+    *extent = shape[axis];
+    return true;
+}
+
+void node_no_extent(Node *n) {
+    invalid(n, E3004,
+            "how many elements there are depends on run-time data, and the model declares no "
+            "fixed shape for the result");
+}

@@ -84,6 +84,7 @@ struct Import {
     const Onnx__ModelProto *proto;
     const ImportOptions *options;
     StrMap ops;       /* "domain:name" -> OpRow */
+    StrMap text_ops;  /* the same for nodes that are given strings */
     StrMap opsets;    /* domain -> Opset */
     StrMap functions; /* "domain:name:overload" -> Function */
     StrMap symbols;   /* dimension names -> Symbol */
@@ -114,12 +115,18 @@ bool check_is_initializer(const StrMap *names, const char *name);
 bool check_type_shape(const Import *im, const Onnx__TypeProto *type, int *rank, int64_t *shape);
 /* Type and shape of a graph input; DT_none after a report. */
 DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
+/* The same for strings: the shape of their bytes. */
+bool check_input_strings(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
 /* Compares what a graph output is with what the model says that it is. */
-void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Value *v);
+void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Entity *e);
 Function *check_function(const Import *im, const char *domain, const char *name,
                          const char *overload);
 /* The operator's row for this version, or NULL. */
 const OpRow *check_op_row(const StrMap *ops, const char *domain, const char *name, int version);
+/* The row for a node that is given strings (text), or not. An operator that has only one row has
+ * it for both; but what is a row for numbers does not serve strings. */
+const OpRow *check_node_row(const Import *im, const char *domain, const char *name, int version,
+                            bool text);
 /* The opset version of a domain in a function (NULL: the model); 0 if it is not imported. */
 int check_opset(const Import *im, const Function *function, const char *domain);
 /* "node 'name' (Op)" */
@@ -134,7 +141,10 @@ const Value *scope_value(const Scope *s, const char *name);
 
 /* The attribute of a node under a name, references followed; NULL if absent. */
 const Onnx__AttributeProto *attr_resolve(const Frame *frame, const Onnx__AttributeProto *attr);
-/* Constants from tensors of the model; NULL after a report. */
+/* The node's attribute of this name, references followed; NULL if absent. */
+const Onnx__AttributeProto *attr_find(const Node *n, const char *name);
+/* Constants from tensors of the model; NULL after a report. Strings are none of attr_const's. */
+Entity *attr_entity(Import *im, Graph *g, const Onnx__TensorProto *tensor);
 Value *attr_const(Import *im, Graph *g, const Onnx__TensorProto *tensor);
 Value *attr_sparse_const(Import *im, Graph *g, const Onnx__SparseTensorProto *sparse);
 

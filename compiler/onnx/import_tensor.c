@@ -1,5 +1,6 @@
 /* Constants from the tensors that a model holds: initializers and attributes, dense or sparse. */
 #include "compiler/onnx/import_impl.h"
+#include "compiler/onnx/text.h"
 
 #include <string.h>
 
@@ -26,6 +27,17 @@ static bool tensor_fits(Import *im, const OnnxTensor *t, const char *what) {
         return false;
     }
     return true;
+}
+
+Entity *attr_entity(Import *im, Graph *g, const Onnx__TensorProto *tensor) {
+    OnnxTensor t;
+    if (tensor->data_type == dt_onnx(DT_str)) {
+        if (!onnx_tensor(&im->model->file, im->arena, im->diag, tensor, &t)) return NULL;
+        Value *bytes = text_const(g, t.rank, t.dims, t.data);
+        return bytes ? entity_strings(im, bytes) : NULL;
+    }
+    Value *v = attr_const(im, g, tensor);
+    return v ? entity_tensor(im, v) : NULL;
 }
 
 Value *attr_const(Import *im, Graph *g, const Onnx__TensorProto *tensor) {

@@ -25,13 +25,20 @@ Value *ml_transform(Node *n, Value *scores, MlTransform transform);
 Value *ml_two_scores(Node *n, Value *score, MlSecond second, MlTransform transform);
 /* Position of the largest score of each row, the first of several; i32 [rows]. */
 Value *ml_best(Graph *g, Value *scores);
-/* The label at each position (clamped) of a list of class labels; i64. */
-Value *ml_labels(Graph *g, Value *position, int count, const int64_t *labels);
+/* Names of classes, numbers or strings. */
+typedef struct MlLabels {
+    int count;
+    const int64_t *ints; /* NULL: strings */
+    Value *strings;      /* [count, width] */
+} MlLabels;
+
+/* Sets output 0 to the label at each position (clamped). */
+void ml_set_labels(Node *n, Value *position, const MlLabels *labels);
 /* The input as a matrix [rows, features] of floats: f64 as it is, all else as f32. A vector is one
  * row. NULL after a report. */
 Value *ml_rows(Node *n);
-/* Integer class labels in this attribute; NULL after a report (names are not supported). */
-const int64_t *ml_class_labels(Node *n, const char *ints, const char *strings, int *count);
+/* Class labels in one of these attributes. False after a report. */
+bool ml_read_labels(Node *n, const char *ints, const char *strings, MlLabels *labels);
 /* A constant f32 tensor of an attribute's floats. */
 Value *ml_floats(Graph *g, const float *data, int rank, const int64_t *shape);
 

@@ -11,7 +11,7 @@
  * sequences, or where it needs the number of the iteration as a constant, iterations are imported
  * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
  */
-#include "compiler/onnx/import.h"
+#include "compiler/onnx/text.h"
 
 #include <string.h>
 
@@ -95,6 +95,12 @@ static Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *
         if (a->tensor == b->tensor) return a;
         return entity_tensor(n->im, g_where(g, cond, a->tensor, b->tensor));
     }
+    if (a->kind == ENTITY_text) {
+        Value *text[2] = {a->tensor, b->tensor};
+        return text_same_width(g, 2, text)
+                   ? entity_strings(n->im, g_where(g, cond, text[0], text[1]))
+                   : NULL;
+    }
     if (a->n != b->n) return NULL;
     Entity *e = ARENA_NEW(g->arena, Entity);
     *e = *a;
@@ -110,6 +116,9 @@ static const char *entity_text(Arena *arena, const Entity *e) {
     if (e->kind == ENTITY_tensor)
         return arena_printf(arena, "%s%s", dt_name(e->tensor->dt),
                             shape_text(arena, e->tensor->rank, e->tensor->shape));
+    if (e->kind == ENTITY_text)
+        return arena_printf(arena, "%s%s", dt_name(DT_str),
+                            shape_text(arena, e->tensor->rank - 1, e->tensor->shape));
     return arena_printf(arena, "%s of %d", e->kind == ENTITY_sequence ? "sequence" : "optional",
                         e->n);
 }

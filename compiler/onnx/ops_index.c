@@ -2,6 +2,7 @@
  * TfIdfVectorizer. How indices are kept inside their tensors is index.h.
  */
 #include "compiler/onnx/index.h"
+#include "compiler/onnx/text.h"
 
 #include <string.h>
 
@@ -353,18 +354,14 @@ typedef struct Grams {
     int64_t columns;
 } Grams;
 
-static bool read_grams(Node *n, Grams *out) {
+/* pool: of numbers, or of the places of strings in the pool. */
+static bool read_grams(Node *n, const int64_t *pool, int n_pool, Grams *out) {
     Arena *arena = n->g->arena;
-    int n_pool, n_starts, n_columns;
-    const int64_t *pool = attr_ints(n, "pool_int64s", &n_pool);
+    int n_starts, n_columns;
     const int64_t *starts = attr_ints(n, "ngram_counts", &n_starts);
     const int64_t *columns = attr_ints(n, "ngram_indexes", &n_columns);
     int64_t shortest = attr_int(n, "min_gram_length", 1),
             longest = attr_int(n, "max_gram_length", 1);
-    if (!pool && attr_has(n, "pool_strings")) {
-        unsupported(n, "strings are not supported");
-        return false;
-    }
     bool fits = pool && starts && columns && shortest >= 1 && longest >= shortest;
     if (n_starts > MAX_GRAM) {
         unsupported(n, "n-grams of more than %d items", MAX_GRAM);
@@ -429,10 +426,44 @@ static Value *count_grams(Node *n, Value *v, const Grams *grams, int64_t max_ski
     return build_reduce(&b, DT_f32, COMBINE_sum, e, NULL);
 }
 
+/* The numbers of the pool's strings: the last place that holds each. NULL if there are none. */
+static int64_t *number_strings(Node *n, int *count) {
+    const char *const *pool = attr_strs(n, "pool_strings", count);
+    if (!pool) return NULL;
+    int64_t *number = ARENA_ARRAY(n->g->arena, *count + 1, int64_t);
+    StrMap seen;
+    strmap_init(&seen, n->g->arena);
+    for (int i = 0; i < *count; i++) {
+        void **slot = strmap_put(&seen, pool[i]);
+        *slot = (void *)((uintptr_t)i + 1);
+    }
+    for (int i = 0; i < *count; i++) number[i] = (int64_t)(uintptr_t)strmap_get(&seen, pool[i]) - 1;
+    return number;
+}
+
+static const int64_t *read_pool(Node *n, int *count) {
+    bool text = n->entity[0]->kind == ENTITY_text;
+    return text ? number_strings(n, count) : attr_ints(n, "pool_int64s", count);
+}
+
+/* The input; strings as their numbers in the pool (-1: not in it). NULL after a report. */
+static Value *read_items(Node *n) {
+    if (!n->n_in || !n->entity[0] || n->entity[0]->kind != ENTITY_text) {
+        Value *v = node_need(n, 0);
+        return v && index_type_ok(n, v) ? v : NULL;
+    }
+    Value *v = node_text(n, 0), *pool = attr_text(n, "pool_strings");
+    if (pool && !n->failed) return text_find(n->g, v, pool);
+    if (!n->failed) invalid(n, E2004, "attribute 'pool_strings' is missing");
+    return NULL;
+}
+
 void import_tfidf_vectorizer(Node *n) {
-    Value *v = node_need(n, 0);
     Grams grams;
-    if (!v || !index_type_ok(n, v) || !read_grams(n, &grams)) return;
+    int n_pool;
+    Value *v = read_items(n);
+    const int64_t *pool = v ? read_pool(n, &n_pool) : NULL;
+    if (!v || n->failed || !read_grams(n, pool, n_pool, &grams)) return;
     Graph *g = n->g;
     Exprs *x = n->x;
     int n_weights;
@@ -440,7 +471,8 @@ void import_tfidf_vectorizer(Node *n) {
     const float *weights = attr_floats(n, "weights", &n_weights);
     const char *mode = attr_str(n, "mode", "TF");
     if (n->failed) return;
-    if (v->rank > 2 || max_skip < 0 || (weights && n_weights < grams.n)) {
+    int rank = v->rank;
+    if (rank > 2 || max_skip < 0 || (weights && n_weights < grams.n)) {
         invalid(n, E2004, "the input has more than two dimensions, or an attribute does not fit");
         return;
     }
@@ -471,6 +503,5 @@ void import_tfidf_vectorizer(Node *n) {
         for (int i = 0; i < n_weights && i < grams.columns; i++) row[i] = weights[i];
         result = g_bin(g, EX_mul, result, graph_const(g, DT_f32, 1, shape + 1, row));
     }
-    n->out[0] =
-        result && v->rank && n->in[0]->rank < 2 ? g_reshape(g, result, 1, shape + 1) : result;
+    n->out[0] = result && rank && rank < 2 ? g_reshape(g, result, 1, shape + 1) : result;
 }

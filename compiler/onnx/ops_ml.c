@@ -6,6 +6,7 @@
  */
 #include "compiler/onnx/index.h"
 #include "compiler/onnx/ml.h"
+#include "compiler/onnx/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,11 +81,15 @@ Value *ml_best(Graph *g, Value *scores) {
     return build_reduce(&b, DT_i32, COMBINE_min, e, NULL);
 }
 
-Value *ml_labels(Graph *g, Value *position, int count, const int64_t *labels) {
-    Value *table = g_ints(g, count, labels);
-    Builder b = build(g, position->rank, position->shape);
-    const Expr *at = index_clamp(b.x, build_in(&b, position), count);
-    return build_map(&b, DT_i64, build_load(&b, table, &at));
+void ml_set_labels(Node *n, Value *position, const MlLabels *labels) {
+    Builder b = build(n->g, position->rank, position->shape);
+    const Expr *at = index_clamp(b.x, build_in(&b, position), labels->count);
+    if (!labels->ints) {
+        node_set_text(n, 0, text_pick(n->g, labels->strings, build_map(&b, DT_i32, at)));
+        return;
+    }
+    Value *table = g_ints(n->g, labels->count, labels->ints);
+    n->out[0] = build_map(&b, DT_i64, build_load(&b, table, &at));
 }
 
 Value *ml_rows(Node *n) {
@@ -100,15 +105,16 @@ Value *ml_rows(Node *n) {
     return v->dt == DT_f64 ? v : g_cast(n->g, v, DT_f32);
 }
 
-const int64_t *ml_class_labels(Node *n, const char *ints, const char *strings, int *count) {
-    const int64_t *labels = attr_ints(n, ints, count);
-    if (labels && *count > 0) return labels;
-    if (n->failed) return NULL;
-    if (attr_has(n, strings))
-        unsupported(n, "labels that are strings");
-    else
-        invalid(n, E2004, "attribute '%s' is missing", ints);
-    return NULL;
+bool ml_read_labels(Node *n, const char *ints, const char *strings, MlLabels *labels) {
+    *labels = (MlLabels){0};
+    labels->ints = attr_ints(n, ints, &labels->count);
+    if (n->failed) return false;
+    if (labels->ints && labels->count > 0) return true;
+    labels->ints = NULL;
+    labels->strings = attr_text(n, strings);
+    if (labels->strings) labels->count = (int)labels->strings->shape[0];
+    if (labels->count < 1 && !n->failed) invalid(n, E2004, "attribute '%s' is missing", ints);
+    return labels->count > 0 && !n->failed;
 }
 
 Value *ml_floats(Graph *g, const float *data, int rank, const int64_t *shape) {
@@ -252,99 +258,35 @@ void import_ml_feature_vectorizer(Node *n) {
     if (node_shape_ok(n, 2, shape)) n->out[0] = g_concat(g, n->n_in, part, 1);
 }
 
+/* 1 at the category that an element is, else 0; a row for each element. */
 void import_ml_one_hot_encoder(Node *n) {
-    Value *v = node_need(n, 0);
-    int count;
+    MlLabels categories;
+    if (!ml_read_labels(n, "cats_int64s", "cats_strings", &categories)) return;
+    bool text = n->n_in && n->entity[0] && n->entity[0]->kind == ENTITY_text;
+    Value *v = text ? node_text(n, 0) : node_need(n, 0);
     if (!v) return;
-    const int64_t *categories = ml_class_labels(n, "cats_int64s", "cats_strings", &count);
-    if (!categories) return;
+    if (text != !categories.ints) {
+        invalid(n, E2004, "the categories are not of the input's type");
+        return;
+    }
     Exprs *x = n->x;
+    int rank = v->rank - text;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = v->shape[i];
-    shape[v->rank] = count;
-    if (!node_shape_ok(n, v->rank + 1, shape)) return;
-    Value *table = g_ints(n->g, count, categories);
-    Builder b = build(n->g, v->rank + 1, shape);
-    const Expr *at[MAX_RANK], *category = ex_var(x, v->rank);
-    for (int i = 0; i < v->rank; i++) at[i] = ex_var(x, i);
-    const Expr *e = ex_cast(x, DT_i64, build_load(&b, v, at));
-    const Expr *hit = ex_bin(x, EX_eq, e, build_load(&b, table, &category));
+    for (int i = 0; i < rank; i++) shape[i] = v->shape[i];
+    shape[rank] = categories.count;
+    if (!node_shape_ok(n, rank + 1, shape)) return;
+    if (text) v = text_find(n->g, v, categories.strings);
+    Builder b = build(n->g, rank + 1, shape);
+    const Expr *at[MAX_RANK], *category = ex_var(x, rank);
+    for (int i = 0; i < rank; i++) at[i] = ex_var(x, i);
+    const Expr *e = ex_cast(x, DT_i64, build_load(&b, v, at)), *own = ex_cast(x, DT_i64, category);
+    if (!text) own = build_load(&b, g_ints(n->g, categories.count, categories.ints), &category);
+    const Expr *hit = ex_bin(x, EX_eq, e, own);
     n->out[0] =
         build_map(&b, DT_f32, ex_select(x, hit, ex_num(x, DT_f32, 1), ex_num(x, DT_f32, 0)));
 }
 
-/* --- LabelEncoder -----------------------------------------------------------------------------*/
-
-/* The list that one of three attributes gives (tensor, integers, floats), as a constant. NULL after
- * a report. */
-static Value *label_list(Node *n, const char *what) {
-    Arena *arena = n->g->arena;
-    const char *tensor = arena_printf(arena, "%s_tensor", what);
-    const char *ints = arena_printf(arena, "%s_int64s", what);
-    const char *floats = arena_printf(arena, "%s_floats", what);
-    int count;
-    if (attr_has(n, tensor)) {
-        Value *v = attr_tensor(n, tensor);
-        int64_t shape[1] = {v ? value_numel(v) : 0};
-        return v ? g_reshape(n->g, v, 1, shape) : NULL;
-    }
-    if (attr_has(n, ints)) {
-        const int64_t *list = attr_ints(n, ints, &count);
-        return list ? g_ints(n->g, count, list) : NULL;
-    }
-    if (attr_has(n, floats)) {
-        const float *list = attr_floats(n, floats, &count);
-        int64_t shape[1] = {count};
-        return list ? ml_floats(n->g, list, 1, shape) : NULL;
-    }
-    if (attr_has(n, arena_printf(arena, "%s_strings", what)))
-        unsupported(n, "labels that are strings");
-    else
-        invalid(n, E2004, "attribute '%s' is missing", ints);
-    return NULL;
-}
-
-/* The value beside the (last) key that is equal, or the default. */
-void import_ml_label_encoder(Node *n) {
-    Value *v = node_need(n, 0), *fallback = NULL;
-    if (!v) return;
-    Value *keys = label_list(n, "keys"), *values = keys ? label_list(n, "values") : NULL;
-    if (!keys || !values) return;
-    Exprs *x = n->x;
-    if (keys->shape[0] != values->shape[0] || keys->shape[0] < 1 || keys->dt != v->dt) {
-        invalid(n, E2004, "%lld keys (%s) and %lld values for an input of %s",
-                (long long)keys->shape[0], dt_name(keys->dt), (long long)values->shape[0],
-                dt_name(v->dt));
-        return;
-    }
-    if (attr_has(n, "default_tensor")) {
-        fallback = attr_tensor(n, "default_tensor");
-        if (!fallback) return;
-        if (value_numel(fallback) != 1 || fallback->dt != values->dt) {
-            invalid(n, E2004, "default_tensor must hold one %s", dt_name(values->dt));
-            return;
-        }
-    } else if (dt_is_float(values->dt)) {
-        fallback = g_scalar(n->g, values->dt, attr_float(n, "default_float", -0.0));
-    } else {
-        int64_t given = attr_int(n, "default_int64", -1);
-        fallback = g_cast(n->g, g_reshape(n->g, g_ints(n->g, 1, &given), 0, NULL), values->dt);
-    }
-    if (n->failed) return;
-    Builder b = build(n->g, v->rank, v->shape);
-    const Expr *own = build_in(&b, v), *r = build_red(&b, keys->shape[0]);
-    const Expr *key = build_load(&b, keys, &r), *hit = ex_bin(x, EX_eq, own, key);
-    if (dt_is_float(v->dt) && n->version >= 4)
-        hit = ex_bin(x, EX_or, hit, ex_and(x, ex_un(x, EX_isnan, own), ex_un(x, EX_isnan, key)));
-    Value *place = build_reduce(&b, DT_i32, COMBINE_max, ex_select(x, hit, r, ex_i(x, -1)), NULL);
-    b = build(n->g, v->rank, v->shape);
-    const Expr *at = build_in(&b, place), *inside = index_clamp(x, at, keys->shape[0]);
-    const Expr *zero[MAX_RANK];
-    for (int i = 0; i < fallback->rank; i++) zero[i] = ex_i(x, 0);
-    const Expr *e = ex_select(x, ex_le(x, ex_i(x, 0), at), build_load(&b, values, &inside),
-                              build_load(&b, fallback, zero));
-    n->out[0] = build_map(&b, values->dt, e);
-}
+/* --- ZipMap and linear models -----------------------------------------------------------------*/
 
 /* A list of maps from labels to the numbers of a row: here the rows themselves, since the labels
  * are known when compiling. */
@@ -389,11 +331,10 @@ void import_ml_linear_regressor(Node *n) {
 void import_ml_linear_classifier(Node *n) {
     Value *v = ml_rows(n);
     MlTransform transform;
-    int n_labels, n_coefficients;
+    MlLabels labels;
+    int n_coefficients;
     if (!v || !ml_read_transform(n, &transform)) return;
-    const int64_t *labels =
-        ml_class_labels(n, "classlabels_ints", "classlabels_strings", &n_labels);
-    if (!labels) return;
+    if (!ml_read_labels(n, "classlabels_ints", "classlabels_strings", &labels)) return;
     Graph *g = n->g;
     attr_floats(n, "coefficients", &n_coefficients);
     int64_t lines = n_coefficients / v->shape[1];
@@ -405,7 +346,7 @@ void import_ml_linear_classifier(Node *n) {
     } else {
         /* one score says which of two classes it is; a single label is that of the second */
         const char *formula = "select(a > 0, 1, 0)";
-        if (n_labels == 2)
+        if (labels.count == 2)
             scores = ml_two_scores(n, raw, ML_complement, transform);
         else
             scores = ml_transform(n, raw, transform);
@@ -414,8 +355,15 @@ void import_ml_linear_classifier(Node *n) {
         position = g_reshape(g, g_cast(g, sign, DT_i32), 1, raw->shape);
     }
     if (!scores) return;
-    const int64_t pair[2] = {0, labels[0]};
-    bool single = lines == 1 && n_labels == 1;
-    n->out[0] = ml_labels(g, position, single ? 2 : n_labels, single ? pair : labels);
+    if (lines == 1 && labels.count == 1) {
+        if (!labels.ints) {
+            unsupported(n, "a single label that is a string");
+            return;
+        }
+        const int64_t pair[2] = {0, labels.ints[0]};
+        ml_set_labels(n, position, &(MlLabels){.count = 2, .ints = pair});
+    } else {
+        ml_set_labels(n, position, &labels);
+    }
     n->out[1] = g_cast(g, scores, DT_f32);
 }

@@ -45,29 +45,6 @@ static const Expr *count_if(Exprs *x, const Expr *cond) {
     return ex_select(x, cond, ex_i(x, 1), ex_i(x, 0));
 }
 
-/* The extent of a dimension that depends on data: `count` (an integer scalar) if that could be
- * computed at once, else what the model declares for dimension `axis` of `output`. False if neither
- * says it. */
-static bool chosen_extent(const Node *n, const Value *count, int output, int axis,
-                          int64_t *extent) {
-    int rank, n_ints;
-    int64_t shape[MAX_TENSOR_RANK];
-    const int64_t *known = value_ints(n->g, count, &n_ints);
-    if (known && n_ints == 1) {
-        *extent = known[0];
-        return true;
-    }
-    if (!node_declared_shape(n, output, &rank, shape) || axis >= rank) return false;
-    *extent = shape[axis];
-    return true;
-}
-
-static void no_extent(Node *n) {
-    invalid(n, E3004,
-            "how many elements there are depends on run-time data, and the model declares no "
-            "fixed shape for the result");
-}
-
 /* --- TopK -------------------------------------------------------------------------------------*/
 
 /* The place of every element along the axis when the largest keys come first, i32. */
@@ -232,8 +209,8 @@ void import_non_zero(Node *n) {
     Builder b = build(g, 1, size);
     Value *flags = build_map(&b, DT_bool, ex_cast(x, DT_bool, build_in(&b, flat)));
     Value *place = places_of(n, flags, &count);
-    if (!chosen_extent(n, count, 0, 1, &shape[1])) {
-        no_extent(n);
+    if (!node_chosen_extent(n, count, 0, 1, &shape[1])) {
+        node_no_extent(n);
         return;
     }
     /* a scalar has one coordinate, 0 */
@@ -280,8 +257,8 @@ void import_compress(Node *n) {
     }
     Value *place = places_of(n, flags, &count);
     memcpy(shape, v->shape, sizeof(int64_t) * (size_t)v->rank);
-    if (!chosen_extent(n, count, 0, axis, &shape[axis])) {
-        no_extent(n);
+    if (!node_chosen_extent(n, count, 0, axis, &shape[axis])) {
+        node_no_extent(n);
         return;
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
@@ -402,9 +379,10 @@ void import_unique(Node *n) {
     j = build_red(&b, it.n);
     is_first = ex_bin(x, EX_eq, build_load(&b, first, &j), j);
     Value *total = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, is_first), NULL);
-    if (!chosen_extent(n, total, 0, axis, &extent) && !chosen_extent(n, total, 1, 0, &extent) &&
-        !chosen_extent(n, total, 3, 0, &extent)) {
-        no_extent(n);
+    if (!node_chosen_extent(n, total, 0, axis, &extent) &&
+        !node_chosen_extent(n, total, 1, 0, &extent) &&
+        !node_chosen_extent(n, total, 3, 0, &extent)) {
+        node_no_extent(n);
         return;
     }
     shape[axis] = extent;
@@ -575,7 +553,7 @@ void import_non_max_suppression(Node *n) {
     } else if (node_declared_shape(n, 0, &rank, shape) && rank == 2) {
         rows = shape[0];
     } else {
-        no_extent(n);
+        node_no_extent(n);
         return;
     }
     int64_t out_shape[2] = {rows, 3};

@@ -3,7 +3,7 @@
  * Where the input that says the new shape is computed at run time, the declared shape of the output
  * stands in for it (see import.h).
  */
-#include "compiler/onnx/import.h"
+#include "compiler/onnx/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -283,7 +283,10 @@ void import_constant(Node *n) {
     Graph *g = n->g;
     int count;
     if (attr_has(n, "value") || attr_has(n, "sparse_value")) {
-        n->out[0] = attr_tensor(n, attr_has(n, "value") ? "value" : "sparse_value");
+        if (attr_is_text(n, "value"))
+            node_set_text(n, 0, attr_text(n, "value"));
+        else
+            n->out[0] = attr_tensor(n, attr_has(n, "value") ? "value" : "sparse_value");
     } else if (attr_has(n, "value_float")) {
         float value = (float)attr_float(n, "value_float", 0);
         n->out[0] = graph_const(g, DT_f32, 0, NULL, arena_copy(g->arena, &value, sizeof value));
@@ -300,7 +303,8 @@ void import_constant(Node *n) {
         const int64_t *values = attr_ints(n, "value_ints", &count);
         if (values) n->out[0] = g_ints(g, count, values);
     } else if (attr_has(n, "value_string") || attr_has(n, "value_strings")) {
-        invalid(n, E3003, "tensors of type %s are not supported", dt_name(DT_str));
+        node_set_text(n, 0,
+                      attr_text(n, attr_has(n, "value_string") ? "value_string" : "value_strings"));
     } else {
         invalid(n, E2004, "none of the attributes that give a value is there");
     }

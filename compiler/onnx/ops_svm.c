@@ -88,7 +88,7 @@ void import_ml_svm_regressor(Node *n) {
 typedef struct Svm {
     int classes, pairs;
     int64_t vectors; /* 0: a linear model */
-    const int64_t *labels;
+    MlLabels labels;
     const int64_t *per_class;
     const float *coefficients, *rho;
     const float *prob_a, *prob_b; /* NULL: no probabilities */
@@ -96,21 +96,20 @@ typedef struct Svm {
 } Svm;
 
 static bool read_svm(Node *n, const Value *v, Svm *s) {
-    int n_classes, n_coefficients, n_rho, n_a, n_b, n_labels;
+    int n_classes, n_coefficients, n_rho, n_a, n_b;
     *s = (Svm){0};
-    s->labels = ml_class_labels(n, "classlabels_ints", "classlabels_strings", &n_labels);
-    if (!s->labels) return false;
+    if (!ml_read_labels(n, "classlabels_ints", "classlabels_strings", &s->labels)) return false;
     s->per_class = attr_ints(n, "vectors_per_class", &n_classes);
     s->coefficients = attr_floats(n, "coefficients", &n_coefficients);
     s->rho = attr_floats(n, "rho", &n_rho);
     s->prob_a = attr_floats(n, "prob_a", &n_a);
     s->prob_b = attr_floats(n, "prob_b", &n_b);
     if (n->failed) return false;
-    if (n_labels > MAX_CLASSES) {
+    if (s->labels.count > MAX_CLASSES) {
         unsupported(n, "more than %d classes", MAX_CLASSES);
         return false;
     }
-    s->classes = n_labels;
+    s->classes = s->labels.count;
     for (int i = 0; i < n_classes; i++) {
         if (s->per_class[i] < 0 || s->per_class[i] > INT32_MAX) s->vectors = -1;
         if (s->vectors >= 0) s->vectors += s->per_class[i];
@@ -294,6 +293,6 @@ void import_ml_svm_classifier(Node *n) {
     else
         scores = ml_transform(n, scores, transform);
     if (!scores) return;
-    n->out[0] = ml_labels(g, position, s.classes, s.labels);
+    ml_set_labels(n, position, &s.labels);
     n->out[1] = g_cast(g, scores, DT_f32);
 }

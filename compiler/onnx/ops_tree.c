@@ -501,7 +501,7 @@ void import_ml_tree_ensemble_regressor(Node *n) {
  * from which both scores come; votes for the second leave the first one's score as it is. The label
  * is the second one's from a score of one half on, or of 0 if votes may be negative. */
 static void set_binary(Node *n, const Forest *f, Value *scores, int voted, MlTransform transform,
-                       const int64_t *labels) {
+                       const MlLabels *labels) {
     Graph *g = n->g;
     bool positive = true;
     for (int i = 0; i < f->votes.n; i++) positive &= f->votes.items[i].weight >= 0;
@@ -513,7 +513,7 @@ static void set_binary(Node *n, const Forest *f, Value *scores, int voted, MlTra
                         : ml_two_scores(n, score, positive ? ML_complement : ML_negated, transform);
     if (!second || !both) return;
     Value *position = g_reshape(g, g_cast(g, second, DT_i32), 1, shape);
-    n->out[0] = ml_labels(g, position, 2, labels);
+    ml_set_labels(n, position, labels);
     n->out[1] = g_cast(g, both, DT_f32);
 }
 
@@ -524,7 +524,7 @@ static void set_single(Node *n, Value *scores, MlTransform transform) {
     Value *result = ml_transform(n, scores, transform);
     if (!second || !result) return;
     Value *position = g_reshape(n->g, g_cast(n->g, second, DT_i32), 1, scores->shape);
-    n->out[0] = ml_labels(n->g, position, 2, labels);
+    ml_set_labels(n, position, &(MlLabels){.count = 2, .ints = labels});
     n->out[1] = g_cast(n->g, result, DT_f32);
 }
 
@@ -533,27 +533,29 @@ void import_ml_tree_ensemble_classifier(Node *n) {
     Forest f = {.dt = DT_f32};
     NodeId *ids;
     MlTransform transform;
-    int n_labels;
+    MlLabels labels;
     if (!v || !ml_read_transform(n, &transform)) return;
-    const int64_t *labels =
-        ml_class_labels(n, "classlabels_int64s", "classlabels_strings", &n_labels);
-    if (!labels) return;
-    f.targets = n_labels;
+    if (!ml_read_labels(n, "classlabels_int64s", "classlabels_strings", &labels)) return;
+    f.targets = labels.count;
     if (!read_nodes(n, &f, &ids) || !read_votes(n, &f, ids, "class")) return;
     Value *scores = run_forest(n, &f, v, AGGREGATE_sum);
     if (scores) scores = add_base(n, &f, scores);
     if (!scores) return;
     bool one = f.votes.n > 0;
     for (int i = 1; i < f.votes.n; i++) one &= f.votes.items[i].target == f.votes.items[0].target;
-    if (one && n_labels == 2) {
-        set_binary(n, &f, scores, f.votes.items[0].target, transform, labels);
+    if (one && labels.count == 2) {
+        set_binary(n, &f, scores, f.votes.items[0].target, transform, &labels);
         return;
     }
-    if (n_labels == 1) {
+    if (labels.count == 1) {
+        if (!labels.ints) {
+            unsupported(n, "a single label that is a string");
+            return;
+        }
         set_single(n, scores, transform);
         return;
     }
-    n->out[0] = ml_labels(n->g, ml_best(n->g, scores), n_labels, labels);
+    ml_set_labels(n, ml_best(n->g, scores), &labels);
     scores = ml_transform(n, scores, transform);
     if (scores) n->out[1] = g_cast(n->g, scores, DT_f32);
 }

@@ -6,6 +6,9 @@
  * Tensors are dense, row-major, host memory, in the machine's byte order. bool is one byte (0 or 1);
  * float16, bfloat16 and the 8-bit floats are their bit patterns; 2- and 4-bit types take one byte an
  * element (sign- or zero-extended integers; float4e2m1 is its bit pattern in the low four bits).
+ * Strings are arrays of bytes (UTF-8), one behind the other, all of the same size: the tensor's
+ * `bytes` divided by its number of elements. What a string does not fill is zeros, up to its end;
+ * one that fills all has no zero behind it, and none has a zero inside.
  */
 #ifndef MLCC_MODEL_H
 #define MLCC_MODEL_H

@@ -72,6 +72,21 @@ static bool same_element(DType dt, Scalar got, Scalar want) {
     return fabs(got.f - want.f) <= 1e-7 + 1e-3 * fabs(want.f);
 }
 
+static bool compare_strings(const TensorInfo *info, const char *data, const OnnxString *want) {
+    int64_t n = shape_numel(info->rank, info->shape);
+    for (int64_t i = 0; i < n; i++, data += info->width) {
+        size_t length = want[i].length;
+        bool same = length <= info->width && !memcmp(data, want[i].data, length);
+        for (size_t k = length; k < info->width && same; k++) same = data[k] == 0;
+        if (same) continue;
+        snprintf(suite.current->message, MESSAGE_MAX,
+                 "output %s: string %lld is '%.*s', not '%.*s'", info->name, (long long)i, (int)strnlen(data, info->width), data, (int)length,
+                 want[i].data);
+        return false;
+    }
+    return true;
+}
+
 static bool compare(Session *s, const mlcc_tensor *out, const void *data, const OnnxTensor *want) {
     TensorInfo info = info_of_model(out);
     if (info.dt != want->dt || !shape_equal(info.rank, info.shape, want->rank, want->dims)) {
@@ -80,6 +95,7 @@ static bool compare(Session *s, const mlcc_tensor *out, const void *data, const 
                  shape_text(&s->arena, want->rank, want->dims));
         return false;
     }
+    if (info.width) return compare_strings(&info, data, want->data);
     int64_t wrong = 0, first = -1;
     for (int64_t i = 0; i < want->count; i++) {
         Scalar a = dt_load(info.dt, data, (size_t)i), b = dt_load(info.dt, want->data, (size_t)i);
@@ -119,7 +135,13 @@ static bool run_data_set(Session *s, LoadedModel *m, const char *folder) {
                      info.name);
             return false;
         }
-        in[i] = arena_copy(&s->arena, t.data, info.bytes);
+        void *data = arena_alloc(&s->arena, info.bytes + 1);
+        in[i] = data;
+        if (info.width) {
+            if (!tensor_strings(s, &info, "the test's input", t.data, data)) return false;
+        } else {
+            memcpy(data, t.data, info.bytes);
+        }
     }
     for (uint32_t i = 0; i < model->n_outputs; i++) {
         size_t bytes = (size_t)model->outputs[i].bytes;
@@ -207,10 +229,12 @@ static void add_dims(Dims *dims, const Onnx__ValueInfoProto *input, const OnnxTe
 }
 
 static Dims found_dims;
+static size_t found_bytes; /* of the longest string among the inputs */
 
 static int find_dims(Session *s) {
     OnnxModel model;
     found_dims.n = 0;
+    found_bytes = 1;
     if (!onnx_read(&model, &s->arena, &s->diag, s->o->model)) return 0;
     const Onnx__GraphProto *g = model.proto->graph;
     int file = 0;
@@ -224,8 +248,12 @@ static int find_dims(Session *s) {
         snprintf(path, sizeof path, "%s/test_data_set_0/input_%d.pb", suite.folder, file++);
         const Onnx__TypeProto *type = g->input[i]->type;
         if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
-            read_tensor(s, path, &t))
+            read_tensor(s, path, &t)) {
             add_dims(&found_dims, g->input[i], &t);
+            const OnnxString *strings = t.dt == DT_str ? t.data : NULL;
+            for (int64_t k = 0; strings && k < t.count; k++)
+                if (strings[k].length > found_bytes) found_bytes = strings[k].length;
+        }
     }
     onnx_close(&model.file);
     return 0;
@@ -244,6 +272,10 @@ static void run_test(int i) {
     stderr = capture;
     with_session(&o, find_dims);
     o.dims = (StringList){found_dims.items, found_dims.n};
+    char bytes[32];
+    const char *string_bytes[1] = {bytes};
+    snprintf(bytes, sizeof bytes, "%zu", found_bytes);
+    o.string_bytes = (StringList){string_bytes, 1};
     int status = with_session(&o, test_body);
     stderr = keep;
     fclose(capture);

@@ -121,11 +121,13 @@ static inline Text read_tensor(ModelText *m, const char *name, const char *open)
     want(m, open);
     char *data = arena_alloc(&m->b->arena, (size_t)count * 16);
     for (int64_t i = 0; i < count; i++) {
-        Scalar number = {.f = strtod(word(m), NULL)};
+        const char *text = word(m);
+        Scalar number = {.f = strtod(text, NULL)};
+        if (dt == DT_str) put_string(&t, 6, text);
         if (dt_kind(dt) <= DK_float) dt_save(dt, data, (size_t)i, dt_cast(DT_f64, dt, number));
     }
     if (*open == '(') want(m, ")");
-    put_bytes(&t, 9, data, (size_t)count * dt_store(dt));
+    if (dt != DT_str) put_bytes(&t, 9, data, (size_t)count * dt_store(dt));
     return t;
 }
 
@@ -326,7 +328,7 @@ static inline Graph *import_text(Bench *b, const char *text, const char *dims) {
     OnnxModel *model_ = ARENA_NEW(&b->arena, OnnxModel);
     Exprs *x = ARENA_NEW(&b->arena, Exprs);
     DimOption option[8];
-    ImportOptions options = {option, 0};
+    ImportOptions options = {.dims = option};
     ModelText m = {.b = b, .p = dims ? dims : ""};
     while (skip_blanks(&m), *m.p) {
         const char *name = word(&m);
@@ -338,10 +340,19 @@ static inline Graph *import_text(Bench *b, const char *text, const char *dims) {
     return onnx_import(&b->arena, x, &b->diag, model_, &options);
 }
 
-/* Numbers of a text as elements of a value. */
+/* Numbers (or strings, "a" "b") of a text as elements of a value. */
 static inline void *elements(Bench *b, const Value *v, const char *numbers) {
     ModelText m = {.b = b, .p = numbers};
     void *data = arena_alloc(&b->arena, value_bytes(v) + 16);
+    if (v->text) {
+        size_t width = (size_t)v->shape[v->rank - 1];
+        memset(data, 0, value_bytes(v));
+        for (size_t at = 0; at < value_bytes(v); at += width) {
+            const char *string = word(&m);
+            memcpy((char *)data + at, string, strnlen(string, width));
+        }
+        return data;
+    }
     for (int64_t i = 0; i < value_numel(v); i++)
         dt_save(v->dt, data, (size_t)i,
                 dt_cast(DT_f64, v->dt, (Scalar){.f = strtod(word(&m), NULL)}));
@@ -357,6 +368,18 @@ static inline const char *numbers_of(Bench *b, const Value *v, const void *data)
             text_addf(&t, "%s%.6g", i ? " " : "", s.f == 0 ? 0.0 : s.f);
         else
             text_addf(&t, "%s%lld", i ? " " : "", (long long)s.i);
+    }
+    return text_get(&t);
+}
+
+/* The rows of a value as strings, without the zeros behind them. */
+static inline const char *strings_of(Bench *b, const Value *v, const char *data) {
+    Text t = text_new(&b->arena);
+    size_t width = (size_t)v->shape[v->rank - 1];
+    for (size_t at = 0; at < value_bytes(v); at += width) {
+        size_t length = strnlen(data + at, width);
+        for (size_t k = length; k < width; k++) assert_int_equal(data[at + k], 0);
+        text_addf(&t, "%s\"%.*s\"", at ? " " : "", (int)length, data + at);
     }
     return text_get(&t);
 }
@@ -383,8 +406,10 @@ static inline const char *run_text(Bench *b, const char *text, const char *dims,
     Text t = text_new(&b->arena);
     for (int i = 0; i < g->outputs.n; i++) {
         const Value *v = g->outputs.items[i];
-        text_addf(&t, "%s%s%s %s", i ? "; " : "", dt_name(v->dt),
-                  shape_text(&b->arena, v->rank, v->shape), numbers_of(b, v, out[i]));
+        bool text_out = g->output_text.items[i];
+        text_addf(&t, "%s%s%s %s", i ? "; " : "", dt_name(text_out ? DT_str : v->dt),
+                  shape_text(&b->arena, v->rank - text_out, v->shape),
+                  text_out ? strings_of(b, v, out[i]) : numbers_of(b, v, out[i]));
     }
     return text_get(&t);
 }

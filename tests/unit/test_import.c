@@ -127,8 +127,8 @@ static void test_refusals(void **state) {
     refuse(b, "input x f32[2] output y y = Neg(x, x)", E2007, "2 inputs, expected 1");
     refuse(b, "input x f32[2] output y y, z = Neg(x) output z", E3002,
            "output 1, 'z', is not supported");
-    refuse(b, "input x f32[2] input s str[1] output x", E3003,
-           "input 's': tensors of type str are not supported");
+    refuse(b, "input x f32[2] input s c64[1] output x", E3003,
+           "input 's': tensors of type c64 are not supported");
     refuse(b, "input x seq(f32[2]) output x", E3002, "input 'x': an input that is not a tensor");
     refuse(b, "input x f32 output x", E3002, "does not say how many dimensions");
     refuse(b, "input x f32[1,1,1,1,1,1,1,1,1] output x", E3002, "9 dimensions; at most 8");

@@ -193,7 +193,7 @@ static void test_refusals(void **state) {
         {"opset 9 input x i32[5] output y y = TfIdfVectorizer(x) {mode=\"TF\" min_gram_length=1 "
          "max_gram_length=1 max_skip_count=0 ngram_counts=[0] ngram_indexes=[0 1] "
          "pool_strings=[\"a\" \"b\"]}",
-         E3002, "strings"},
+         E2004, "do not fit together"},
         {"opset 9 input x i32[5] output y y = TfIdfVectorizer(x) {mode=\"TF\" min_gram_length=1 "
          "max_gram_length=1 max_skip_count=0 ngram_counts=[7] ngram_indexes=[0 1] pool_int64s=[1 "
          "2]}",

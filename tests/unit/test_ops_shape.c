@@ -120,7 +120,6 @@ static void test_shapes(void **state) {
         {"init a i32[] = 1 init l i32[] = 9 init d i32[] = 0 output y y = Range(a, l, d)", E2004,
          "delta is zero"},
         {"output y y = Constant()", E2004, "none of the attributes"},
-        {"output y y = Constant() {value_string=\"s\"}", E3003, "type str"},
         {"output y y = Constant() {value=c64[1](0)}", E3003, "tensors of type c64"},
         {"input x f32[2] output y y = EyeLike(x)", E2005, "1 dimensions, not 2"},
         {"input x i64[3] output y init d i64[] = 3 init v f32[1] = 1 y = OneHot(x, d, v)", E2005,
