@@ -320,6 +320,11 @@ def call(command, timeout, what):
     return time.monotonic() - start
 
 
+def as_bytes(array):
+    """An array of strings as .npy files hold it, in UTF-8; any other as it is."""
+    return np.char.encode(array.astype(str), "utf-8") if array.dtype.kind in "OU" else array
+
+
 def file_name(tensor_name):
     return re.sub(r"[^A-Za-z0-9_.-]", "_", tensor_name) + ".npy"
 
@@ -342,9 +347,11 @@ def quantisation_step(model, output):
 def compare(name, want, got, step):
     """The largest difference as a share of what is allowed; above 1 is a failure. `step` is the
     quantisation step of the output, 0 for one that is not quantised."""
+    want = as_bytes(want)
     if want.shape != got.shape:
         raise Failure(f"output '{name}' is {list(got.shape)}, not {list(want.shape)}")
-    if want.dtype != got.dtype:
+    strings = want.dtype.kind == "S" and got.dtype.kind == "S"
+    if want.dtype != got.dtype and not strings:
         raise Failure(f"output '{name}' is {got.dtype}, not {want.dtype}")
     if want.dtype.kind != "f":
         return float("inf") if (want != got).any() else 0.0
@@ -388,7 +395,7 @@ def run_model(entry, options):
         arrays = make_inputs(name, inputs, dims, options.dir / "data" / name)
         command = [options.mlcc, "run", library, "--output", out]
         for input_name, array in arrays.items():
-            np.save(out / ("in_" + file_name(input_name)), array)
+            np.save(out / ("in_" + file_name(input_name)), as_bytes(array))
             command += ["--input", f"{input_name}={out / ('in_' + file_name(input_name))}"]
         for value in model.graph.output:
             (out / file_name(value.name)).unlink(missing_ok=True)
