@@ -52,6 +52,7 @@ typedef struct Nest {
     int lane_outer;              /* ... the loop around its vectors */
     int64_t lane_tail;           /* ... and what is left over behind the last of them */
     int share;                   /* the outermost loops that threads share as one */
+    int variant;                 /* see schedule_choose */
     Text steps;
 } Nest;
 
@@ -89,7 +90,8 @@ const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op);
 /* The op's body over the loops as they are now, loads flattened, simplified. */
 const Expr *nest_body(const Nest *n);
 
-/* Chooses the steps from the target's facts. */
+/* Chooses the steps from the target's facts. n->variant says which: 0 the one thought best, 1 the
+ * next best and so on; where there are not so many it is the best again. */
 void schedule_choose(Nest *n);
 
 #endif
