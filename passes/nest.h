@@ -74,6 +74,9 @@ void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);
 void nest_share(Nest *n, int count); /* the outermost loops, none of a reduction, run as one in parallel */
 /* Applies steps from text; false after a diagnostic (E5002). */
 bool nest_replay(Nest *n, const char *steps);
+/* Can plain loops do what was replayed, and in bounds? For steps that may come from a file; false after a
+ * diagnostic (E5002). */
+bool nest_check_loops(const Nest *n);
 
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
