@@ -6,14 +6,12 @@
  * memory that they fit in. Both are measured, on the same number of threads and compiled in the
  * same way.
  */
-#include "compiler/tensor_file.h"
-#include "runtime/profile.h"
+#include "compiler/measure.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define WARM_SECONDS  0.2
 #define RUN_SECONDS   2.0
@@ -31,8 +29,7 @@ typedef struct KernelTime {
 
 typedef struct Bench {
     Session *s;
-    LoadedModel m;
-    void **in, **out;
+    Runner r;
     uint64_t macs; /* of a run; 0: not known */
     /* results */
     int n_runs;
@@ -43,41 +40,8 @@ typedef struct Bench {
     KernelTime *kernels; /* the longest first */
 } Bench;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* --- measuring
  * ------------------------------------------------------------------------------------*/
-
-static void allocate(Bench *b) {
-    const mlcc_model *model = b->m.model;
-    Arena *arena = &b->s->arena;
-    uint64_t state = b->s->o->seed ? strtoull(b->s->o->seed, NULL, 10) : 1;
-    b->in = ARENA_ARRAY(arena, model->n_inputs + 1, void *);
-    b->out = ARENA_ARRAY(arena, model->n_outputs + 1, void *);
-    for (uint32_t i = 0; i < model->n_inputs; i++) {
-        TensorInfo info = info_of_model(&model->inputs[i]);
-        b->in[i] = arena_alloc(arena, info.bytes + 64);
-        tensor_random(&info, b->in[i], &state);
-    }
-    for (uint32_t i = 0; i < model->n_outputs; i++)
-        b->out[i] = arena_alloc(arena, (size_t)model->outputs[i].bytes + 64);
-    memset(b->m.arena, 0, (size_t)model->arena_bytes);
-}
-
-/* Seconds of one run; negative after a diagnostic. */
-static double run_once(Bench *b) {
-    const mlcc_model *model = b->m.model;
-    double start = now();
-    int code = model->run(b->m.state, (const void *const *)b->in, b->out, b->m.arena);
-    double took = now() - start;
-    if (code == MLCC_OK) return took;
-    diag_error(&b->s->diag, E0008, "failed with status %d: %s", code, model->error(b->m.state));
-    return -1;
-}
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -86,11 +50,11 @@ static int by_size(const void *a, const void *b) {
 
 /* Runs it `wanted` times, or where that is 0 for RUN_SECONDS. */
 static bool measure_latency(Bench *b, int wanted) {
-    double warm = now();
+    double warm = seconds_now();
     do {
-        if (run_once(b) < 0) return false;
-    } while (now() - warm < WARM_SECONDS && wanted != 1);
-    double start = now();
+        if (runner_run(&b->r) < 0) return false;
+    } while (seconds_now() - warm < WARM_SECONDS && wanted != 1);
+    double start = seconds_now();
     int most = wanted ? wanted : MOST_RUNS;
     b->run = malloc((size_t)most * sizeof *b->run);
     if (!b->run) {
@@ -98,9 +62,9 @@ static bool measure_latency(Bench *b, int wanted) {
         return false;
     }
     while (b->n_runs < most) {
-        bool enough = b->n_runs >= FEWEST_RUNS && now() - start > RUN_SECONDS;
+        bool enough = b->n_runs >= FEWEST_RUNS && seconds_now() - start > RUN_SECONDS;
         if (!wanted && enough) break;
-        if ((b->run[b->n_runs++] = run_once(b)) < 0) return false;
+        if ((b->run[b->n_runs++] = runner_run(&b->r)) < 0) return false;
     }
     qsort(b->run, (size_t)b->n_runs, sizeof *b->run, by_size);
     return true;
@@ -122,7 +86,7 @@ static bool measure_peak(Bench *b, const char *folder) {
     } symbol = {library ? dlsym(library, "mlcc_peak_v1") : NULL};
     int code = MLCC_E_FILE;
     if (symbol.object)
-        code = symbol.function(b->m.threads, &b->peak, MEMORY_LEVELS, memory_sizes, b->reads);
+        code = symbol.function(b->r.m.threads, &b->peak, MEMORY_LEVELS, memory_sizes, b->reads);
     if (library) dlclose(library);
     if (code != MLCC_OK) diag_error(&s->diag, E0008, "the machine's peak cannot be measured");
     return code == MLCC_OK;
@@ -160,27 +124,17 @@ static void add_step(Bench *b, const mlcc_profile_row *row, uint64_t nanoseconds
 
 /* Of each step the shortest time of a number of runs; steps of one kernel are added up. */
 static bool measure_kernels(Bench *b) {
-    union {
-        void *object;
-        mlcc_profile *(*function)(void);
-    } symbol = {dlsym(b->m.library, "mlcc_profile_v1")};
-    if (!symbol.object) return true;
-    mlcc_profile *profile = symbol.function();
+    const mlcc_profile *profile = b->r.profile;
+    if (!profile) return true;
     uint32_t n = profile->n_steps;
-    uint64_t *least = ARENA_ARRAY(&b->s->arena, n + 1, uint64_t);
-    memset(least, 0xff, (n + 1) * sizeof *least);
-    double start = now();
-    profile->on = 1;
+    double start = seconds_now();
     bool ok = true;
-    for (int i = 0; i < b->n_runs && ok && (i < FEWEST_RUNS || now() - start < RUN_SECONDS); i++) {
-        memset(profile->nanoseconds, 0, n * sizeof *profile->nanoseconds);
-        ok = run_once(b) >= 0;
-        for (uint32_t k = 0; k < n; k++)
-            if (profile->nanoseconds[k] < least[k]) least[k] = profile->nanoseconds[k];
+    for (int i = 0; i < b->n_runs && ok; i++) {
+        if (i >= FEWEST_RUNS && seconds_now() - start >= RUN_SECONDS) break;
+        ok = runner_measure(&b->r);
     }
-    profile->on = 0;
     b->kernels = ARENA_ARRAY(&b->s->arena, n + 1, KernelTime);
-    for (uint32_t k = 0; k < n && ok; k++) add_step(b, &profile->rows[k], least[k]);
+    for (uint32_t k = 0; k < n && ok; k++) add_step(b, &profile->rows[k], b->r.least[k]);
     for (int i = 0; i < b->n_kernels; i++) b->kernels[i].bound = bound_of(b, &b->kernels[i]);
     qsort(b->kernels, (size_t)b->n_kernels, sizeof *b->kernels, by_time);
     return ok;
@@ -222,10 +176,10 @@ static void print_kernels(const Bench *b) {
 }
 
 static void print_text(const Bench *b) {
-    const mlcc_model *m = b->m.model;
+    const mlcc_model *m = b->r.m.model;
     double median = percentile(b, 50);
     int digits = median < 1e-4 ? 6 : 4; /* of ms: a small model takes less than a microsecond */
-    printf("%s: target %s, threads %d, runs %d\n", b->s->o->model, m->target, b->m.threads,
+    printf("%s: target %s, threads %d, runs %d\n", b->s->o->model, m->target, b->r.m.threads,
            b->n_runs);
     printf("latency: min %.*f ms, median %.*f, p90 %.*f, p99 %.*f\n", digits, b->run[0] * 1e3,
            digits, median * 1e3, digits, percentile(b, 90) * 1e3, digits, percentile(b, 99) * 1e3);
@@ -263,10 +217,10 @@ static void print_json(const Bench *b) {
     printf("{\"model\": ");
     print_string(b->s->o->model);
     printf(", \"target\": ");
-    print_string(b->m.model->target);
+    print_string(b->r.m.model->target);
     printf(", \"march\": ");
     print_string(b->s->o->march ? b->s->o->march : "");
-    printf(", \"threads\": %d, \"runs\": %d,\n", b->m.threads, b->n_runs);
+    printf(", \"threads\": %d, \"runs\": %d,\n", b->r.m.threads, b->n_runs);
     printf(" \"latency_ms\": {\"min\": %.6f, \"median\": %.6f, \"p90\": %.6f, \"p99\": %.6f},\n",
            b->run[0] * 1e3, percentile(b, 50) * 1e3, percentile(b, 90) * 1e3,
            percentile(b, 99) * 1e3);
@@ -333,9 +287,8 @@ int command_bench(Session *s) {
     o.profile = true;
     s->o = &o;
     const char *library = library_of(&b, folder);
-    if (library && model_load(s, &b.m, library, library == o.model ? weights : NULL)) {
-        allocate(&b);
-        bool on_cpu = !strcmp(b.m.model->target, "c");
+    if (library && runner_open(&b.r, s, library, library == o.model ? weights : NULL)) {
+        bool on_cpu = !strcmp(b.r.m.model->target, "c");
         if (!o.march && library == o.model)
             o.march = "native"; /* nothing says what it was made for */
         s->target = target_find("c");
@@ -347,7 +300,7 @@ int command_bench(Session *s) {
                 print_text(&b);
         }
     }
-    model_unload(&b.m);
+    runner_close(&b.r);
     temp_remove(folder);
     free(b.run);
     s->o = given;

@@ -206,14 +206,30 @@ static bool read_precision(Session *s, DType *dt) {
     return false;
 }
 
+/* The table of --schedules, or the one that is tried. False after a diagnostic. */
+static bool read_schedules(Session *s, const Schedules **table) {
+    OutputFile file = {0};
+    *table = s->o->trial ? s->o->trial->schedules : NULL;
+    if (!s->o->schedules) return true;
+    Schedules *read = ARENA_NEW(&s->arena, Schedules);
+    read->file = s->o->schedules;
+    *table = read;
+    return load_file(s, read->file, &file) &&
+           schedules_read(&s->arena, &s->diag, file.data, file.bytes, read);
+}
+
 Program *session_lower(Session *s, Graph *g) {
     DType precision;
-    if (!check_march(s) || !read_precision(s, &precision)) return NULL;
+    const Schedules *schedules;
+    if (!check_march(s) || !read_precision(s, &precision) || !read_schedules(s, &schedules))
+        return NULL;
     Target target;
     if (!target_of_march(s, &target)) return NULL;
     s->target = arena_copy(&s->arena, &target, sizeof target);
     PassOptions options = {.target = s->target,
                            .precision = precision,
+                           .schedules = schedules,
+                           .variant = s->o->trial ? s->o->trial->variant : 0,
                            .dump = s->o->dump_ir,
                            .on_pass = after_pass,
                            .user = s,

@@ -23,6 +23,8 @@ typedef StringList OptionList;
 #define OPTION_TYPE_flag OptionFlag
 #define OPTION_TYPE_list OptionList
 
+struct Trial;
+
 typedef struct Options {
     const char *model; /* first word that is no option */
 #define OPTION(field, kind, name, value, commands, help) OPTION_TYPE_##kind field;
@@ -30,7 +32,15 @@ typedef struct Options {
     const char *runtime_cache; /* no option: a folder where a caller that compiles many models keeps the
                                   runtime's object files; NULL: they are compiled anew */
     bool profile; /* no option: libraries measure the time of their steps (runtime/profile.h) */
+    struct Trial *trial; /* no option; NULL: the schedules are those thought best */
 } Options;
+
+/* A compilation with other schedules than those thought best, for mlcc tune. */
+typedef struct Trial {
+    int variant;                /* see schedule_choose in passes/nest.h */
+    const Schedules *schedules; /* instead of those of --schedules; NULL: none */
+    void *user;
+} Trial;
 
 /* One compilation: its memory, its messages, and the way out when memory runs out. */
 typedef struct Session {
@@ -73,6 +83,7 @@ int command_run(Session *s);
 int command_verify(Session *s);
 int command_inspect(Session *s);
 int command_bench(Session *s);
+int command_tune(Session *s);
 
 /* Multiply-adds of the reductions whose body is a product (of a graph that no pass but dce has
  * changed). */

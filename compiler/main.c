@@ -35,6 +35,8 @@ static const CommandRow command_rows[] = {
      "compare a target with the interpreter on random inputs"},
     {"bench", 'b', command_bench, "bench MODEL[.onnx|.so] [--threads N] [-n RUNS] [--json]",
      "measure a model as a library of target c: latency, and the time of each kernel"},
+    {"tune", 't', command_tune, "tune MODEL.onnx -march=ARCH [-o FILE]",
+     "measure schedules on this machine; the fastest go into a text file"},
     {"inspect", 'i', command_inspect, "inspect MODEL.onnx",
      "print inputs, outputs, operators, weights, multiply-adds, what is not supported"},
 };

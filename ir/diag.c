@@ -33,23 +33,35 @@ void diag_init(Diag *diag, Arena *arena, const char *file) {
     *diag = (Diag){.arena = arena, .file = file};
 }
 
-void diag_error(Diag *diag, ErrCode code, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
+static void add_message(Diag *diag, ErrCode code, bool warning, const char *format, va_list args) {
     const char *text = arena_vprintf(diag->arena, format, args);
-    va_end(args);
     if (diag->where) text = arena_printf(diag->arena, "%s: %s", diag->where, text);
     for (int i = 0; i < diag->messages.n; i++)
         if (diag->messages.items[i].code == code && !strcmp(diag->messages.items[i].text, text))
             return;
-    DiagMessage message = {code, text};
+    DiagMessage message = {code, warning, text};
     vec_push(diag->arena, &diag->messages, message);
-    diag->n_errors++;
+    if (!warning) diag->n_errors++;
+}
+
+void diag_error(Diag *diag, ErrCode code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_message(diag, code, false, format, args);
+    va_end(args);
+}
+
+void diag_warning(Diag *diag, ErrCode code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_message(diag, code, true, format, args);
+    va_end(args);
 }
 
 void diag_print(const Diag *diag) {
     for (int i = 0; i < diag->messages.n; i++)
-        fprintf(stderr, "%s: error[E%04d]: %s\n", diag->file ? diag->file : "mlcc",
+        fprintf(stderr, "%s: %s[E%04d]: %s\n", diag->file ? diag->file : "mlcc",
+                diag->messages.items[i].warning ? "warning" : "error",
                 (int)diag->messages.items[i].code, diag->messages.items[i].text);
 }
 
@@ -58,6 +70,8 @@ int diag_exit_status(const Diag *diag) {
                                     ERR_USAGE, ERR_UNSUPPORTED, ERR_DIFFER};
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (int i = 0; i < diag->messages.n; i++)
-            if (err_kind(diag->messages.items[i].code) == order[k]) return (int)order[k];
+            if (!diag->messages.items[i].warning &&
+                err_kind(diag->messages.items[i].code) == order[k])
+                return (int)order[k];
     return 0;
 }

@@ -9,6 +9,8 @@
 
 #include "ir/arena.h"
 
+#include <stdbool.h>
+
 typedef enum ErrKind {
     ERR_MODEL = 1,
     ERR_USAGE = 2,
@@ -26,6 +28,7 @@ typedef enum ErrCode {
 
 typedef struct DiagMessage {
     ErrCode code;
+    bool warning;
     const char *text; /* whole line, without the file name and the code */
 } DiagMessage;
 
@@ -40,6 +43,9 @@ typedef struct Diag {
 void diag_init(Diag *diag, Arena *arena, const char *file);
 /* Adds a message; the text is "where: format...". Equal messages are kept once. */
 void diag_error(Diag *diag, ErrCode code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same for what the user should know and nothing fails for. */
+void diag_warning(Diag *diag, ErrCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Prints all messages to stderr: "FILE: error[E2013]: node 'x' (Conv): ...". */
 void diag_print(const Diag *diag);

@@ -15,6 +15,9 @@ typedef struct Lower {
     StrMap kernels; /* text of a kernel without its name and source -> the Kernel */
     Graph *g; /* the (sub-)graph at work */
     const Target *target;
+    const Schedules *schedules; /* NULL: none */
+    bool *used;                 /* of each of its entries */
+    int variant;
 } Lower;
 
 /* k<number>_<first source node, as an identifier> */
@@ -92,6 +95,36 @@ static void add_launch(Lower *l, Nest *n) {
     vec_push(l->p->arena, &l->p->steps, step);
 }
 
+/* Replays the schedule that was measured for the operator. False if there is none; then, and if its
+ * steps do not fit, the nest is as it was. */
+static bool replay_measured(Lower *l, Nest *n) {
+    uint64_t key = l->schedules ? schedule_key(l->p->arena, n->op, l->target) : 0;
+    int at = key ? schedules_find(l->schedules, key) : -1;
+    if (at < 0) return false;
+    const ScheduleEntry *entry = &l->schedules->entries.items[at];
+    Diag *diag = l->p->diag;
+    const char *where = diag->where;
+    Nest before = *n;
+    l->used[at] = true;
+    diag->where = arena_printf(l->p->arena, "'%s', line %d: %s", l->schedules->file, entry->line,
+                               n->op->src ? n->op->src : op_kind_name(n->op->kind));
+    bool ok = nest_replay(n, entry->steps) && nest_check_loops(n);
+    diag->where = where;
+    if (!ok) *n = before; /* the error has been noted */
+    return ok;
+}
+
+/* Entries of other models, other targets, or what this model was when they were measured. */
+static void warn_of_unused(const Lower *l) {
+    int total = l->schedules ? l->schedules->entries.n : 0, unused = 0;
+    for (int i = 0; i < total; i++) unused += !l->used[i];
+    if (unused)
+        diag_warning(l->p->diag, E5004,
+                     "%d of the %d schedules in '%s' fit no operator of this model as it is "
+                     "compiled here (mlcc tune makes new ones)",
+                     unused, total, l->schedules->file);
+}
+
 static void lower_compute(Lower *l, const Op *op) {
     int64_t extent[MAX_RANK];
     int n_extents = op_extents(op, extent);
@@ -101,7 +134,8 @@ static void lower_compute(Lower *l, const Op *op) {
     if (op->kind == OP_map && op->guard && ex_is_int(op->guard, 0)) return; /* others write it all */
     Nest n;
     nest_begin(&n, l->p, op, l->target);
-    schedule_choose(&n);
+    n.variant = l->variant;
+    if (!replay_measured(l, &n)) schedule_choose(&n);
     add_launch(l, &n);
 }
 
@@ -164,8 +198,14 @@ static void lower_graph(Lower *l, Graph *g) {
 }
 
 Program *pass_lower(Graph *g, const PassOptions *o) {
-    Lower l = {.p = program_new(g), .g = g, .target = o->target};
+    Lower l = {.p = program_new(g),
+               .g = g,
+               .target = o->target,
+               .schedules = o->schedules,
+               .variant = o->variant};
     strmap_init(&l.kernels, g->arena);
+    if (l.schedules) l.used = ARENA_ARRAY(g->arena, l.schedules->entries.n + 1, bool);
     lower_graph(&l, g);
+    warn_of_unused(&l);
     return l.p;
 }

@@ -176,10 +176,17 @@ void nest_share(Nest *n, int count) {
 
 #define MAX_WORDS 40
 
+/* Is it named by another part of the nest, so that no step may take it apart? */
+static bool is_held(const Nest *n, int a) {
+    return a == n->stage_loop[0] || a == n->stage_loop[1] ||
+           (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
+}
+
 /* One step, its words in w. */
 static bool replay_step(Nest *n, int count, char **w) {
     int outer, inner, loops[MAX_WORDS];
     bool staging = !strcmp(w[0], "stage");
+    if (n->n_loops > NEST_MAX_LOOPS - 2) return false;
     for (int i = 1; i < count; i++) loops[i] = nest_find(n, w[i]);
     if (!strcmp(w[0], "pack") && count == 1) {
         nest_pack(n);
@@ -195,7 +202,8 @@ static bool replay_step(Nest *n, int count, char **w) {
     }
     if (!strcmp(w[0], "order") && count > 1) {
         for (int i = 1; i < count; i++)
-            if (loops[i] < 0) return false;
+            for (int k = i; k < count; k++)
+                if (loops[i] < 0 || (k > i && loops[k] == loops[i])) return false;
         nest_order(n, count - 1, loops + 1);
         return true;
     }
@@ -207,7 +215,9 @@ static bool replay_step(Nest *n, int count, char **w) {
         return true;
     }
     if (!strcmp(w[0], "fuse")) {
-        if (loops[2] < 0 || loops[1] == loops[2]) return false;
+        if (loops[2] < 0 || loops[1] == loops[2] || is_held(n, loops[1]) || is_held(n, loops[2]) ||
+            n->loop[loops[1]].reduce != n->loop[loops[2]].reduce)
+            return false;
         nest_fuse(n, loops[1], loops[2]);
         return true;
     }
@@ -220,7 +230,7 @@ static bool replay_step(Nest *n, int count, char **w) {
         return false;
     }
     int64_t factor = strtoll(w[2], NULL, 10);
-    if (factor <= 0 || factor > INT32_MAX) return false;
+    if (factor <= 0 || factor > INT32_MAX || is_held(n, loops[1])) return false;
     if (!strcmp(w[0], "dot")) {
         if (!n->loop[loops[1]].reduce || n->lane_loop >= 0 || factor > n->loop[loops[1]].extent)
             return false;
@@ -232,7 +242,7 @@ static bool replay_step(Nest *n, int count, char **w) {
         nest_slide(n, loops[1], factor, &outer, &inner);
     else
         return false;
-    return n->n_loops < NEST_MAX_LOOPS - 2;
+    return true;
 }
 
 bool nest_replay(Nest *n, const char *steps) {
@@ -248,4 +258,28 @@ bool nest_replay(Nest *n, const char *steps) {
         }
     }
     return true;
+}
+
+#define MOST_ACCUMULATORS 16384
+
+bool nest_check_loops(const Nest *n) {
+    const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
+    int64_t tile = 1;
+    bool reducing = false;
+    for (int i = 0; i < n->n_order; i++) {
+        int loop = n->order[i];
+        const NestLoop *l = &n->loop[loop];
+        reducing |= l->reduce;
+        if (l->role >= ROLE_block_x) wrong = "threads of a block";
+        if (l->role == ROLE_parallel) wrong = "a parallel loop that is not shared";
+        if (l->role == ROLE_vector && l->reduce && loop != n->lane_loop)
+            wrong = "a reduction along a vector";
+        if (loop == n->lane_loop && i != n->n_order - 1) wrong = "lanes that are not innermost";
+        if (i < n->share && (l->reduce || l->role != ROLE_serial)) wrong = "a shared reduction";
+        if (reducing && (!l->reduce || loop == n->lane_loop)) tile *= l->extent;
+        if (tile > MOST_ACCUMULATORS) wrong = "too many accumulators";
+        if (wrong) break;
+    }
+    if (wrong) diag_error(n->p->diag, E5002, "the schedule asks for %s", wrong);
+    return !wrong;
 }

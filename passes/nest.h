@@ -52,6 +52,7 @@ typedef struct Nest {
     int lane_outer;              /* ... the loop around its vectors */
     int64_t lane_tail;           /* ... and what is left over behind the last of them */
     int share;                   /* the outermost loops that threads share as one */
+    int variant;                 /* see schedule_choose */
     Text steps;
 } Nest;
 
@@ -73,6 +74,9 @@ void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);
 void nest_share(Nest *n, int count); /* the outermost loops, none of a reduction, run as one in parallel */
 /* Applies steps from text; false after a diagnostic (E5002). */
 bool nest_replay(Nest *n, const char *steps);
+/* Can plain loops do what was replayed, and in bounds? For steps that may come from a file; false after a
+ * diagnostic (E5002). */
+bool nest_check_loops(const Nest *n);
 
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
@@ -89,7 +93,8 @@ const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op);
 /* The op's body over the loops as they are now, loads flattened, simplified. */
 const Expr *nest_body(const Nest *n);
 
-/* Chooses the steps from the target's facts. */
+/* Chooses the steps from the target's facts. n->variant says which: 0 the one thought best, 1 the
+ * next best and so on; where there are not so many it is the best again. */
 void schedule_choose(Nest *n);
 
 #endif

@@ -3,11 +3,13 @@
 #define PASSES_PASSES_H
 
 #include "ir/kernel.h"
-#include "ir/target.h"
+#include "passes/schedules.h"
 
 typedef struct PassOptions {
     const Target *target;
     DType precision;      /* what products may round their operands to; DT_none: nothing */
+    const Schedules *schedules; /* measured ones, to be preferred to chosen ones; NULL: none */
+    int variant;          /* of the chosen schedules (nest.h): 0 the best */
     const char *skip;     /* --passes=-fuse,-cse: comma separated names without the minus; NULL: none.
                              Only optional graph passes can be left out */
     const char *dump;     /* --dump-ir=NAME[,NAME] or "all"; NULL: none */

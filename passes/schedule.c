@@ -12,6 +12,7 @@
  */
 #include "passes/nest.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MOST_UNROLLED_WINDOW 32
@@ -100,21 +101,46 @@ static void score_load(void *user, const Expr *e) {
 /* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
 typedef struct Tile {
     int64_t rows, columns;
+    bool turned; /* the tiles come in the other order than the one that reads less */
+    double cost;
 } Tile;
+
+#define MOST_TILES 24
+
+/* The tiles to choose from, the cheapest first; of equal ones the first added. */
+typedef struct Ranking {
+    Tile tile[MOST_TILES];
+    int n;
+} Ranking;
+
+static void rank_tile(Ranking *ranking, Tile tile) {
+    int at = ranking->n;
+    while (at > 0 && ranking->tile[at - 1].cost > tile.cost) at--;
+    if (at == MOST_TILES) return;
+    int n = ranking->n < MOST_TILES ? ranking->n++ : MOST_TILES - 1;
+    memmove(&ranking->tile[at + 1], &ranking->tile[at], (size_t)(n - at) * sizeof tile);
+    ranking->tile[at] = tile;
+}
+
+static Tile ranked_tile(const Ranking *ranking, int variant) {
+    return ranking->tile[variant < ranking->n ? variant : 0];
+}
 
 static int64_t tiles_of(int64_t extent, int64_t tile) {
     return (extent + tile - 1) / tile;
 }
 
-/* The tile that a simple model of a core finds fastest: two multiply-adds and two loads start in a
- * cycle, a multiply-add takes four and has a successor ready one later, and loads delay a little
- * even where they are fewer; more so those of columns that the L1 cache cannot keep for the next
- * tile of rows. Accumulators take what operands leave of the registers, or half of them where they
- * are arrays of which the C compiler must make registers. Tiles at the edge cost as much as whole
- * ones. */
-static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth) {
-    Tile best = {1, columns < lanes ? columns : lanes};
-    double least = -1;
+#define COST_OF_TURNING 1.05
+
+/* The tile that a simple model of a core finds fastest, or a later one of the ranking: two
+ * multiply-adds and two loads start in a cycle, a multiply-add takes four and has a successor ready
+ * one later, and loads delay a little even where they are fewer; more so those of columns that the
+ * L1 cache cannot keep for the next tile of rows. Accumulators take what operands leave of the
+ * registers, or half of them where they are arrays of which the C compiler must make registers.
+ * Tiles at the edge cost as much as whole ones. */
+static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth,
+                        int variant) {
+    Ranking ranking = {.n = 0};
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= rows && r <= 16; r++) {
             int64_t accumulators = r * vectors, width = vectors * lanes;
@@ -130,11 +156,13 @@ static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t column
             if (depth * vectors * t->vector_bytes > t->l1_bytes / 2)
                 cycles += 0.75 * (double)vectors;
             double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
-            if (least >= 0 && total >= least) continue;
-            least = total;
-            best = (Tile){r, width < columns ? width : columns};
+            Tile tile = {r, width < columns ? width : columns, false, total};
+            rank_tile(&ranking, tile);
+            tile.turned = true;
+            tile.cost *= COST_OF_TURNING;
+            if (r < rows && width < columns) rank_tile(&ranking, tile);
         }
-    return best;
+    return ranked_tile(&ranking, variant);
 }
 
 /* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
@@ -347,16 +375,17 @@ static int64_t block_of(int64_t tiles, int64_t most) {
 
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
- * by in blocks that do. Writes the loops to `order`; returns how many. */
+ * by in blocks that do. `turned`: the other order. Writes the loops to `order`; returns how many.
+ */
 static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
-                       int row_outer, int column_outer, int *order) {
+                       int row_outer, int column_outer, bool turned, int *order) {
     int k = 0;
     double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
     double visited = (double)m->depths * size;
     int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
     double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
     double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
-    if (rows_again >= columns_again) {
+    if ((rows_again >= columns_again) != turned) {
         order[k++] = row_outer;
         order[k++] = column_outer;
         return k;
@@ -382,7 +411,7 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few)
     const Expr *body = nest_body(n);
     int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
-                            n->loop[column].extent, m->depths / at_once);
+                            n->loop[column].extent, m->depths / at_once, n->variant);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
@@ -391,7 +420,8 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few)
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
     if (row >= 0 && column_tiles > 1 && row_tiles > 1)
-        k = order_tiles(n, m, body, row, column, outer_of(inner[0]), outer_of(inner[1]), order);
+        k = order_tiles(n, m, body, row, column, outer_of(inner[0]), outer_of(inner[1]),
+                        tile.turned, order);
     k = without(order, reductions_by_stride(n, body, order, k), few);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     if (few >= 0) {
@@ -476,14 +506,14 @@ static void window_tile(Nest *n, int column, int row) {
     for (int i = 0; i < n->n_order; i++)
         if (n->loop[n->order[i]].reduce) window *= n->loop[n->order[i]].extent;
     bool unroll = n->target->vector_types && window <= MOST_UNROLLED_WINDOW;
-    int64_t rows = 1;
+    Ranking ranking = {.n = 0};
     if (row >= 0 && unroll)
-        for (int64_t r = 2, least = 0; r <= 8 && r <= n->loop[row].extent; r++) {
-            int64_t cost = tiles_of(n->loop[row].extent, r) * (r + 1);
-            if (rows > 1 && cost > least) continue;
-            rows = r;
-            least = cost;
+        for (int64_t r = 8; r > 1; r--) {
+            double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
+            if (r <= n->loop[row].extent) rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
         }
+    rank_tile(&ranking, (Tile){.rows = 1, .cost = HUGE_VAL});
+    int64_t rows = ranked_tile(&ranking, n->variant).rows;
     int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0;
     if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
     inner[count++] = tile_loop(n, column, (unroll ? 1 : 4) * lanes_of(n), &tiles);
@@ -522,7 +552,7 @@ static int lanes_along(const Nest *n, int64_t extent, bool packed) {
 /* Rows and columns of results whose lanes are kept at once, each an accumulator: a vector loaded
  * serves all rows or all columns. Costs as in choose_tile. */
 static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
-    Tile best = {1, 1};
+    Tile best = {.rows = 1, .columns = 1};
     double least = -1;
     for (int64_t c = 1; c <= 8 && c <= columns; c++)
         for (int64_t r = 1; r <= 8 && r <= rows && r * c <= t->vector_registers * 3 / 4; r++) {
@@ -533,7 +563,7 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
                 (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, c));
             if (least >= 0 && total >= least) continue;
             least = total;
-            best = (Tile){r, c};
+            best = (Tile){.rows = r, .columns = c};
         }
     return best;
 }
@@ -575,7 +605,12 @@ static void lane_tile(Nest *n) {
     } else if (last >= 0) {
         /* rows of which a vector is all lie side by side: the more at once, the longer the
          * stretches */
-        inside[count++] = tile_loop(n, last, lanes == n->loop[best].extent ? 8 : 4, &tiles);
+        int64_t rows = lanes == n->loop[best].extent ? 8 : 4;
+        Ranking ranking = {.n = 0};
+        for (int64_t r = 2; r <= 16; r *= 2)
+            rank_tile(&ranking,
+                      (Tile){.rows = r, .cost = (double)(r > rows ? r - rows : rows - r)});
+        inside[count++] = tile_loop(n, last, ranked_tile(&ranking, n->variant).rows, &tiles);
     }
     for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
     nest_dot(n, best, lanes, &outer, &inner);

@@ -1,0 +1,75 @@
+/* See measure.h. */
+#include "compiler/measure.h"
+
+#include "compiler/tensor_file.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void allocate(Runner *r) {
+    const mlcc_model *model = r->m.model;
+    Arena *arena = &r->s->arena;
+    uint64_t state = r->s->o->seed ? strtoull(r->s->o->seed, NULL, 10) : 1;
+    r->in = ARENA_ARRAY(arena, model->n_inputs + 1, void *);
+    r->out = ARENA_ARRAY(arena, model->n_outputs + 1, void *);
+    for (uint32_t i = 0; i < model->n_inputs; i++) {
+        TensorInfo info = info_of_model(&model->inputs[i]);
+        r->in[i] = arena_alloc(arena, info.bytes + 64);
+        tensor_random(&info, r->in[i], &state);
+    }
+    for (uint32_t i = 0; i < model->n_outputs; i++)
+        r->out[i] = arena_alloc(arena, (size_t)model->outputs[i].bytes + 64);
+    memset(r->m.arena, 0, (size_t)model->arena_bytes);
+}
+
+bool runner_open(Runner *r, Session *s, const char *path, const char *weights) {
+    *r = (Runner){.s = s};
+    if (!model_load(s, &r->m, path, weights)) return false;
+    allocate(r);
+    union { /* POSIX promises that a function pointer comes through dlsym whole */
+        void *object;
+        mlcc_profile *(*function)(void);
+    } symbol = {dlsym(r->m.library, "mlcc_profile_v1")};
+    if (!symbol.object) return true;
+    r->profile = symbol.function();
+    r->least = ARENA_ARRAY(&s->arena, r->profile->n_steps + 1, uint64_t);
+    runner_forget(r);
+    return true;
+}
+
+double runner_run(Runner *r) {
+    const mlcc_model *model = r->m.model;
+    double start = seconds_now();
+    int code = model->run(r->m.state, (const void *const *)r->in, r->out, r->m.arena);
+    double took = seconds_now() - start;
+    if (code == MLCC_OK) return took;
+    diag_error(&r->s->diag, E0008, "failed with status %d: %s", code, model->error(r->m.state));
+    return -1;
+}
+
+bool runner_measure(Runner *r) {
+    mlcc_profile *profile = r->profile;
+    memset(profile->nanoseconds, 0, profile->n_steps * sizeof *profile->nanoseconds);
+    profile->on = 1;
+    bool ok = runner_run(r) >= 0;
+    profile->on = 0;
+    for (uint32_t k = 0; k < profile->n_steps; k++)
+        if (profile->nanoseconds[k] < r->least[k]) r->least[k] = profile->nanoseconds[k];
+    return ok;
+}
+
+void runner_forget(Runner *r) {
+    memset(r->least, 0xff, (r->profile->n_steps + 1) * sizeof *r->least);
+}
+
+void runner_close(Runner *r) {
+    model_unload(&r->m);
+}
