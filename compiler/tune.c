@@ -157,6 +157,17 @@ static void compare(Tune *t, const Built *b) {
     }
 }
 
+/* Where the gain is none worth having the compiler's choice stays. How many have another. */
+static int settle(Tune *t) {
+    int changed = 0;
+    for (int i = 0; i < t->candidates.n; i++) {
+        Candidate *c = &t->candidates.items[i];
+        if (c->ratio > WORTHWHILE) c->best = 0;
+        changed += c->best != 0;
+    }
+    return changed;
+}
+
 /* The body of a trial's session: the library with the next schedules, in turns with the first. */
 static int run_trial(Session *s) {
     Tune *t = s->o->trial->user;
@@ -218,17 +229,6 @@ static Schedules winners(const Tune *t) {
         schedules_add(arena, &table, e);
     }
     return table;
-}
-
-/* Where the gain is none worth having the compiler's choice stays. How many have another. */
-static int settle(Tune *t) {
-    int changed = 0;
-    for (int i = 0; i < t->candidates.n; i++) {
-        Candidate *c = &t->candidates.items[i];
-        if (c->ratio > WORTHWHILE) c->best = 0;
-        changed += c->best != 0;
-    }
-    return changed;
 }
 
 static void print_result(const Tune *t, const char *path) {
