@@ -65,14 +65,14 @@ void print_profile(const Program *p, const char *const *kernel_name, Text *out) 
         if (step->kind == STEP_end) depth--;
         if (step->kind != STEP_launch) continue;
         while (p->kernels.items[k] != step->kernel) k++;
-        text_addf(out, "    {\"%s\", %s, %lldu, %lldu, %lldu},\n", kernel_name[k],
+        text_addf(out, "    {\"%s\", %s, %lldu, %lldu, %lldu, 0x%llxu},\n", kernel_name[k],
                   c_string(p->arena, step->kernel->src ? step->kernel->src : ""), times[depth],
                   times[depth] * (long long)step_macs(step),
-                  times[depth] * (long long)step_bytes(step));
+                  times[depth] * (long long)step_bytes(step), (unsigned long long)step->key);
         n++;
     }
     text_addf(out,
-              "    {0, 0, 0, 0, 0}};\nstatic uint64_t mlcc_step_times[%d];\n"
+              "    {0, 0, 0, 0, 0, 0}};\nstatic uint64_t mlcc_step_times[%d];\n"
               "static mlcc_profile mlcc_steps_profile = {\n"
               "    sizeof(mlcc_profile), %d, mlcc_step_rows, mlcc_step_times, 0, -1, 0};\n\n",
               n + 1, n);

@@ -16,8 +16,8 @@ typedef struct Runner {
 /* Seconds on a clock that only goes forward. */
 double seconds_now(void);
 
-/* Loads the library and makes random inputs, those of --seed. False after diagnostics; to be closed in
- * either case. */
+/* Loads the library and makes random inputs, those of --seed. False after diagnostics; to be closed
+ * in either case. */
 bool runner_open(Runner *r, Session *s, const char *path, const char *weights);
 /* Seconds of one run; negative after a diagnostic. */
 double runner_run(Runner *r);

@@ -88,6 +88,7 @@ typedef struct Step {
     Place *places;   /* launch: filled by the memory plan */
     uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every element
                           of it is read just before that element of the output is written */
+    uint64_t key;    /* launch: of its operator (passes/schedules.h); 0: it has none */
     int64_t trips;   /* loop; its counter is ctr <number of loops around> */
 } Step;
 

@@ -88,18 +88,18 @@ static Kernel *share_kernel(Lower *l, Kernel *k) {
     return same;
 }
 
-static void add_launch(Lower *l, Nest *n) {
+static void add_launch(Lower *l, Nest *n, uint64_t key) {
     Step step = {.kind = STEP_launch};
     step.in_place = in_place_inputs(l, n->op);
+    step.key = key;
     step.kernel = share_kernel(l, nest_build(n, kernel_name(l, n->op), &step.args));
     vec_push(l->p->arena, &l->p->steps, step);
 }
 
 /* Replays the schedule that was measured for the operator. False if there is none; then, and if its
  * steps do not fit, the nest is as it was. */
-static bool replay_measured(Lower *l, Nest *n) {
-    uint64_t key = l->schedules ? schedule_key(l->p->arena, n->op, l->target) : 0;
-    int at = key ? schedules_find(l->schedules, key) : -1;
+static bool replay_measured(Lower *l, Nest *n, uint64_t key) {
+    int at = l->schedules && key ? schedules_find(l->schedules, key) : -1;
     if (at < 0) return false;
     const ScheduleEntry *entry = &l->schedules->entries.items[at];
     Diag *diag = l->p->diag;
@@ -135,8 +135,9 @@ static void lower_compute(Lower *l, const Op *op) {
     Nest n;
     nest_begin(&n, l->p, op, l->target);
     n.variant = l->variant;
-    if (!replay_measured(l, &n)) schedule_choose(&n);
-    add_launch(l, &n);
+    uint64_t key = schedule_key(l->p->arena, op, l->target);
+    if (!replay_measured(l, &n, key)) schedule_choose(&n);
+    add_launch(l, &n, key);
 }
 
 /* A map that copies `from` into memory of `to`; at >= 0: into its row number `ctr at`. */
@@ -155,7 +156,7 @@ static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src
     nest_begin(&n, l->p, op, l->target);
     if (skip) nest_fix(&n, 0, ex_ctr(x, at));
     if (!skip || l->target->blocks) schedule_choose(&n);
-    add_launch(l, &n);
+    add_launch(l, &n, 0);
 }
 
 static void lower_graph(Lower *l, Graph *g);

@@ -14,6 +14,7 @@ typedef struct mlcc_profile_row {
     uint64_t times;             /* that it is launched in a run; macs and bytes are of all these */
     uint64_t macs;              /* multiply-adds of its products */
     uint64_t bytes;             /* of its arguments, each read or written once */
+    uint64_t key;               /* that schedules of its operator have in a file; 0: it has none */
 } mlcc_profile_row;
 
 typedef struct mlcc_profile {
