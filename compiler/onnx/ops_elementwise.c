@@ -1,5 +1,7 @@
 /* Elementwise operators: those of elementwise.def by their formulas, and the few that need more. */
 #include "compiler/onnx/elementwise.h"
+#include "compiler/onnx/text.h"
+#include "compiler/onnx/text_number.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +258,11 @@ static void cast_to(Node *n, Value *v, DType dt) {
     n->out[0] = g_cast(n->g, v, dt);
 }
 
+/* The type to cast to; strings, too. */
+static DType target_dtype(Node *n, int64_t onnx) {
+    return onnx == dt_onnx(DT_str) ? DT_str : node_dtype(n, onnx);
+}
+
 /* Before opset 6 the attribute `to` was the type's name. */
 static DType named_dtype(Node *n) {
     static const char *const names[] = {"FLOAT",  "UINT8",  "INT8",   "UINT16", "INT16",
@@ -263,20 +270,34 @@ static DType named_dtype(Node *n) {
                                         "DOUBLE", "UINT32", "UINT64"};
     const char *to = attr_str(n, "to", "");
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
-        if (!strcmp(names[i], to)) return node_dtype(n, i + 1);
+        if (!strcmp(names[i], to)) return target_dtype(n, i + 1);
     if (!n->failed) invalid(n, E2004, "attribute 'to' is '%s', which is no element type", to);
     return DT_none;
 }
 
+static void cast_node(Node *n, DType dt) {
+    if (dt == DT_none || n->failed) return;
+    bool text = n->n_in && n->entity[0] && n->entity[0]->kind == ENTITY_text;
+    Value *v = text ? node_text(n, 0) : node_need(n, 0);
+    if (!v) return;
+    if (text && dt == DT_str)
+        n->out_entity[0] = n->entity[0];
+    else if (text)
+        cast_from_text(n, v, dt);
+    else if (dt == DT_str)
+        cast_to_text(n, v);
+    else
+        cast_to(n, v, dt);
+}
+
 void import_cast(Node *n) {
-    Value *v = node_need(n, 0);
-    DType dt = n->version < 6 ? named_dtype(n) : node_dtype(n, attr_int(n, "to", 0));
-    if (v && dt != DT_none) cast_to(n, v, dt);
+    cast_node(n, n->version < 6 ? named_dtype(n) : target_dtype(n, attr_int(n, "to", 0)));
 }
 
 void import_cast_like(Node *n) {
-    Value *v = node_need(n, 0), *like = node_need(n, 1);
-    if (v && like) cast_to(n, v, like->dt);
+    bool text = n->n_in > 1 && n->entity[1] && n->entity[1]->kind == ENTITY_text;
+    Value *like = text ? NULL : node_need(n, 1);
+    if (text || like) cast_node(n, text ? DT_str : like->dt);
 }
 
 void import_bitcast(Node *n) {

@@ -142,7 +142,7 @@ static void test_refusals(void **state) {
     refuse(b, "input x f32[2] input z i32[2] output y y = Add(x, z)", E2006, "do not fit");
     refuse(b, "input x bool[2] output y y = Exp(x)", E2006, "takes no elements of type bool");
     refuse(b, "input x f32[2] output y y = Cast(x) {to=99}", E2004, "99 is not an element type");
-    refuse(b, "input x f32[2] output y y = Cast(x) {to=8}", E3003, "type str");
+    refuse(b, "input x f32[2] output y y = Cast(x) {to=14}", E3003, "type c64");
     refuse(b, "input x f32[2] output y y = Cast(x) {to=@some}", E2004, "not an element type");
     refuse(b, "init s i64[3] = 2000 2000 2000 output y y = ConstantOfShape(s)", E3005,
            "[2000, 2000, 2000] has more than 2^31-1 elements");

@@ -195,6 +195,89 @@ static void test_labels(void **state) {
     run_rows(state, ML, N(rows), rows);
 }
 
+#define TO(dt, count, to) "input x " dt "[" count "] output y y = Cast(x) {to=" to "}"
+
+static void test_casts(void **state) {
+    static const Row rows[] = {
+        {TO("f32", "6", "8"),
+         {"0 -1 0.1 16777216 1e-45 0.0001"},
+         "str[6] \"0.0\" \"-1.0\" \"0.1\" \"1.6777216e+07\" \"1e-45\" \"1e-04\""},
+        {TO("f32", "4", "8"),
+         {"nan -inf 999999 3.4028235e38"},
+         "str[4] \"nan\" \"-inf\" \"999999.0\" \"3.4028235e+38\""},
+        {TO("f64", "6", "8"),
+         {"0.3 1e16 123456789.125 -5e-324 0.0001 9007199254740993"},
+         "str[6] \"0.3\" \"1e+16\" \"123456789.125\" \"-5e-324\" \"0.0001\" "
+         "\"9007199254740992.0\""},
+        {TO("f16", "3", "8"), {"0.1 1000 -65504"}, "str[3] \"0.1\" \"1e+03\" \"-6.55e+04\""},
+        {TO("bf16", "2", "8"), {"0.1 -3"}, "str[2] \"0.1\" \"-3.0\""},
+        {TO("i64", "2", "8"), {"-9007199254740992 0"}, "str[2] \"-9007199254740992\" \"0\""},
+        {TO("i8", "3", "8"), {"-128 7 10"}, "str[3] \"-128\" \"7\" \"10\""},
+        {TO("u8", "1", "8"), {"255"}, "str[1] \"255\""},
+        {TO("bool", "2", "8"), {"1 0"}, "str[2] \"True\" \"False\""},
+        {TO("str", "2", "8"), {"\"a\" \"b\""}, "str[2] \"a\" \"b\""},
+        {TO("str", "5", "1"),
+         {"\"1.5\" \"-1e-3\" \"+INF\" \"nAn\" \" 12 \""},
+         "f32[5] 1.5 -0.001 inf nan 12"},
+        {TO("str", "3", "11"), {"\"1e400\" \"1e-400\" \"-.5E+2\""}, "f64[3] inf 0 -50"},
+        {TO("str", "3", "7"),
+         {"\"-9223372036854775808\" \"100.5\" \"1e3\""},
+         "i64[3] -9223372036854775808 100 1000"},
+        {TO("str", "3", "9"), {"\"True\" \"0\" \"2\""}, "bool[3] 1 0 1"},
+        {"input x i32[2] init s str[1] = \"a\" output y y = CastLike(x, s)",
+         {"5 -6"},
+         "str[2] \"5\" \"-6\""},
+        {"input s str[1] init x f32[1] = 1 output y y = CastLike(s, x)", {"\"2.5\""}, "f32[1] 2.5"},
+    };
+    run_rows(state, "opset 20", N(rows), rows);
+}
+
+/* The nearest float to a decimal number, and the shortest one of a float: what reads back is the
+ * same, as libc has it. */
+static void test_round_trip(void **state) {
+    Bench *b = *state;
+    enum { COUNT = 500 };
+    Text model = text_new(&b->arena);
+    text_addf(&model,
+              "opset 20 input x f64[%d] output z s = Cast(x) {to=8} output s "
+              "z = Cast(s) {to=11}",
+              COUNT);
+    Graph *g = import_text(b, text_get(&model), NULL);
+    assert_non_null(g);
+    double x[COUNT], z[COUNT];
+    uint64_t random = 1;
+    for (int i = 0; i < COUNT; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = random ^ random >> 31;
+        memcpy(&x[i], &bits, sizeof bits);
+        if (i % 2) x[i] = (double)(int64_t)(bits >> 40) / 1000;
+    }
+    const Value *s = g->outputs.items[1];
+    char *text = arena_alloc(&b->arena, value_bytes(s));
+    const void *in[1] = {x};
+    void *out[2] = {z, text};
+    assert_true(interp_graph(g, in, out));
+    size_t width = (size_t)s->shape[1];
+    for (int i = 0; i < COUNT; i++) {
+        char own[32], shorter[32];
+        snprintf(own, sizeof own, "%.*s", (int)width, text + (size_t)i * width);
+        if (x[i] != x[i]) {
+            assert_string_equal(own, "nan");
+            continue;
+        }
+        if (strtod(own, NULL) != x[i] || z[i] != x[i])
+            fail_msg("%.17g is %s, which reads as %.17g", x[i], own, z[i]);
+        /* no number of fewer digits reads as the same */
+        if (!strchr(own, 'e')) continue;
+        int digits = 0, n = 1;
+        for (const char *c = own; *c != 'e'; c++) digits += *c >= '0' && *c <= '9';
+        for (;
+             snprintf(shorter, sizeof shorter, "%.*e", n - 1, x[i]), strtod(shorter, NULL) != x[i];)
+            n++;
+        if (digits > n) fail_msg("%s is longer than %s", own, shorter);
+    }
+}
+
 static void test_refusals(void **state) {
     Bench *b = *state;
     static const Wrong rows[] = {
@@ -249,6 +332,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_split, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_normalizer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_labels, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_casts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

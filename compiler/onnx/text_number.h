@@ -1,0 +1,12 @@
+/* Casts between numbers and strings; see ops_text_number.c. */
+#ifndef COMPILER_ONNX_TEXT_NUMBER_H
+#define COMPILER_ONNX_TEXT_NUMBER_H
+
+#include "compiler/onnx/import.h"
+
+/* Sets output 0 to the numbers of `v` as strings. */
+void cast_to_text(Node *n, Value *v);
+/* Sets output 0 to the numbers that strings are, of type `dt`. */
+void cast_from_text(Node *n, Value *text, DType dt);
+
+#endif
