@@ -324,6 +324,10 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
     }
     for (int i = 0; i < r->n_rows; i++) {
         const Entity *row = out[skip_out + r->n_state + i];
+        if (row->kind == ENTITY_text) {
+            unsupported(n, "a stacked output of strings");
+            return false;
+        }
         if (row->kind != ENTITY_tensor) {
             invalid(n, E2006, "stacked output %d is no tensor", i);
             return false;

@@ -10,8 +10,9 @@
 
 #define MAX_DEPTH  200
 #define MAX_REPEAT 1000
-#define MAX_STEPS  20000 /* states of the first automaton */
-#define MAX_STATES 4000  /* and of the second */
+#define MAX_STEPS  20000     /* states of the first automaton */
+#define MAX_STATES 4000      /* and of the second */
+#define MAX_WORK   400000000 /* looks at steps while the second one is made */
 #define MAX_CODE   0x10ffffu
 
 /* --- the tree --------------------------------------------------------------------------------- */
@@ -459,6 +460,7 @@ typedef enum Side { SIDE_end, SIDE_word, SIDE_other } Side;
 
 typedef struct State {
     uint64_t *set; /* of steps */
+    uint64_t hash; /* of the set */
     Side before;
 } State;
 
@@ -467,6 +469,8 @@ typedef struct Sets {
     size_t words; /* of a set */
     VEC(State) states;
     int *stack;
+    bool begins[256]; /* bytes that not all steps take for the one before */
+    int64_t work;
 } Sets;
 
 static bool has(const uint64_t *set, int i) {
@@ -520,14 +524,21 @@ static bool close_set(Sets *d, const State *from, Side behind, uint64_t *out) {
 /* The number of a state, a new one if there is none like it. */
 static int state_of(Sets *d, const uint64_t *set, Side before) {
     bool empty = true;
-    for (size_t i = 0; i < d->words; i++) empty &= set[i] == 0;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < d->words; i++) {
+        empty &= set[i] == 0;
+        hash = (hash ^ set[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
     if (empty) before = SIDE_end; /* what was before does not matter any more */
-    for (int i = 0; i < d->states.n; i++)
-        if (d->states.items[i].before == before &&
-            !memcmp(d->states.items[i].set, set, d->words * sizeof *set))
+    for (int i = 0; i < d->states.n; i++) {
+        const State *state = &d->states.items[i];
+        if (state->hash == hash && state->before == before &&
+            !memcmp(state->set, set, d->words * sizeof *set))
             return i;
+    }
     if (d->states.n == MAX_STATES) fail(d->s->r, REGEX_unsupported, "it is too large");
-    State state = {arena_copy(d->s->r->arena, set, d->words * sizeof *set), before};
+    State state = {arena_copy(d->s->r->arena, set, d->words * sizeof *set), hash, before};
     vec_push(d->s->r->arena, &d->states, state);
     return d->states.n - 1;
 }
@@ -542,9 +553,14 @@ static void fill_row(Sets *d, int state, int32_t *next, uint64_t *closed, uint64
         close_set(d, &d->states.items[state], (Side)side, closed);
         for (int c = 1; c < 256; c++) {
             if (is_word(c) != (side == SIDE_word)) continue;
+            if (!d->begins[c]) {
+                next[c] = next[c - 1];
+                continue;
+            }
             memset(after, 0, d->words * sizeof *after);
             for (int i = 0; i < d->s->all.n; i++) {
                 const Step *step = &d->s->all.items[i];
+                d->work++;
                 if (!has(closed, i)) {
                     if (!closed[i / 64]) i |= 63; /* nothing in this word */
                     continue;
@@ -552,6 +568,7 @@ static void fill_row(Sets *d, int state, int32_t *next, uint64_t *closed, uint64
                 if (step->kind == STEP_byte && c >= step->from && c <= step->to)
                     put(after, step->next);
             }
+            if (d->work > MAX_WORK) fail(d->s->r, REGEX_unsupported, "it is too large");
             next[c] = state_of(d, after, (Side)side);
         }
     }
@@ -586,6 +603,13 @@ static void determine(Steps *s, int start, Automaton *out) {
     uint64_t *closed = ARENA_ARRAY(arena, d.words, uint64_t);
     uint64_t *after = ARENA_ARRAY(arena, d.words, uint64_t);
     VEC(int32_t *) rows = {0};
+    for (int c = 1; c < 256; c++) d.begins[c] = c == 1 || is_word(c) != is_word(c - 1);
+    for (int i = 0; i < s->all.n; i++) {
+        const Step *step = &s->all.items[i];
+        if (step->kind != STEP_byte) continue;
+        d.begins[step->from] = true;
+        if (step->to < 255) d.begins[step->to + 1] = true;
+    }
     if (start >= 0) put(after, start);
     out->start = state_of(&d, after, SIDE_end);
     for (int i = 0; i < d.states.n; i++) {

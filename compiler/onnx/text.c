@@ -186,20 +186,21 @@ Value *text_pick(Graph *g, Value *table, Value *numbers) {
 
 /* The strings that a node is given, numbered through: 0 is the empty string (what padding gives),
  * then come those of the first input that has strings, and so on. */
+#define MAX_POOL ((1 << 24) - 1) /* whole numbers that f32 has */
 typedef struct Pool {
     int n;
     Value *text[64]; /* [count, width] */
     int64_t start[65];
 } Pool;
 
-/* Numbers start, start + 1 ... in a shape. u32: no operator takes indices of this type, so outputs
- * of it are the ones that hold elements. */
+/* Numbers start, start + 1 ... in a shape. They are f32, which no operator takes for indices or
+ * shapes: strings in such a place are refused by it. */
 static Value *number_through(Graph *g, int rank, const int64_t *shape, int64_t start) {
     Exprs *x = g->x;
     Builder b = build(g, rank, shape);
     const Expr *e = ex_i(x, 0);
     for (int i = 0; i < rank; i++) e = ex_add(x, ex_mul(x, e, ex_i(x, shape[i])), ex_var(x, i));
-    return build_map(&b, DT_u32, ex_cast(x, DT_u32, ex_add(x, e, ex_i(x, start))));
+    return build_map(&b, DT_f32, ex_cast(x, DT_f32, ex_add(x, e, ex_i(x, start))));
 }
 
 /* The strings of the pool by their numbers. */
@@ -235,11 +236,13 @@ void import_text_move(Node *n) {
         return;
     }
     for (int i = 0; i < n->n_in && !n->failed; i++) {
+        if (n->in[i] && n->in[i]->dt == DT_f32)
+            invalid(n, E2006, "input %d is of type f32, others are strings", i);
         if (!n->entity[i] || n->entity[i]->kind != ENTITY_text) continue;
         Value *text = n->entity[i]->tensor;
         Value *rows = text_rows(g, text);
-        if (pool.n == 64 || pool.start[pool.n] + rows->shape[0] > INT32_MAX) {
-            unsupported(n, "more than 64 inputs, or 2^31-1 elements, of strings");
+        if (pool.n == 64 || pool.start[pool.n] + rows->shape[0] > MAX_POOL) {
+            unsupported(n, "more than 64 inputs, or %d elements, of strings", MAX_POOL);
             return;
         }
         n->in[i] = number_through(g, text->rank - 1, text->shape, pool.start[pool.n]);
@@ -254,7 +257,7 @@ void import_text_move(Node *n) {
     row->fn(n);
     for (int i = 0; i < MAX_SET_OUTPUTS || i < n->n_out; i++) {
         Value *numbers = n->out[i];
-        if (n->failed || !numbers || numbers->dt != DT_u32) continue;
+        if (n->failed || !numbers || numbers->dt != DT_f32) continue;
         n->out[i] = NULL;
         node_set_text(n, i, gather_rows(n, &pool, numbers));
     }

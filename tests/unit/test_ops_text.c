@@ -287,6 +287,18 @@ static void test_refusals(void **state) {
         {S3 "input x i64[3] y = Equal(s, x)", E2006, "input 1 must be a tensor of strings"},
         {S3 "init i i64[1,1] = 0 y = ScatterND(s, i, s) {reduction=\"add\"}", E3002,
          "a reduction of strings"},
+        {S3 "input f f32[2] y = Gather(f, s)", E2006, "input 0 is of type f32, others are strings"},
+        {S3 "input d i64[2] y = Gather(d, s)", E2006, "must be integers"},
+        {S3 "init t str[1] = \"a\" y = Reshape(s, t)", E2006, "must be integers"},
+        {S3 "input c u8[3] y = Where(s, c, c)", E2006, ""},
+        {"init n i64[] = 2 init t bool[] = 1 input s str[2] output y y = Loop(n, t) "
+         "{body=graph{ input i i64[] input c bool[] output d output z d = Identity(c) "
+         "z = Identity(s) }}",
+         E3002, "a stacked output of strings"},
+        {"init n i64[] = 2 init t bool[] = 1 input s str[2] output y y = Loop(n, t, s) "
+         "{body=graph{ input i i64[] input c bool[] input u str[2] output d output z "
+         "d = Identity(c) z = Identity(u) }}",
+         E3003, "input 2 is a tensor of strings"},
         {S3 "init t str[2] = \"a\" \"b\" y = Equal(s, t)", E2005, "[3] and [2] do not broadcast"},
         {"input s str[3] output y f32[3] y = Identity(s)", E2009,
          "declared as f32, but computed as str"},

@@ -183,6 +183,16 @@ static void test_graph_ends(void **state) {
     expect(f, "the graph has 2 inputs, 1 of them defined");
 }
 
+static void test_strings(void **state) {
+    Fixture *f = *state;
+    Value *y = negation(f, input(f));
+    graph_output_text(f->g, y, "y");
+    expect(f, "output 0 of the graph (%1) is text, but of type f32 and rank 1");
+    f->g->output_text.items[0] = false;
+    f->g->inputs.items[0]->text = true;
+    expect(f, "input 0 of the graph (%0) is text, but of type f32 and rank 1");
+}
+
 static void test_shapes(void **state) {
     Fixture *f = *state;
     Value *x = input(f);
@@ -237,6 +247,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_links, setup, teardown),
         cmocka_unit_test_setup_teardown(test_graph_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_strings, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_loop_without_graph, setup, teardown),
         cmocka_unit_test_setup_teardown(test_narrow, setup, teardown),
