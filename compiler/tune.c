@@ -285,7 +285,7 @@ static int try_schedules(Tune *t) {
     int changed = settle(t);
     if (!changed) return 0;
     Schedules table = winners(t);
-    fprintf(stderr, "%8.1f s  %d operators were faster: all of them together\n",
+    fprintf(stderr, "%8.1f s  faster operators: %d; now all of them together\n",
             seconds_now() - t->begin, changed);
     return in_session(t, run_confirmation, (Trial){.schedules = &table});
 }
@@ -296,7 +296,7 @@ static int tune(Tune *t) {
         return 0;
     t->longest = seconds_now() - t->begin;
     each_launch(t, t->first.p, add_candidate);
-    fprintf(stderr, "%8.1f s  schedules 1: %.3f ms, %d operators of interest\n", t->longest,
+    fprintf(stderr, "%8.1f s  schedules 1: %.3f ms; operators of interest: %d\n", t->longest,
             (double)time_of(&t->first, 0) * 1e-6, t->candidates.n);
     int status = try_schedules(t);
     if (status) return status;

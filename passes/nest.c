@@ -232,7 +232,9 @@ static bool replay_step(Nest *n, int count, char **w) {
     int64_t factor = strtoll(w[2], NULL, 10);
     if (factor <= 0 || factor > INT32_MAX || is_held(n, loops[1])) return false;
     if (!strcmp(w[0], "dot")) {
-        if (!n->loop[loops[1]].reduce || n->lane_loop >= 0 || factor > n->loop[loops[1]].extent)
+        bool power = (factor & (factor - 1)) == 0; /* lanes are halved in the end */
+        if (!n->loop[loops[1]].reduce || n->lane_loop >= 0 || !power ||
+            factor > n->loop[loops[1]].extent)
             return false;
         nest_dot(n, loops[1], factor, &outer, &inner);
     } else if (!strcmp(w[0], "split"))
@@ -265,7 +267,8 @@ bool nest_replay(Nest *n, const char *steps) {
 bool nest_check_loops(const Nest *n) {
     const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
     int64_t tile = 1;
-    bool reducing = false;
+    bool reducing = false, inside_vector = false;
+    if (n->lane_loop >= 0 && (n->guard[0] || n->guard[1])) wrong = "lanes in a guarded nest";
     for (int i = 0; i < n->n_order; i++) {
         int loop = n->order[i];
         const NestLoop *l = &n->loop[loop];
@@ -274,6 +277,10 @@ bool nest_check_loops(const Nest *n) {
         if (l->role == ROLE_parallel) wrong = "a parallel loop that is not shared";
         if (l->role == ROLE_vector && l->reduce && loop != n->lane_loop)
             wrong = "a reduction along a vector";
+        if (reducing && !l->reduce && l->role == ROLE_serial)
+            wrong = "accumulators in a loop that is not unrolled";
+        if (inside_vector && l->role != ROLE_unroll) wrong = "a loop inside of a vector";
+        inside_vector |= l->role == ROLE_vector;
         if (loop == n->lane_loop && i != n->n_order - 1) wrong = "lanes that are not innermost";
         if (i < n->share && (l->reduce || l->role != ROLE_serial)) wrong = "a shared reduction";
         if (reducing && (!l->reduce || loop == n->lane_loop)) tile *= l->extent;

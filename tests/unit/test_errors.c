@@ -37,7 +37,6 @@ static const struct {
     {"E4204", "needs an NVRTC that fails for reasons of its own"},
     {"E4303", "our own bug: generated GLSL is wrong"},
     {"E5001", "no command reads IR text: tests/ir/errors"},
-    {"E5002", "no command reads schedules: tests/unit/test_passes.c"},
     {"E9001", "our own bug: tests/ir/verify"},
     {"E9002", "our own bug"},
 };

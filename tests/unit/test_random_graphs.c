@@ -79,6 +79,7 @@ static void check_replay(Case *c, Graph *g, const Target *target) {
         if (!computes || value_numel(op->out[0]) == 0) continue;
         Nest chosen, replayed;
         nest_begin(&chosen, program_new(g), op, target);
+        chosen.variant = c->seed % 6;
         schedule_choose(&chosen);
         const char *steps = text_get(&chosen.steps);
         nest_begin(&replayed, program_new(g), op, target);
@@ -114,6 +115,7 @@ static void check_seed(int seed, const char *target) {
     assert_true(interp_graph(g, (const void *const *)c->inputs, c->wanted));
     PassOptions options = {.target = target_find(target),
                            .skip = random_chance(&r, 25) ? "fuse" : NULL,
+                           .variant = seed % 6,
                            .on_pass = after_pass,
                            .user = c,
                            .verify = true};
