@@ -70,6 +70,13 @@ class Builder:
         self.rng = rng
         self.opset = opset or int(rng.choice(OPSETS))
         self.values, self.nodes = {}, []
+        # A model that likes some types and dimensions has more values that go together.
+        liked = rng.random(len(dtypes.COMMON)) < (0.25 if rng.random() < 0.5 else 1)
+        self.liked_types = [t for t, like in zip(dtypes.COMMON, liked) if like]
+        self.dims = dtypes.DIMS
+        if rng.random() < 0.5:
+            count = int(rng.integers(2, 5))
+            self.dims = tuple(int(d) for d in rng.choice(dtypes.DIMS, count, replace=False))
         self.inputs, self.constants = [], []  # names
         self.counter = 0
         self.who = set()  # judges asked
@@ -88,6 +95,13 @@ class Builder:
 
     def between(self, low, high):
         return int(self.rng.integers(low, high + 1))
+
+    def pick_type(self, allowed):
+        liked = [t for t in allowed if t in self.liked_types]
+        return dtypes.pick_type(self.rng, liked or allowed)
+
+    def pick_shape(self, low=0, high=5, most=dtypes.LARGEST):
+        return dtypes.pick_shape(self.rng, self.dims, low, high, most)
 
     def new_name(self, letter):
         self.counter += 1
@@ -119,9 +133,9 @@ class Builder:
         rank=(0, 5),
     ):
         if not isinstance(type_or_types, str):
-            type_or_types = dtypes.pick_type(self.rng, type_or_types)
+            type_or_types = self.pick_type(type_or_types)
         if shape is None:
-            shape = dtypes.pick_shape(self.rng, *rank)
+            shape = self.pick_shape(*rank)
         return self.add(
             dtypes.pick_data(self.rng, type_or_types, tuple(shape), low, high, special), constant
         )
@@ -165,8 +179,8 @@ class Builder:
             return found
         for _ in range(30):
             wanted_special = special and self.chance(0.3)
-            shape = dtypes.pick_shape(self.rng, rank[0], rank[1], most or dtypes.LARGEST)
-            dtype = dtypes.pick_type(self.rng, allowed)
+            shape = self.pick_shape(rank[0], rank[1], most or dtypes.LARGEST)
+            dtype = self.pick_type(allowed)
             array = dtypes.pick_data(self.rng, dtype, shape, low, high, wanted_special)
             if test is None or test(Value("", array)):
                 return self.add(array)

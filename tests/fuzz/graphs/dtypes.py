@@ -89,14 +89,14 @@ def pick_type(rng, types):
     return types[rng.choice(len(types), p=weights / weights.sum())]
 
 
-def pick_shape(rng, low=0, high=5, most=LARGEST):
+def pick_shape(rng, dims, low, high, most):
     """A shape of rank low to high; ranks 0 and 1 are likely where they may be."""
     ranks = np.arange(low, high + 1)
     weights = np.array([3, 4, 3, 2.5, 2, 1.5])[ranks]
     rank = int(rng.choice(ranks, p=weights / weights.sum()))
     shape, size = [], 1
     for _ in range(rank):
-        fitting = [d for d in DIMS if d * size <= most]
+        fitting = [d for d in dims if d * size <= most] or [1]
         if rank > 2 and rng.random() < 0.6:
             fitting = [d for d in fitting if d <= 8] or fitting
         shape.append(int(rng.choice(fitting)))

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from . import dtypes
 from .builder import Reject
 from .table import operator
 
@@ -54,7 +53,7 @@ def image(g, types, channels=None, most=1024, rank=(3, 5)):
     c = channels or g.one_of((1, 2, 3, 5, 8, 16))
     shape = [g.one_of((1, 1, 2)), c]
     for _ in range(spatial):
-        fitting = [d for d in dtypes.DIMS if np.prod(shape, dtype=int) * d <= most]
+        fitting = [d for d in g.dims if np.prod(shape, dtype=int) * d <= most] or [1]
         shape.append(int(g.one_of(fitting)))
     return g.fresh(types, shape)
 

@@ -171,7 +171,7 @@ def matmul(g):
         batch = [1 if g.chance(0.3) else d for d in a.shape[:-2]]
         if g.chance(0.4):
             batch = batch[g.below(len(batch) + 1) :]
-        n = g.one_of(dtypes.DIMS)
+        n = g.one_of(g.dims)
         b = g.fresh(a.dtype, [k] if g.chance(0.15) else batch + [k, n])
     if k == 0:
         raise Reject("empty")
@@ -181,7 +181,7 @@ def matmul(g):
 @operator(3)
 def gemm(g):
     dtype = g.one_of(("f32", "f32", "f64", "f16", "i32", "i64"))
-    m, k, n = (g.one_of(dtypes.DIMS) for _ in range(3))
+    m, k, n = (g.one_of(g.dims) for _ in range(3))
     ta, tb = g.one_of((0, 1, None)), g.one_of((0, 1, None))
     shape_a, shape_b = ((k, m) if ta else (m, k)), ((n, k) if tb else (k, n))
 

@@ -48,6 +48,8 @@ def with_parts(way, *parts):
 def ways_of(number, options):
     """How model `number` is run, besides by its relatives."""
     kernels = KERNELS[number % 4]
+    if options.quick:
+        return ["interp", kernels]
     level = "c1" if number % 3 == 0 else "c0"
     ways = ["interp", f"{level}:c", f"{level}:c:native", kernels]
     if number % 3 == 1:
@@ -68,7 +70,7 @@ class Case:
 
     def __init__(self, number, options):
         self.number = number
-        self.g = random_model(options.seed, number)
+        self.g = random_model(options.seed, number, only=options.operators)
         g = self.g
         self.outputs = g.outputs()
         self.tasks = []
@@ -82,7 +84,7 @@ class Case:
         self.constants = {"": constants}  # of the models that are made of the builder's values
         self.add("", self.model, inputs, ways_of(number, options))
         rng = np.random.default_rng([options.seed, number, 1])
-        few = ["interp", ("c0:c", "c0:c:native")[number // 4 % 2]]
+        few = ["interp"] if options.quick else ["interp", ("c0:c", "c0:c:native")[number // 4 % 2]]
         if number % 4 == 1:
             self.add("renamed", renamed(self.model, rng), inputs, few)
         if number % 4 == 2:
@@ -265,11 +267,16 @@ def main():
         help="every Nth model on CUDA and Vulkan; 0: none",
     )
     parser.add_argument("--no-vulkan", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="without C: interpreters only")
+    parser.add_argument(
+        "--operators", default="", metavar="NAME,...", help="only these functions of the table"
+    )
     parser.add_argument("--no-minimise", action="store_true")
     parser.add_argument("--most", type=int, default=20, help="stop after so many failures")
     parser.add_argument("--out", default="build/fuzz-graphs", metavar="FOLDER")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.operators = [name for name in options.operators.split(",") if name]
     options.no_vulkan |= os.environ.get("SKIP_VULKAN", "0") != "0"
     options.peer = (
         options.peer or ("build/san" if options.hostile else "build") + "/tests/graph_peer"
