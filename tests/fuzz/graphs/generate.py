@@ -3,12 +3,31 @@
 import numpy as np
 
 from . import ops_control, ops_conv, ops_elementwise, ops_move  # noqa: F401
-from . import ops_network, ops_quant, ops_reduce  # noqa: F401
+from . import ops_network, ops_pattern, ops_quant, ops_reduce  # noqa: F401
 from .builder import Builder, Reject
 from .table import OPERATORS
 
 WEIGHTS = np.array([weight for _, weight, _ in OPERATORS])
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+# What large tensors are for.
+DENSE = (
+    "matmul",
+    "gemm",
+    "conv",
+    "conv_chain",
+    "pool",
+    "reduce",
+    "softmax",
+    "perceptron",
+    "einsum",
+    "attention_by_hand",
+    "normalization",
+    "transpose",
+    "rows_by_hand",
+    "matmul_integer",
+)
 
 
 def swarm(rng, only):
@@ -32,7 +51,12 @@ def random_model(seed, number, rejects=None, preferred=(), only=()):
     rng = np.random.default_rng([seed, number])
     g = Builder(rng)
     weights = swarm(rng, only)
+    if g.large:
+        weights = weights * np.array([3 if name in DENSE else 1 for name, _, _ in OPERATORS])
+        weights = weights / weights.sum()
     wanted = int(rng.integers(1, 31)) if rng.random() < 0.7 else int(rng.integers(1, 5))
+    if g.large:
+        wanted = min(wanted, 5)
     tries = 0
     while len(g.nodes) < wanted and tries < 6 * wanted + 20:
         tries += 1

@@ -62,7 +62,7 @@ def reshape(g):
             shape[i] = 0
     if shape and g.chance(0.4):
         shape[g.below(len(shape))] = -1
-    shape = g.shape_input(shape) if shape else g.add(np.array([], np.int64), True)
+    shape = g.shape_input(shape) if shape else g.parameter(np.array([], np.int64))
     g.frozen.add(shape.name)
     g.node("Reshape", [x, shape], kind="move", fixed=(1,), special=True)
 
@@ -236,7 +236,7 @@ def expand(g):
     wanted = [1 if g.chance(0.2) else d for d in shape]
     if g.chance(0.2):
         wanted = wanted[g.below(len(wanted) + 1) :]
-    shape = g.shape_input(wanted) if wanted else g.add(np.array([], np.int64), True)
+    shape = g.shape_input(wanted) if wanted else g.parameter(np.array([], np.int64))
     g.frozen.add(shape.name)
     g.node("Expand", [x, shape], kind="move", fixed=(1,), special=True)
 
