@@ -83,6 +83,7 @@ class Builder:
         if self.large:
             self.dims = tuple(int(d) for d in rng.choice(dtypes.LONG, 3, replace=False))
         self.inputs, self.constants = [], []  # names
+        self.kinds = {}  # of nodes, by id()
         self.counter = 0
         self.who = set()  # judges asked
         self.frozen = set()  # inputs whose values decide shapes or were chosen with care
@@ -307,6 +308,7 @@ class Builder:
             v.used = True
         self.who.add(judge.who)
         self.nodes.append(node)
+        self.kinds[id(node)] = kind
         for v in values:
             self.values[v.name] = v
         return values

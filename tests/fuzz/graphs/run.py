@@ -6,7 +6,8 @@ ONNX's reference evaluator where that refuses, and compiled and run in these way
     every model      the interpreter; C, plain and with an -march=, on 1, 2 and 3 threads; the
                      lowered kernels of a target in the interpreter with its checks
     by its number    passes left out; every tensor in memory of its own; all renamed and in
-                     another order; constants as inputs and inputs as constants
+                     another order; constants as inputs and inputs as constants,
+                     Constant nodes; all in a function
     every Nth        CUDA emulated on the CPU; Vulkan
 
 Integers, bool, what is moved and floats whose sums are exact must be equal; other floats may differ
@@ -33,7 +34,7 @@ from .hostile import HostileCase
 from .judge import whole_model
 from .minimise import minimise, shown
 from .peer import Peer, Task, temporary_folder
-from .relations import constant_nodes, renamed
+from .relations import as_function, constant_nodes, renamed
 
 BATCH = 24
 KERNELS = ("kernels:c", "kernels:c:native", "kernels:cuda", "kernels:vulkan")
@@ -114,7 +115,10 @@ class Case:
             self.constants["constants as inputs"] = now
             self.add("constants as inputs", assemble(g, g.nodes, left, now, names), left, few)
         if number % 4 == 3:
-            self.add("Constant nodes", constant_nodes(self.model, rng), inputs, few)
+            if number % 8 == 3:
+                self.add("Constant nodes", constant_nodes(self.model, rng), inputs, few)
+            else:
+                self.add("as a function", as_function(self.model), inputs, few)
 
     def used_sources(self):
         from .minimise import names_read
