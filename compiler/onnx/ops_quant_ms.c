@@ -20,13 +20,25 @@ static void set_encoded(Node *n, Value *v, int i, DType dt) {
     if (v && !n->failed && quant_read(n, i, dt, &q)) n->out[0] = quant_encode(n, v, &q);
 }
 
+/* The same as ONNX Runtime has it for sums and products: the zero point is added before rounding,
+ * which tells where two integers are equally near. */
+static void set_encoded_late(Node *n, Value *v, int i, DType dt) {
+    Quant q;
+    if (!v || n->failed || !quant_read(n, i, dt, &q)) return;
+    Value *one[3] = {v, g_reshape(n->g, q.scale, 0, NULL), g_scalar(n->g, DT_f32, 0)};
+    if (q.zero) one[2] = g_cast(n->g, g_reshape(n->g, q.zero, 0, NULL), DT_f32);
+    Quant plain = {g_scalar(n->g, DT_f32, 1), NULL, q.dt};
+    v = node_formula(n, "a / b + c", 3, one);
+    if (v && !n->failed) n->out[0] = quant_encode(n, v, &plain);
+}
+
 void import_ms_qlinear_binary(Node *n) {
     Quant q;
     Value *v[2] = {decoded(n, 0, &q), NULL};
     if (v[0]) v[1] = decoded(n, 3, &q);
     if (!v[1]) return;
     const char *formula = !strcmp(n->op, "QLinearAdd") ? "a + b" : "a * b";
-    set_encoded(n, node_formula(n, formula, 2, v), 6, q.dt);
+    set_encoded_late(n, node_formula(n, formula, 2, v), 6, q.dt);
 }
 
 void import_ms_qlinear_unary(Node *n) {

@@ -161,6 +161,11 @@ static void test_quantised(void **state) {
         /* (a - 10) / 2 + (b - 10) / 2, in quarters */
         {PAIR("QLinearAdd(a, s, z, b, s, z, t, z)"), {"12 10 255", "14 0 255"}, "u8[3] 22 0 255"},
         {PAIR("QLinearMul(a, s, z, b, s, z, t, z)"), {"12 10 255", "14 0 255"}, "u8[3] 18 10 255"},
+        /* 9 / 2 + 3 lies between 7 and 8: the even one, whatever 9 / 2 is rounded to */
+        {"input a u8[2] input b u8[1] output y init s f32[] = 1 init t f32[] = 2 init z u8[] = 0 "
+         "init m u8[] = 3 y = com.microsoft:QLinearAdd(a, s, z, b, s, z, t, m)",
+         {"8 6", "1"},
+         "u8[2] 8 6"},
         {"input a i8[3] output y init s f32[] = 0.5 init t f32[] = 0.00390625 init z i8[] = 0 "
          "init m i8[] = -128 y = com.microsoft:QLinearSigmoid(a, s, z, t, m)",
          {"0 4 -128"},

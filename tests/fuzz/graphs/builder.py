@@ -70,7 +70,20 @@ class Builder:
         self.rng = rng
         self.opset = opset or int(rng.choice(OPSETS))
         self.values, self.nodes = {}, []
+        # A model that likes some types and dimensions has more values that go together.
+        liked = rng.random(len(dtypes.COMMON)) < (0.25 if rng.random() < 0.5 else 1)
+        self.liked_types = [t for t, like in zip(dtypes.COMMON, liked) if like]
+        self.dims = dtypes.DIMS
+        if rng.random() < 0.5:
+            count = int(rng.integers(2, 5))
+            self.dims = tuple(int(d) for d in rng.choice(dtypes.DIMS, count, replace=False))
+        # Some are of a few large tensors, for tiles, packing and rows of vectors.
+        self.large = rng.random() < 0.12
+        self.largest = dtypes.LARGEST * (8 if self.large else 1)
+        if self.large:
+            self.dims = tuple(int(d) for d in rng.choice(dtypes.LONG, 3, replace=False))
         self.inputs, self.constants = [], []  # names
+        self.kinds = {}  # of nodes, by id()
         self.counter = 0
         self.who = set()  # judges asked
         self.frozen = set()  # inputs whose values decide shapes or were chosen with care
@@ -88,6 +101,14 @@ class Builder:
 
     def between(self, low, high):
         return int(self.rng.integers(low, high + 1))
+
+    def pick_type(self, allowed):
+        liked = [t for t in allowed if t in self.liked_types]
+        return dtypes.pick_type(self.rng, liked or allowed)
+
+    def pick_shape(self, low=0, high=5, most=None):
+        most = most or self.largest
+        return dtypes.pick_shape(self.rng, self.dims, low, high, most)
 
     def new_name(self, letter):
         self.counter += 1
@@ -119,9 +140,9 @@ class Builder:
         rank=(0, 5),
     ):
         if not isinstance(type_or_types, str):
-            type_or_types = dtypes.pick_type(self.rng, type_or_types)
+            type_or_types = self.pick_type(type_or_types)
         if shape is None:
-            shape = dtypes.pick_shape(self.rng, *rank)
+            shape = self.pick_shape(*rank)
         return self.add(
             dtypes.pick_data(self.rng, type_or_types, tuple(shape), low, high, special), constant
         )
@@ -165,8 +186,8 @@ class Builder:
             return found
         for _ in range(30):
             wanted_special = special and self.chance(0.3)
-            shape = dtypes.pick_shape(self.rng, rank[0], rank[1], most or dtypes.LARGEST)
-            dtype = dtypes.pick_type(self.rng, allowed)
+            shape = self.pick_shape(rank[0], rank[1], most or self.largest)
+            dtype = self.pick_type(allowed)
             array = dtypes.pick_data(self.rng, dtype, shape, low, high, wanted_special)
             if test is None or test(Value("", array)):
                 return self.add(array)
@@ -185,7 +206,7 @@ class Builder:
                 w.dtype == dtype
                 and (w.exact or not exact)
                 and (special or not w.special)
-                and np.prod(shape, dtype=int) <= 2 * dtypes.LARGEST
+                and np.prod(shape, dtype=int) <= 2 * self.largest
                 and low is None
             )
 
@@ -227,11 +248,14 @@ class Builder:
         self.frozen.add(value.name)
         return value
 
-    def scalar(self, dtype, number):
+    def parameter(self, array):
         """A constant that decides a shape or must stay what it is."""
-        value = self.add(np.array(number).astype(dtypes.NUMPY[dtype]), True)
+        value = self.add(array, True)
         self.frozen.add(value.name)
         return value
+
+    def scalar(self, dtype, number):
+        return self.parameter(np.array(number).astype(dtypes.NUMPY[dtype]))
 
     # ---- nodes --------------------------------------------------------------------------------
 
@@ -247,12 +271,14 @@ class Builder:
         fixed=(),
         special=False,
         coarse=False,
+        extra=0.0,
         **attributes,
     ):
         """Adds a node and returns its outputs. inputs: values, None for those left out. captured:
         outer values that its subgraphs read. fixed: indices of inputs that are parameters, not
         moved when errors are estimated. special: NaN and infinities may come out. coarse:
-        constants of the operator may be rounded to f32. Raises Reject."""
+        constants of the operator may be rounded to f32. extra: error that it may make besides.
+        Raises Reject."""
         names = [v.name if v else "" for v in inputs]
         while names and not names[-1]:
             names.pop()
@@ -266,6 +292,8 @@ class Builder:
             found = judge.run(arrays)
             loose = [v for i, v in enumerate(inputs) if v and i not in fixed] + list(captured)
             errors = self.errors(judge, kind, arrays, found, loose, scale)
+            if extra:
+                errors = [e if e is None else e + extra for e in errors]
             if coarse:
                 errors = [
                     e if e is None else e + 2e-7 * np.abs(dtypes.wide(a)).max(initial=1.0)
@@ -280,6 +308,7 @@ class Builder:
             v.used = True
         self.who.add(judge.who)
         self.nodes.append(node)
+        self.kinds[id(node)] = kind
         for v in values:
             self.values[v.name] = v
         return values
@@ -287,7 +316,7 @@ class Builder:
     def checked(self, op, name, array, error, special):
         if array.dtype not in dtypes.NAME_OF_NUMPY:
             raise Reject(f"{op}: {array.dtype}")
-        if array.size > 4 * dtypes.LARGEST or array.ndim > 6:
+        if array.size > 4 * self.largest or array.ndim > 6:
             raise Reject(f"{op}: too large")
         value = Value(name, array, error)
         if value.is_float and array.size:
@@ -401,8 +430,8 @@ class Builder:
                 bound = bound + scale * (
                     4 * mine + 8 * e * np.abs(dtypes.wide(array)) + 4 * e * top
                 )
-                if dtype != "f64":
-                    bound = bound + 5e-7 * scale  # what fast exponentials and the like may miss
+                # what fast exponentials and the like may miss
+                bound = bound + (1e-30 if dtype == "f64" else 5e-7 * scale)
             result.append(bound)
         return result
 

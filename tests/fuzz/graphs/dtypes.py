@@ -50,6 +50,7 @@ WEIGHT = {"f32": 10, "i64": 7, "i32": 6, "bool": 3, "u8": 3, "i8": 3, "f16": 3, 
 WEIGHT |= {"bf16": 1, "i16": 1, "u16": 1, "u32": 1, "u64": 2}
 
 DIMS = (1, 2, 3, 5, 7, 8, 16, 17, 31, 33)
+LONG = (3, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128)
 LARGEST = 2048  # elements of a tensor
 
 
@@ -89,14 +90,14 @@ def pick_type(rng, types):
     return types[rng.choice(len(types), p=weights / weights.sum())]
 
 
-def pick_shape(rng, low=0, high=5, most=LARGEST):
+def pick_shape(rng, dims, low, high, most):
     """A shape of rank low to high; ranks 0 and 1 are likely where they may be."""
     ranks = np.arange(low, high + 1)
     weights = np.array([3, 4, 3, 2.5, 2, 1.5])[ranks]
     rank = int(rng.choice(ranks, p=weights / weights.sum()))
     shape, size = [], 1
     for _ in range(rank):
-        fitting = [d for d in DIMS if d * size <= most]
+        fitting = [d for d in dims if d * size <= most] or [1]
         if rank > 2 and rng.random() < 0.6:
             fitting = [d for d in fitting if d <= 8] or fitting
         shape.append(int(rng.choice(fitting)))

@@ -21,6 +21,16 @@ def _always(node, arrays):
     return True
 
 
+def _long_integers(node, arrays):
+    return any(
+        a.dtype.itemsize == 8
+        and a.dtype.kind in "iu"
+        and a.size
+        and np.abs(dtypes.wide(a)).max() >= 2.0**30
+        for a in arrays.values()
+    )
+
+
 def _attribute(node, name):
     for a in node.attribute:
         if a.name == name:
@@ -43,6 +53,8 @@ def _aligned_corners_of_fractions(node, arrays):
 
 # Where a judge is not to be asked: operator: (for which nodes, why).
 RUNTIME_IS_WRONG = {
+    "Max": (_long_integers, "the lesser of 2^31 - 1 and 2^31"),
+    "Min": (_long_integers, "the lesser of 2^31 - 1 and 2^31"),
     "Mod": (_large_integers, "fmod of integers goes through a float"),
     "ReduceSum": (_large_integers, "a scalar goes through a float"),
     "Resize": (_aligned_corners_of_fractions, "ONNX's tests take the length before it is rounded"),

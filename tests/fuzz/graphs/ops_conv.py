@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from . import dtypes
 from .builder import Reject
 from .table import operator
 
@@ -40,6 +39,8 @@ def windows(g, x, kernel, transposed=False):
 
 def image(g, types, channels=None, most=1024, rank=(3, 5)):
     """A tensor [batch, channels, spatial...]."""
+    if g.large:
+        most *= 8
     found = g.existing(
         lambda v: v.dtype in types
         and rank[0] <= v.rank <= rank[1]
@@ -51,10 +52,10 @@ def image(g, types, channels=None, most=1024, rank=(3, 5)):
     if found and g.chance(0.5):
         return found
     spatial = g.one_of([n for n in (1, 2, 2, 2, 3) if rank[0] <= n + 2 <= rank[1]])
-    c = channels or g.one_of((1, 2, 3, 5, 8, 16))
+    c = channels or g.one_of((3, 16, 24, 32, 33) if g.large else (1, 2, 3, 5, 8, 16))
     shape = [g.one_of((1, 1, 2)), c]
     for _ in range(spatial):
-        fitting = [d for d in dtypes.DIMS if np.prod(shape, dtype=int) * d <= most]
+        fitting = [d for d in g.dims if np.prod(shape, dtype=int) * d <= most] or [1]
         shape.append(int(g.one_of(fitting)))
     return g.fresh(types, shape)
 
@@ -65,9 +66,13 @@ def conv(g):
     c = x.shape[1]
     group = g.one_of([d for d in range(1, c + 1) if c % d == 0]) if g.chance(0.5) else 1
     m = group * g.one_of((1, 1, 2, 3, 5))
-    if m > 40:
+    if g.large and group == 1:
+        m = g.one_of((16, 17, 32, 48))
+    if m > 64:
         raise Reject("large")
     kernel = [g.one_of([k for k in (1, 2, 3, 3, 5, 7) if k <= d + 2]) for d in x.shape[2:]]
+    if m * (c // group) * np.prod(kernel) * (x.size // c) > 2e6:
+        raise Reject("large")
     weight = g.fresh(x.dtype, [m, c // group] + kernel, constant=g.chance(0.8))
     bias = g.fresh(x.dtype, (m,)) if g.chance(0.5) else None
     attributes = windows(g, x, kernel)

@@ -226,7 +226,7 @@ def cast_fits(array, to):
 def cast(g):
     wide = g.chance(0.25) and g.opset >= 21
     a = g.pick(COMMON + (dtypes.SMALL if wide else ()), special=wide)
-    to = dtypes.pick_type(g.rng, COMMON + (dtypes.SMALL if wide and g.chance(0.6) else ()))
+    to = g.pick_type(COMMON + (dtypes.SMALL if wide and g.chance(0.6) else ()))
     if not cast_fits(a.array, to):
         raise Reject("out of range")
     step = to not in dtypes.REAL or not a.is_float

@@ -62,7 +62,7 @@ def reshape(g):
             shape[i] = 0
     if shape and g.chance(0.4):
         shape[g.below(len(shape))] = -1
-    shape = g.shape_input(shape) if shape else g.add(np.array([], np.int64), True)
+    shape = g.shape_input(shape) if shape else g.parameter(np.array([], np.int64))
     g.frozen.add(shape.name)
     g.node("Reshape", [x, shape], kind="move", fixed=(1,), special=True)
 
@@ -236,7 +236,7 @@ def expand(g):
     wanted = [1 if g.chance(0.2) else d for d in shape]
     if g.chance(0.2):
         wanted = wanted[g.below(len(wanted) + 1) :]
-    shape = g.shape_input(wanted) if wanted else g.add(np.array([], np.int64), True)
+    shape = g.shape_input(wanted) if wanted else g.parameter(np.array([], np.int64))
     g.frozen.add(shape.name)
     g.node("Expand", [x, shape], kind="move", fixed=(1,), special=True)
 
@@ -296,7 +296,7 @@ def center_crop_pad(g):
 @operator(0.5)
 def eye_like(g):
     x = g.pick(NUMBERS, rank=(2, 2))
-    to = dtypes.pick_type(g.rng, ("f32", "f64", "i32", "i64", "u64")) if g.chance(0.7) else None
+    to = g.pick_type(("f32", "f64", "i32", "i64", "u64")) if g.chance(0.7) else None
     g.node(
         "EyeLike", [x], kind="shape", k=g.one_of((0, 1, -2, None)), dtype=to and dtypes.ONNX[to]
     )
@@ -306,11 +306,11 @@ def eye_like(g):
 def constant_of_shape(g):
     from onnx import helper
 
-    to = dtypes.pick_type(g.rng, COMMON)
+    to = g.pick_type(COMMON)
     value = helper.make_tensor("value", dtypes.ONNX[to], [1], [g.one_of((0, 1, 3))])
     g.node(
         "ConstantOfShape",
-        [g.shape_input(list(dtypes.pick_shape(g.rng, 1, 4, 256)))],
+        [g.shape_input(list(g.pick_shape(1, 4, 256)))],
         value=value if g.chance(0.8) else None,
     )
 
@@ -349,7 +349,7 @@ def gather(g):
     x = g.pick(ANY, rank=(1, 5), special=True, most=512)
     axis = g.below(x.rank)
     n = x.shape[axis]
-    shape = dtypes.pick_shape(g.rng, 0, max(0, min(2, 6 - x.rank)), 64)
+    shape = g.pick_shape(0, max(0, min(2, 6 - x.rank)), 64)
     found = g.existing(
         lambda v: v.dtype in ("i32", "i64")
         and v.rank <= 2
@@ -393,7 +393,7 @@ def gather_nd(g):
     x = g.pick(ANY, rank=(1, 5), special=True)
     batch = g.below(x.rank) if g.chance(0.3) else 0
     depth = g.between(1, x.rank - batch)
-    shape = list(x.shape[:batch]) + list(dtypes.pick_shape(g.rng, 0, 2, 32))
+    shape = list(x.shape[:batch]) + list(g.pick_shape(0, 2, 32))
     i = g.add(tuples(g, shape, x.shape[batch : batch + depth]))
     g.node("GatherND", [x, i], kind="move", special=True, batch_dims=batch or None)
 

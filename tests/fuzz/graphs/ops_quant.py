@@ -80,7 +80,7 @@ def matmul_integer(g):
     if a.shape[-1] == 0:
         raise Reject("empty")
     dtype = g.one_of(("u8", "i8"))
-    b = g.fresh(dtype, (a.shape[-1], g.one_of(dtypes.DIMS)))
+    b = g.fresh(dtype, (a.shape[-1], g.one_of(g.dims)))
     g.node(
         "MatMulInteger",
         [

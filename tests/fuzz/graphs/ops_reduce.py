@@ -68,7 +68,7 @@ def reduce(g):
             (
                 g.shape_input(axes)
                 if axes
-                else g.add(np.array([], np.int64), True) if axes == [] else None
+                else g.parameter(np.array([], np.int64)) if axes == [] else None
             ),
         ]
         g.node(
@@ -171,17 +171,17 @@ def matmul(g):
         batch = [1 if g.chance(0.3) else d for d in a.shape[:-2]]
         if g.chance(0.4):
             batch = batch[g.below(len(batch) + 1) :]
-        n = g.one_of(dtypes.DIMS)
+        n = g.one_of(g.dims)
         b = g.fresh(a.dtype, [k] if g.chance(0.15) else batch + [k, n])
-    if k == 0:
-        raise Reject("empty")
+    if k == 0 or a.size * b.shape[-1] > 2e6:
+        raise Reject("empty or large")
     g.node("MatMul", [a, b], kind="product")
 
 
 @operator(3)
 def gemm(g):
     dtype = g.one_of(("f32", "f32", "f64", "f16", "i32", "i64"))
-    m, k, n = (g.one_of(dtypes.DIMS) for _ in range(3))
+    m, k, n = (g.one_of(g.dims) for _ in range(3))
     ta, tb = g.one_of((0, 1, None)), g.one_of((0, 1, None))
     shape_a, shape_b = ((k, m) if ta else (m, k)), ((n, k) if tb else (k, n))
 
@@ -283,6 +283,8 @@ def normalization(g):
         )
     )
     scale, bias = g.fresh(t, (c,), 0.5, 2), g.fresh(t, (c,), -1, 1)
+    # scale * x - scale * mean, where all x are alike
+    extra = 100 * dtypes.epsilon(t) * np.abs(x.array).max() * 2
     epsilon = g.one_of((1e-5, 1e-2, None))
     if name == "BatchNormalization":
         mean, variance = g.fresh(t, (c,), -1, 1), g.fresh(t, (c,), 0.5, 2)
@@ -291,13 +293,16 @@ def normalization(g):
             [x, scale, bias, mean, variance],
             kind="smooth",
             coarse=True,
+            extra=extra,
             scale=4,
             epsilon=epsilon,
         )
     elif name == "InstanceNormalization":
         if x.rank < 3:
             raise Reject("rank")
-        g.node(name, [x, scale, bias], kind="smooth", coarse=True, scale=8, epsilon=1e-2)
+        g.node(
+            name, [x, scale, bias], kind="smooth", coarse=True, extra=extra, scale=8, epsilon=1e-2
+        )
     elif name == "LayerNormalization" and g.opset >= 17:
         axis = g.between(1, x.rank - 1)
         shape = x.shape[axis:]
@@ -307,6 +312,7 @@ def normalization(g):
             [x, scale, bias if g.chance(0.6) else None],
             kind="smooth",
             coarse=True,
+            extra=extra,
             scale=8,
             axis=axis - x.rank if g.chance(0.5) else axis,
             epsilon=1e-2,
@@ -317,6 +323,7 @@ def normalization(g):
             [x],
             kind="smooth",
             coarse=True,
+            extra=extra,
             scale=4,
             size=g.one_of((1, 3, 5)),
             alpha=g.one_of((0.1, None)),
@@ -329,25 +336,36 @@ def normalization(g):
             [x],
             kind="smooth",
             coarse=True,
+            extra=extra,
             scale=4,
             p=g.one_of((1, 2)),
             axis=g.between(-1, x.rank - 1),
         )
     elif name == "MeanVarianceNormalization" and x.rank == 4:
-        g.node(name, [x], kind="smooth", coarse=True, scale=16)
-    elif name == "GroupNormalization" and g.opset >= 21 and x.rank > 2:
+        g.node(name, [x], kind="smooth", coarse=True, extra=extra, scale=16)
+    elif name == "GroupNormalization" and g.opset >= 21 and x.rank > 2 and t == "f32":
         groups = g.one_of([d for d in range(1, c + 1) if c % d == 0])
         g.node(
             name,
             [x, scale, bias],
             kind="smooth",
             coarse=True,
+            extra=extra,
             scale=8,
             num_groups=groups,
             epsilon=1e-2,
         )
     elif name == "RMSNormalization" and g.opset >= 23:
         scale = g.fresh(t, x.shape[-1:], 0.5, 2)
-        g.node(name, [x, scale], kind="smooth", coarse=True, scale=4, axis=-1, epsilon=1e-2)
+        g.node(
+            name,
+            [x, scale],
+            kind="smooth",
+            coarse=True,
+            extra=extra,
+            scale=4,
+            axis=-1,
+            epsilon=1e-2,
+        )
     else:
         raise Reject("not here")

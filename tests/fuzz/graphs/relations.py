@@ -1,4 +1,4 @@
-"""Models that must give the same: renamed ones, and ones where constants are inputs."""
+"""Models that must give the same: renamed ones, ones made of Constant nodes or of a function."""
 
 import onnx
 
@@ -80,6 +80,24 @@ def shuffle_nodes(graph, rng):
     copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in order]
     del graph.node[:]
     graph.node.extend(copies)
+
+
+def as_function(model):
+    """A copy whose nodes are a function that the graph calls."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    inputs = [v.name for v in graph.input] + [t.name for t in graph.initializer]
+    outputs = [v.name for v in graph.output]
+    whole = onnx.helper.make_function(
+        "local", "Whole", inputs, outputs, list(graph.node), list(copy.opset_import)
+    )
+    del graph.node[:]
+    graph.node.append(onnx.helper.make_node("Whole", inputs, outputs, domain="local"))
+    copy.functions.append(whole)
+    copy.opset_import.append(onnx.helper.make_opsetid("local", 1))
+    copy.ir_version = max(copy.ir_version, 8)
+    return copy
 
 
 def constant_nodes(model, rng):
