@@ -139,7 +139,7 @@ static void add_candidate(Tune *t, const Step *step) {
 /* The steps of a trial that are new are noted. */
 static void note_steps(Tune *t, const Step *step) {
     Candidate *c = find_candidate(t, step->key);
-    if (!c || find_steps(c, step->kernel->schedule) >= 0) return;
+    if (!c || c->n_steps == MOST_TRIALS || find_steps(c, step->kernel->schedule) >= 0) return;
     c->tried = c->n_steps;
     c->steps[c->n_steps++] = arena_strdup(&t->s->arena, step->kernel->schedule);
     t->any_new = true;

@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from . import dtypes
 from .judge import Judge, Refused, opset_imports, IR_VERSION
 
-OPSETS = (13, 15, 17, 18, 20, 21, 22, 23)
+OPSETS = (8, 9, 10, 11, 12, 13, 13, 15, 17, 18, 18, 20, 21, 21, 22, 22, 23, 23, 23, 23)
 LARGEST_FLOAT = {"f32": 1e12, "f64": 1e30, "f16": 2e4, "bf16": 1e12}
 
 
@@ -103,6 +103,8 @@ class Builder:
         return int(self.rng.integers(low, high + 1))
 
     def pick_type(self, allowed):
+        if self.opset < 13:
+            allowed = [t for t in allowed if t != "bf16"]
         liked = [t for t in allowed if t in self.liked_types]
         return dtypes.pick_type(self.rng, liked or allowed)
 

@@ -155,6 +155,19 @@ def global_pool(g):
 
 @operator(2)
 def resize(g):
+    if g.opset < 11:
+        mode = g.one_of(("nearest", "linear", None))
+        x = image(g, ("f32",), most=512, rank=(4, 4))
+        scales = g.parameter(
+            np.array([1, 1, g.one_of((1, 2, 3)), g.one_of((1, 2, 3))], np.float32)
+        )
+        name = "Resize" if g.opset == 10 else "Upsample"
+        kind = "smooth" if mode == "linear" else "move"
+        if g.opset >= 9:
+            g.node(name, [x, scales], kind=kind, fixed=(1,), mode=mode)
+        else:
+            g.node(name, [x], kind=kind, mode=mode, scales=[float(s) for s in scales.array])
+        return
     mode = g.one_of(("nearest", "nearest", "linear", "cubic", None))
     x = image(
         g, ("f32", "u8", "i8") if mode in ("nearest", None) else ("f32",), most=512, rank=(4, 4)

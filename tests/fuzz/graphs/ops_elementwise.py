@@ -177,6 +177,17 @@ def where(g):
 @operator(1.5)
 def clip(g):
     a = g.pick(NUMBERS)
+    if g.opset < 11:
+        if a.dtype != "f32":
+            raise Reject("too old")
+        g.node(
+            "Clip",
+            [a],
+            kind="select",
+            min=g.one_of((-2.0, 0.0, None)),
+            max=g.one_of((1.0, 6.0, None)),
+        )
+        return
     low = g.fresh(a.dtype, (), low=-3, high=2) if g.chance(0.7) else None
     high = g.fresh(a.dtype, (), low=3, high=9) if g.chance(0.7) else None
     g.node("Clip", [a, low, high], kind="select")
@@ -248,7 +259,7 @@ def nothing(g):
     """Operators that give what they get."""
     a = g.pick(COMMON)
     training = g.one_of((0, 1))
-    if training and a.is_float and a.dtype != "bf16" and g.opset >= 13:
+    if training and a.is_float and a.dtype != "bf16" and g.opset >= 12:
         g.node(
             "Dropout",
             [a, g.scalar("f32", 0.5), g.scalar("bool", False)],

@@ -82,14 +82,23 @@ def squeeze_or_unsqueeze(g):
         if g.chance(0.3):
             g.node("Squeeze", [x], kind="move", special=True)
             return
-        axes = [a - x.rank if g.chance(0.4) else a for a in ones if g.chance(0.7)] or ones[:1]
+        axes = [
+            a - x.rank if g.chance(0.4) and g.opset >= 11 else a for a in ones if g.chance(0.7)
+        ]
+        axes = axes or ones[:1]
+        if g.opset < 13:
+            g.node("Squeeze", [x], kind="move", special=True, axes=axes)
+            return
         g.node("Squeeze", [x, g.shape_input(axes)], kind="move", fixed=(1,), special=True)
         return
     more = g.between(1, 2)
     if x.rank + more > 5:
         raise Reject("rank")
     axes = [int(a) for a in g.rng.choice(x.rank + more, more, replace=False)]
-    axes = [a - x.rank - more if g.chance(0.4) else a for a in axes]
+    axes = [a - x.rank - more if g.chance(0.4) and g.opset >= 11 else a for a in axes]
+    if g.opset < 13:
+        g.node("Unsqueeze", [x], kind="move", special=True, axes=axes)
+        return
     g.node("Unsqueeze", [x, g.shape_input(axes)], kind="move", fixed=(1,), special=True)
 
 
@@ -123,7 +132,12 @@ def slice_(g):
         starts.append(start)
         ends.append(end)
         steps.append(step)
-    named = [a - x.rank if g.chance(0.3) else a for a in axes]
+    named = [a - x.rank if g.chance(0.3) and g.opset >= 11 else a for a in axes]
+    if g.opset < 10:
+        if any(s != 1 for s in steps):
+            raise Reject("too old")
+        g.node("Slice", [x], kind="move", special=True, starts=starts, ends=ends, axes=named)
+        return
     inputs = [x, g.shape_input(starts), g.shape_input(ends), g.shape_input(named)]
     if any(s != 1 for s in steps) or g.chance(0.5):
         inputs.append(g.shape_input(steps))
@@ -163,6 +177,12 @@ def pad(g):
             if min(amounts[i], amounts[n + i]) < 0 and mode != "edge":
                 # the judges do not agree whether cutting comes before reflecting
                 amounts[i], amounts[n + i] = max(amounts[i], 0), max(amounts[n + i], 0)
+    if g.opset < 11:
+        value = float(g.between(-3, 3)) if mode in ("constant", None) and g.chance(0.6) else None
+        if x.dtype not in ("f32", "f64"):
+            raise Reject("too old")
+        g.node("Pad", [x], kind="move", special=True, mode=mode, pads=amounts, value=value)
+        return
     fill = None
     if mode in ("constant", None) and g.chance(0.6):
         fill = g.fresh(x.dtype, (), low=-3, high=3)
@@ -216,6 +236,17 @@ def split(g):
     sizes = list(np.diff([0] + cuts + [n]))
     if min(sizes) == 0 and g.chance(0.9):
         sizes = [int(s) for s in sizes if s]
+    if g.opset < 13:
+        g.node(
+            "Split",
+            [x],
+            kind="move",
+            outputs=len(sizes),
+            special=True,
+            axis=axis,
+            split=[int(s) for s in sizes],
+        )
+        return
     g.node(
         "Split",
         [x, g.shape_input([int(s) for s in sizes])],

@@ -105,12 +105,16 @@ def topk(g):
     if x.shape[axis] == 0:
         raise Reject("empty")
     k = g.between(1, x.shape[axis])
+    if g.opset < 10:
+        g.node("TopK", [x], outputs=2, k=k, axis=axis)
+        return
+    largest = g.one_of((0, 1, None)) if g.opset >= 11 else None
     g.node(
         "TopK",
         [x, g.shape_input([k])],
         outputs=2,
         fixed=(1,),
-        largest=g.one_of((0, 1, None)),
+        largest=largest,
         axis=axis - x.rank if g.chance(0.3) else axis,
     )
 
