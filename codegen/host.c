@@ -102,8 +102,78 @@ static void print_tensor_table(const Program *p, bool input, Text *out) {
     text_add(out, "};\n");
 }
 
+/* The symbol of dim.h that an input of the graph is; -1: none. */
+int input_symbol(const Program *p, int i) {
+    const Graph *g = p->graph;
+    for (int k = 0; k < g->symbols.n; k++)
+        if (g->symbols.items[k] == g->inputs.items[i]) return k;
+    return -1;
+}
+
+static int symbol_input(const Program *p, int symbol) {
+    for (int i = 0; symbol >= 0 && i < p->graph->inputs.n; i++)
+        if (input_symbol(p, i) == symbol) return i;
+    return -1;
+}
+
+bool program_varies(const Program *p) {
+    for (int i = 0; i < p->graph->inputs.n; i++)
+        if (input_symbol(p, i) >= 0) return true;
+    for (int i = 0; i < p->graph->outputs.n; i++)
+        if (p->graph->output_shape.items[i] >= 0) return true;
+    return false;
+}
+
+static void print_extents(const Program *p, Text *out) {
+    const Graph *g = p->graph;
+    for (int i = 0; i < g->inputs.n; i++) {
+        const Value *v = g->inputs.items[i];
+        if (!dims_vary(v->rank, v->dims)) continue;
+        text_addf(out, "static const int32_t mlcc_input%d_extents[%d] = {", i, v->rank);
+        for (int d = 0; d < v->rank; d++)
+            text_addf(out, "%s%d", d ? ", " : "", symbol_input(p, dim_symbol(g->x, v->dims[d])));
+        text_add(out, "};\n");
+    }
+    if (g->inputs.n) {
+        text_addf(out, "static const int32_t *const mlcc_input_extents[%d] = {", g->inputs.n);
+        for (int i = 0; i < g->inputs.n; i++) {
+            const Value *v = g->inputs.items[i];
+            text_add(out, i ? ", " : "");
+            text_add(out, dims_vary(v->rank, v->dims)
+                              ? arena_printf(p->arena, "mlcc_input%d_extents", i)
+                              : "NULL");
+        }
+        text_addf(out, "};\nstatic const mlcc_range mlcc_input_range[%d] = {", g->inputs.n);
+        for (int i = 0; i < g->inputs.n; i++) {
+            int k = input_symbol(p, i);
+            DimSymbol range = {NULL, 0, 0};
+            if (k >= 0) range = dim_symbol_range(g->x, k);
+            text_addf(out, "%s{%lld, %lld}", i ? ", " : "", (long long)range.low,
+                      (long long)range.high);
+        }
+        text_add(out, "};\n");
+    }
+    if (g->outputs.n == 0) return;
+    text_addf(out, "static const int32_t mlcc_output_shape[%d] = {", g->outputs.n);
+    for (int i = 0; i < g->outputs.n; i++)
+        text_addf(out, "%s%d", i ? ", " : "", g->output_shape.items[i]);
+    text_add(out, "};\n");
+}
+
 void print_tensors(const Program *p, Text *out) {
     print_tensor_table(p, true, out);
     print_tensor_table(p, false, out);
+    if (program_varies(p)) print_extents(p, out);
     text_add(out, "\n");
+}
+
+void print_tensor_fields(const Program *p, const char *indent, Text *out) {
+    const char *const fields[] = {"inputs", "input_extents", "input_range", "outputs",
+                                  "output_shape"};
+    bool varies = program_varies(p);
+    for (int i = 0; i < 5; i++) {
+        bool there = i < 3 ? p->graph->inputs.n : p->graph->outputs.n;
+        if (there && (varies || i == 0 || i == 3))
+            text_addf(out, "%s.%s = mlcc_%s,\n", indent, fields[i], fields[i]);
+    }
 }

@@ -32,6 +32,12 @@ bool types_supported(const Program *p, const Dialect *d);
 /* Tables and functions of the descriptor: the mlcc_tensor arrays `mlcc_inputs` and `mlcc_outputs`.
  */
 void print_tensors(const Program *p, Text *out);
+/* The fields of mlcc_model that they are. */
+void print_tensor_fields(const Program *p, const char *indent, Text *out);
+/* The symbol of ir/dim.h that an input is: it holds an extent of others. -1: none. */
+int input_symbol(const Program *p, int i);
+/* Do dimensions of inputs or outputs vary? */
+bool program_varies(const Program *p);
 /* Are the rows of an input or output strings for the outside? */
 bool is_text(const Program *p, bool input, int i);
 /* The name of a graph's input or output as the model has it. */

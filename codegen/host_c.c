@@ -84,12 +84,15 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_call",
                                                "mlcc_close",
                                                "mlcc_error",
+                                               "mlcc_input_extents",
+                                               "mlcc_input_range",
                                                "mlcc_inputs",
                                                "mlcc_job",
                                                "mlcc_model",
                                                "mlcc_model_v1",
                                                "mlcc_open",
                                                "mlcc_part",
+                                               "mlcc_output_shape",
                                                "mlcc_outputs",
                                                "mlcc_run",
                                                "mlcc_set_threads",
@@ -289,6 +292,13 @@ static void print_null_checks(Host *h, Text *out) {
         text_addf(out, "%s == NULL%s", piece[i], i + 1 < n ? " ||" : ")\n");
     }
     text_addf(out, "        return %s_E_ARGUMENT;\n", h->macro);
+    for (int i = 0; i < p->graph->inputs.n; i++) {
+        int k = input_symbol(p, i);
+        if (k < 0) continue;
+        DimSymbol range = dim_symbol_range(p->x, k);
+        text_addf(out, "    if (%s[0] < %lld || %s[0] > %lld) return %s_E_ARGUMENT;\n",
+                  h->input[i], (long long)range.low, h->input[i], (long long)range.high, h->macro);
+    }
 }
 
 /* The side file begins with the digest of the constants it holds. */
@@ -439,8 +449,8 @@ static void print_size(const Host *h, bool input, int i, Text *out) {
 static void print_macros(Host *h, Text *out) {
     const Program *p = h->p;
     text_addf(out, "/* What %s_run returns. */\n", h->o->prefix);
-    text_addf(out, "#define %s_OK 0\n#define %s_E_ARGUMENT 1 /* a pointer is NULL */\n", h->macro,
-              h->macro);
+    text_addf(out, "#define %s_OK 0\n#define %s_E_ARGUMENT 1 /* a pointer is NULL%s */\n", h->macro,
+              h->macro, program_varies(p) ? ", or an extent out of its range" : "");
     if (h->o->weights_file)
         text_addf(out, "#define %s_E_FILE 5 /* the weights are not those of this model */\n",
                   h->macro);
@@ -452,6 +462,30 @@ static void print_macros(Host *h, Text *out) {
     for (int i = 0; i < p->graph->outputs.n; i++) print_size(h, false, i, out);
 }
 
+/* Which tensors have dimensions that vary, and where their extents are given. */
+static void print_extents(Host *h, Text *out) {
+    const Graph *g = h->p->graph;
+    if (!program_varies(h->p)) return;
+    text_add(out, " * Dimensions that vary: arrays have room for the largest shape, and hold the "
+                  "elements of the\n * shape of a run densely, without gaps.\n");
+    for (int i = 0; i < g->inputs.n; i++) {
+        const Value *v = g->inputs.items[i];
+        int k = input_symbol(h->p, i);
+        if (k >= 0) {
+            DimSymbol range = dim_symbol_range(g->x, k);
+            text_addf(out, " * %s: an extent, %lld to %lld.\n", h->input[i], (long long)range.low,
+                      (long long)range.high);
+        } else if (dims_vary(v->rank, v->dims)) {
+            text_addf(out, " * %s: of shape %s.\n", h->input[i],
+                      comment_text(h->arena, dims_text(g->x, v->rank, v->dims)));
+        }
+    }
+    for (int i = 0; i < g->outputs.n; i++)
+        if (g->output_shape.items[i] >= 0)
+            text_addf(out, " * %s: of the shape that %s gets.\n", h->output[i],
+                      h->output[g->output_shape.items[i]]);
+}
+
 static void print_header(Host *h, Text *out) {
     print_head(h, "interface of a neural network", out);
     text_addf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stdint.h>\n\n", h->macro, h->macro);
@@ -460,6 +494,7 @@ static void print_header(Host *h, Text *out) {
     text_add(out,
              "\n/* Runs the model once. Tensors are dense and row-major; they must not overlap. "
              "float16 and\n * bfloat16 are their bit patterns, bool is a byte, 0 or 1.\n");
+    print_extents(h, out);
     if (h->o->weights_file)
         text_addf(out, " * weights: the contents of the file %s, 8-byte aligned.\n",
                   comment_text(h->arena, h->o->weights_file));
@@ -626,8 +661,7 @@ static void print_descriptor(Host *h, Text *out) {
                      "        .name = %s,\n        .target = \"c\",\n        .n_inputs = %d,\n"
                      "        .n_outputs = %d,\n",
               c_string(h->arena, h->o->model_name), p->graph->inputs.n, p->graph->outputs.n);
-    if (p->graph->inputs.n) text_add(out, "        .inputs = mlcc_inputs,\n");
-    if (p->graph->outputs.n) text_add(out, "        .outputs = mlcc_outputs,\n");
+    print_tensor_fields(p, "        ", out);
     text_addf(out,
               "        .arena_bytes = %lldu,\n        .weight_bytes = %lldu,\n"
               "        .open = mlcc_open,\n        .run = mlcc_run,\n        .close = mlcc_close,\n"

@@ -168,8 +168,7 @@ static void print_model(const GpuHost *h, Text *out) {
               "    .name = %s,\n    .target = \"%s\",\n    .n_inputs = %d,\n    .n_outputs = %d,\n",
               c_string(p->arena, h->o->model_name), h->target->name, p->graph->inputs.n,
               p->graph->outputs.n);
-    if (p->graph->inputs.n) text_add(out, "    .inputs = mlcc_inputs,\n");
-    if (p->graph->outputs.n) text_add(out, "    .outputs = mlcc_outputs,\n");
+    print_tensor_fields(p, "    ", out);
     text_addf(out,
               "    .weight_bytes = %lldu,\n    .open = mlcc_gpu_open,\n    .run = mlcc_gpu_run,\n"
               "    .close = mlcc_gpu_close,\n    .error = mlcc_gpu_error,\n};\n\n",

@@ -65,15 +65,22 @@ static bool read_dims(Session *s, ImportOptions *options) {
     for (int i = 0; i < list->n; i++) {
         const char *word = list->items[i], *equals = strrchr(word, '=');
         char *end = NULL;
-        long long value = equals ? strtoll(equals + 1, &end, 10) : -1;
-        if (!equals || equals == word || !end || end == equals + 1 || *end || value < 0 ||
-            value > INT32_MAX) {
-            diag_error(&s->diag, E0001, "--dim wants NAME=VALUE with a whole number, not '%s'",
+        long long value = equals ? strtoll(equals + 1, &end, 10) : -1, low = value;
+        bool ok = equals && equals != word && end != equals + 1;
+        if (ok && !strncmp(end, "..", 2)) {
+            const char *from = end + 2;
+            value = strtoll(from, &end, 10);
+            ok = end != from;
+        }
+        if (!ok || *end || low < 0 || value < low || value > INT32_MAX) {
+            diag_error(&s->diag, E0001,
+                       "--dim wants NAME=VALUE or NAME=LOW..HIGH with whole numbers, not '%s'",
                        word);
             return false;
         }
         DimOption *dim = &options->dims[options->n_dims++];
         dim->name = arena_strndup(&s->arena, word, (size_t)(equals - word));
+        dim->low = low;
         dim->value = value;
     }
     return true;
@@ -94,7 +101,7 @@ static bool read_string_bytes(Session *s, ImportOptions *options) {
             return false;
         }
         const char *name = equals ? arena_strndup(&s->arena, word, (size_t)(equals - word)) : "*";
-        options->string_bytes[options->n_string_bytes++] = (DimOption){name, value, false};
+        options->string_bytes[options->n_string_bytes++] = (DimOption){.name = name, .value = value};
     }
     return true;
 }

@@ -93,12 +93,12 @@ int command_inspect(Session *s) {
     pass_dce(g, NULL);
     for (int i = 0; i < g->inputs.n; i++) {
         const Value *v = g->inputs.items[i];
-        print_tensor(s, "input", info_of_value(v, v->name, v->text));
+        print_tensor(s, "input", info_of_value(&s->arena, v, v->name, v->text));
     }
     for (int i = 0; i < g->outputs.n; i++)
         print_tensor(
             s, "output",
-            info_of_value(g->outputs.items[i], g->output_names.items[i], g->output_text.items[i]));
+            info_of_value(&s->arena, g->outputs.items[i], g->output_names.items[i], g->output_text.items[i]));
     printf("weights: %lld bytes\nmultiply-adds: %lld\nunsupported operators: none\n",
            (long long)count_weights(g), (long long)count_macs(g));
     return 0;

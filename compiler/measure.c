@@ -1,7 +1,7 @@
 /* See measure.h. */
 #include "compiler/measure.h"
 
-#include "compiler/tensor_file.h"
+#include "compiler/io.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -16,17 +16,14 @@ double seconds_now(void) {
 
 static void allocate(Runner *r) {
     const mlcc_model *model = r->m.model;
-    Arena *arena = &r->s->arena;
     uint64_t state = r->s->o->seed ? strtoull(r->s->o->seed, NULL, 10) : 1;
-    r->in = ARENA_ARRAY(arena, model->n_inputs + 1, void *);
-    r->out = ARENA_ARRAY(arena, model->n_outputs + 1, void *);
-    for (uint32_t i = 0; i < model->n_inputs; i++) {
-        TensorInfo info = info_of_model(&model->inputs[i]);
-        r->in[i] = arena_alloc(arena, info.bytes + 64);
-        tensor_random(&info, r->in[i], &state);
-    }
-    for (uint32_t i = 0; i < model->n_outputs; i++)
-        r->out[i] = arena_alloc(arena, (size_t)model->outputs[i].bytes + 64);
+    Io io;
+    io_of_model(r->s, &io, model);
+    io_choose_extents(&io, EXTENTS_largest, &state);
+    for (int i = 0; i < io.n_in; i++)
+        if (!io_input_hidden(&io, i)) tensor_random(&io.in[i], io.in_data[i], &state);
+    r->in = io.in_data;
+    r->out = io.out_data;
     memset(r->m.arena, 0, (size_t)model->arena_bytes);
 }
 

@@ -1,5 +1,5 @@
 /* The commands run and verify. */
-#include "compiler/tensor_file.h"
+#include "compiler/io.h"
 #include "ir/interp.h"
 
 #include <ctype.h>
@@ -8,48 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* Inputs, outputs and their memory. */
-typedef struct Io {
-    int n_in, n_out;
-    TensorInfo *in, *out;
-    void **in_data, **out_data;
-} Io;
-
-static void io_init(Session *s, Io *io, int n_in, int n_out) {
-    io->n_in = n_in;
-    io->n_out = n_out;
-    io->in = ARENA_ARRAY(&s->arena, n_in, TensorInfo);
-    io->out = ARENA_ARRAY(&s->arena, n_out, TensorInfo);
-    io->in_data = ARENA_ARRAY(&s->arena, n_in, void *);
-    io->out_data = ARENA_ARRAY(&s->arena, n_out, void *);
-}
-
-static void io_allocate(Session *s, Io *io) {
-    for (int i = 0; i < io->n_in; i++) io->in_data[i] = arena_alloc(&s->arena, io->in[i].bytes + 64);
-    for (int i = 0; i < io->n_out; i++) {
-        io->out_data[i] = arena_alloc(&s->arena, io->out[i].bytes + 64);
-        memset(io->out_data[i], 0xa5, io->out[i].bytes);
-    }
-}
-
-static void io_of_graph(Session *s, Io *io, const Graph *g) {
-    io_init(s, io, g->inputs.n, g->outputs.n);
-    for (int i = 0; i < io->n_in; i++)
-        io->in[i] = info_of_value(g->inputs.items[i], g->inputs.items[i]->name,
-                                  g->inputs.items[i]->text);
-    for (int i = 0; i < io->n_out; i++)
-        io->out[i] = info_of_value(g->outputs.items[i], g->output_names.items[i],
-                                   g->output_text.items[i]);
-    io_allocate(s, io);
-}
-
-static void io_of_model(Session *s, Io *io, const mlcc_model *m) {
-    io_init(s, io, (int)m->n_inputs, (int)m->n_outputs);
-    for (int i = 0; i < io->n_in; i++) io->in[i] = info_of_model(&m->inputs[i]);
-    for (int i = 0; i < io->n_out; i++) io->out[i] = info_of_model(&m->outputs[i]);
-    io_allocate(s, io);
-}
 
 /* --- run ------------------------------------------------------------------------------------------*/
 
@@ -62,6 +20,7 @@ static bool read_inputs(Session *s, Io *io) {
         /* names may hold '=': the longest that fits */
         for (int i = 0; i < io->n_in; i++) {
             size_t n = strlen(io->in[i].name);
+            if (io_input_hidden(io, i)) continue;
             if (!strncmp(list->items[k], io->in[i].name, n) && list->items[k][n] == '=' &&
                 (found < 0 || n > length)) {
                 found = i;
@@ -82,22 +41,23 @@ static bool read_inputs(Session *s, Io *io) {
         tensor_read(s, &io->in[found], list->items[k] + length + 1, io->in_data[found]);
     }
     for (int i = 0; i < io->n_in; i++)
-        if (!given[i])
+        if (!given[i] && !io_input_hidden(io, i))
             diag_error(&s->diag, E0001, "input '%s' (%s%s) is missing: --input %s=FILE",
                        io->in[i].name, dt_name(io->in[i].dt),
                        shape_text(&s->arena, io->in[i].rank, io->in[i].shape), io->in[i].name);
-    return s->diag.n_errors == 0;
+    return s->diag.n_errors == 0 && io_set_extents(s, io);
 }
 
 /* DIR/NAME.npy for output `i`. Characters of the name other than letters, digits, '_', '.', '-' become
  * '_', and a long name is cut; where that gives the name of an output before it, "_I" is added. */
-static const char *result_path(Session *s, const Io *io, int i, const OutputFile *before) {
+static const char *result_path(Session *s, const Io *io, int i, int n_before,
+                               const OutputFile *before) {
     enum { LONGEST = 200 }; /* file systems allow 255 */
     char *name = arena_strndup(&s->arena, io->out[i].name, strnlen(io->out[i].name, LONGEST));
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '_' && *c != '.' && *c != '-') *c = '_';
     const char *path = arena_printf(&s->arena, "%s/%s.npy", s->o->out_dir, name);
-    for (int k = 0; k < i; k++) {
+    for (int k = 0; k < n_before; k++) {
         if (strcmp(before[k].path, path) != 0) continue;
         name = arena_printf(&s->arena, "%s_%d", name, i);
         path = arena_printf(&s->arena, "%s/%s.npy", s->o->out_dir, name);
@@ -106,18 +66,23 @@ static const char *result_path(Session *s, const Io *io, int i, const OutputFile
     return path;
 }
 
-static void write_results(Session *s, const Io *io) {
+static void write_results(Session *s, Io *io) {
+    io_take_shapes(io);
     if (!s->o->out_dir) {
         for (int i = 0; i < io->n_out; i++)
-            printf("%s: %s%s\n", shown_name(s, io->out[i].name), dt_name(io->out[i].dt),
+            if (!io_output_hidden(io, i)) printf("%s: %s%s\n", shown_name(s, io->out[i].name), dt_name(io->out[i].dt),
                    shape_text(&s->arena, io->out[i].rank, io->out[i].shape));
         return;
     }
     mkdir(s->o->out_dir, 0777); /* if that fails, writing to it will say so */
     OutputFile *files = ARENA_ARRAY(&s->arena, io->n_out, OutputFile);
-    for (int i = 0; i < io->n_out; i++)
-        files[i] = tensor_npy(s, &io->out[i], result_path(s, io, i, files), io->out_data[i]);
-    write_outputs(s, io->n_out, files);
+    int n = 0;
+    for (int i = 0; i < io->n_out; i++) {
+        if (io_output_hidden(io, i)) continue;
+        files[n] = tensor_npy(s, &io->out[i], result_path(s, io, i, n, files), io->out_data[i]);
+        n++;
+    }
+    write_outputs(s, n, files);
 }
 
 /* A library, by its name or, if that has a version behind ".so", by how it begins. */
@@ -238,6 +203,45 @@ static double slack(const Session *s, const Graph *g) {
     return by_precision > by_encoding ? by_precision : by_encoding;
 }
 
+/* Inputs, and what the interpreter makes of them. */
+typedef struct Reference {
+    Io io;
+    void **want;
+} Reference;
+
+static bool make_reference(Session *s, Graph *g, Reference *r, Extents extents, uint64_t *state) {
+    Io *io = &r->io;
+    io_of_graph(s, io, g);
+    io_choose_extents(io, extents, state);
+    for (int i = 0; i < io->n_in; i++)
+        if (!io_input_hidden(io, i)) tensor_random(&io->in[i], io->in_data[i], state);
+    r->want = ARENA_ARRAY(&s->arena, io->n_out + 1, void *);
+    for (int i = 0; i < io->n_out; i++) r->want[i] = arena_alloc(&s->arena, io->out[i].bytes + 64);
+    return interp_graph(g, (const void *const *)io->in_data, r->want);
+}
+
+static bool compare_reference(Session *s, LoadedModel *m, Reference *r, double more,
+                              const char *target) {
+    Io *io = &r->io;
+    if (!model_run(s, m, (const void *const *)io->in_data, io->out_data)) return false;
+    io_take_shapes(io);
+    for (int i = 0; i < io->n_out; i++) {
+        const TensorInfo *t = &io->out[i];
+        Difference d = compare(t, io->out_data[i], r->want[i]);
+        double allowed = tolerance(t->dt);
+        if (allowed < more) allowed = more;
+        bool bad = d.wrong_kind || d.relative > allowed;
+        if (bad || !io_output_hidden(io, i))
+            printf("%s: %s%s largest error %.3g, relative to scale %.3g, at element %zu%s\n",
+                   shown_name(s, t->name), dt_name(t->dt), shape_text(&s->arena, t->rank, t->shape),
+                   d.absolute, d.relative, d.at, bad ? "  DIFFERS" : "");
+        if (bad)
+            diag_error(&s->diag, E0004, "output '%s' of target %s differs from the interpreter",
+                       t->name, target);
+    }
+    return true;
+}
+
 int command_verify(Session *s) {
     const char *name = s->o->target ? s->o->target : "c";
     s->target = target_find(name);
@@ -256,11 +260,11 @@ int command_verify(Session *s) {
     if (!g) return 0;
     Io io;
     io_of_graph(s, &io, g);
-    for (int i = 0; i < io.n_in; i++) tensor_random(&io.in[i], io.in_data[i], &state);
-    void **want = ARENA_ARRAY(&s->arena, io.n_out + 1, void *);
-    for (int i = 0; i < io.n_out; i++) want[i] = arena_alloc(&s->arena, io.out[i].bytes + 64);
-    const void *const *in = (const void *const *)io.in_data;
-    if (!interp_graph(g, in, want)) return 0;
+    /* where dimensions vary: the largest, the smallest, and some between */
+    Reference reference[3];
+    int n_references = io_varies(&io) ? 3 : 1;
+    for (int i = 0; i < n_references; i++)
+        if (!make_reference(s, g, &reference[i], (Extents)i, &state)) return 0;
     double more = slack(s, g);
     Program *p = session_lower(s, g);
     const char *folder = p ? temp_folder(s) : NULL;
@@ -269,20 +273,8 @@ int command_verify(Session *s) {
     LoadedModel m = {0};
     bool ok = write_program(s, p, library) && model_load(s, &m, library, NULL);
     temp_remove(folder); /* a loaded library does not need its file, and a run may last */
-    ok = ok && model_run(s, &m, in, io.out_data);
-    for (int i = 0; i < io.n_out && ok; i++) {
-        Difference d = compare(&io.out[i], io.out_data[i], want[i]);
-        double allowed = tolerance(io.out[i].dt);
-        if (allowed < more) allowed = more;
-        bool bad = d.wrong_kind || d.relative > allowed;
-        printf("%s: %s%s largest error %.3g, relative to scale %.3g, at element %zu%s\n",
-               shown_name(s, io.out[i].name), dt_name(io.out[i].dt),
-               shape_text(&s->arena, io.out[i].rank, io.out[i].shape), d.absolute, d.relative, d.at,
-               bad ? "  DIFFERS" : "");
-        if (bad)
-            diag_error(&s->diag, E0004, "output '%s' of target %s differs from the interpreter",
-                       io.out[i].name, name);
-    }
+    for (int i = 0; i < n_references && ok; i++)
+        ok = compare_reference(s, &m, &reference[i], more, name);
     model_unload(&m);
     return 0;
 }

@@ -8,17 +8,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
-TensorInfo info_of_value(const Value *v, const char *name, bool text) {
-    TensorInfo t = {name, v->dt, v->rank, v->shape, value_bytes(v), 0};
+TensorInfo info_of_value(Arena *arena, const Value *v, const char *name, bool text) {
+    TensorInfo t = {.name = name,
+                    .dt = v->dt,
+                    .rank = v->rank,
+                    .shape = arena_copy(arena, v->shape, (size_t)v->rank * sizeof *v->shape),
+                    .bytes = value_bytes(v),
+                    .shape_output = -1};
     if (!text) return t;
     t.dt = DT_str;
     t.width = (size_t)v->shape[--t.rank];
     return t;
 }
 
-TensorInfo info_of_model(const mlcc_tensor *m) {
-    TensorInfo t = {m->name, dt_from_onnx((int32_t)m->dtype), (int)m->rank, m->shape,
-                    (size_t)m->bytes, 0};
+TensorInfo info_of_model(Arena *arena, const mlcc_tensor *m) {
+    TensorInfo t = {.name = m->name,
+                    .dt = dt_from_onnx((int32_t)m->dtype),
+                    .rank = (int)m->rank,
+                    .shape = arena_copy(arena, m->shape, m->rank * sizeof *m->shape),
+                    .bytes = (size_t)m->bytes,
+                    .shape_output = -1};
     size_t n = (size_t)shape_numel(t.rank, t.shape);
     if (t.dt == DT_str) t.width = n ? t.bytes / n : 1;
     return t;
@@ -127,7 +136,20 @@ static const char *npy_field(const char *header, const char *key) {
     return at;
 }
 
-static bool read_npy(Session *s, const TensorInfo *want, const char *path, void *data) {
+/* Is this a shape that the tensor may have? Then it has it. */
+static bool take_shape(TensorInfo *t, int rank, const int64_t *shape) {
+    if (rank != t->rank) return false;
+    for (int i = 0; i < rank; i++) {
+        bool varies = t->extent_input && t->extent_input[i] >= 0;
+        if (varies ? shape[i] < 0 || shape[i] > t->shape[i] : shape[i] != t->shape[i]) return false;
+    }
+    if (!t->extent_input) return true;
+    memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
+    t->bytes = (size_t)shape_numel(rank, shape) * (t->width ? t->width : dt_store(t->dt));
+    return true;
+}
+
+static bool read_npy(Session *s, TensorInfo *want, const char *path, void *data) {
     size_t bytes;
     unsigned char *file = read_all(s, path, &bytes);
     if (!file) return false;
@@ -170,7 +192,7 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
         if (end == at) break;
         shape[rank++] = d;
     }
-    if (!shape_equal(rank, shape, want->rank, want->shape)) {
+    if (!take_shape(want, rank, shape)) {
         diag_error(&s->diag, E0009, "'%s' has shape %s; input '%s' has %s", path,
                    shape_text(&s->arena, rank, shape), want->name,
                    shape_text(&s->arena, want->rank, want->shape));
@@ -187,14 +209,14 @@ static bool read_npy(Session *s, const TensorInfo *want, const char *path, void 
     return true;
 }
 
-static bool read_pb(Session *s, const TensorInfo *want, const char *path, void *data) {
+static bool read_pb(Session *s, TensorInfo *want, const char *path, void *data) {
     OnnxData file;
     OnnxTensor t;
     s->diag.where = arena_printf(&s->arena, "'%s'", path);
     bool ok = onnx_read_data(&file, &s->arena, &s->diag, ONNX_DATA_tensor, path) &&
               onnx_tensor(&file.file, &s->arena, &s->diag, file.tensor, &t);
     s->diag.where = NULL;
-    if (ok && (t.dt != want->dt || !shape_equal(t.rank, t.dims, want->rank, want->shape))) {
+    if (ok && (t.dt != want->dt || !take_shape(want, t.rank, t.dims))) {
         diag_error(&s->diag, E0009, "'%s' holds %s%s; input '%s' is %s%s", path, dt_name(t.dt),
                    shape_text(&s->arena, t.rank, t.dims), want->name, dt_name(want->dt),
                    shape_text(&s->arena, want->rank, want->shape));
@@ -208,7 +230,7 @@ static bool read_pb(Session *s, const TensorInfo *want, const char *path, void *
     return ok;
 }
 
-bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *data) {
+bool tensor_read(Session *s, TensorInfo *want, const char *path, void *data) {
     const char *dot = strrchr(path, '.');
     return dot && !strcmp(dot, ".pb") ? read_pb(s, want, path, data)
                                       : read_npy(s, want, path, data);

@@ -9,14 +9,18 @@ typedef struct TensorInfo {
     const char *name;
     DType dt;
     int rank;
-    const int64_t *shape;
+    int64_t *shape;
     size_t bytes;
     size_t width; /* strings: bytes of each, zeros behind it; else 0 */
+    /* see io.h */
+    const int32_t *extent_input; /* of each dimension: the input that holds its extent, or -1 */
+    int64_t low, high;           /* an input that holds an extent: its range; else high is 0 */
+    int shape_output;            /* the output that holds its extents, or -1 */
 } TensorInfo;
 
 /* `text`: the value's rows are strings. */
-TensorInfo info_of_value(const Value *v, const char *name, bool text);
-TensorInfo info_of_model(const mlcc_tensor *t);
+TensorInfo info_of_value(Arena *arena, const Value *v, const char *name, bool text);
+TensorInfo info_of_model(Arena *arena, const mlcc_tensor *t);
 /* Lays strings out as a tensor's bytes. False after a diagnostic: one is longer than fits, or has a
  * zero byte in it. `path`: of the file that they come from. */
 bool tensor_strings(Session *s, const TensorInfo *t, const char *path, const OnnxString *from,
@@ -25,9 +29,10 @@ bool tensor_strings(Session *s, const TensorInfo *t, const char *path, const Onn
  * as indices; strings are of a few small letters. *state is the generator's. */
 void tensor_random(const TensorInfo *t, void *data, uint64_t *state);
 
-/* Reads a file that must hold a tensor of this type and shape into `data`. bf16 and 8-bit floats, which
+/* Reads a file that must hold a tensor of this type and shape into `data`; dimensions that vary may be
+ * smaller, and `want` gets the shape that they have. bf16 and 8-bit floats, which
  * NumPy has no name for, are read from integers of their width. False after a diagnostic. */
-bool tensor_read(Session *s, const TensorInfo *want, const char *path, void *data);
+bool tensor_read(Session *s, TensorInfo *want, const char *path, void *data);
 /* The bytes of a .npy file that holds the tensor, to be written to `path`. */
 OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const void *data);
 

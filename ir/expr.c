@@ -1,4 +1,5 @@
 /* Construction of scalar expressions; see expr.h. Analysis and simplification are in expr_index.c. */
+#include "ir/dim.h"
 #include "ir/expr_memo.h"
 
 #include <math.h>
@@ -95,6 +96,7 @@ const Expr *ex_num(Exprs *x, DType dt, double value) {
 }
 
 const Expr *ex_int(Exprs *x, DType dt, int64_t value) {
+    if (x->dims && dim_varies(value)) return ex_cast(x, dt, dim_expr(x, value));
     return ex_const(x, dt, dt_cast(DT_i64, dt, (Scalar){.i = value}));
 }
 

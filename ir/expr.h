@@ -40,6 +40,7 @@ typedef struct Exprs {
     Arena *arena;
     const Expr **slots;
     uint32_t n, cap;
+    struct Dims *dims; /* dimensions that vary (dim.h); NULL: there are none */
 } Exprs;
 
 void exprs_init(Exprs *x, Arena *arena);
@@ -48,7 +49,8 @@ const char *ex_name(ExprOp op);
 int ex_arity(ExprOp op);
 const char *ex_infix(ExprOp op); /* "" if none */
 
-/* Leaves. ex_num makes `value` in any type (rounded, wrapped); ex_i is an i32 index constant. */
+/* Leaves. ex_num makes `value` in any type (rounded, wrapped); ex_i is an i32 index constant. A
+ * dimension that varies (dim.h) is the expression that it stands for. */
 const Expr *ex_const(Exprs *x, DType dt, Scalar value);
 const Expr *ex_num(Exprs *x, DType dt, double value);
 const Expr *ex_int(Exprs *x, DType dt, int64_t value);

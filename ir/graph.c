@@ -70,7 +70,7 @@ bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
     return rank_a == rank_b && (rank_a == 0 || !memcmp(a, b, (size_t)rank_a * sizeof *a));
 }
 
-bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
+bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
                      int64_t *shape) {
     int r = rank_a > rank_b ? rank_a : rank_b;
     if (r > MAX_RANK) return false;
@@ -78,8 +78,9 @@ bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b,
     for (int i = r - 1; i >= 0; i--) {
         int64_t da = i < r - rank_a ? 1 : a[i - (r - rank_a)];
         int64_t db = i < r - rank_b ? 1 : b[i - (r - rank_b)];
-        if (da != db && da != 1 && db != 1) return false;
-        shape[i] = da == 1 ? db : da;
+        bool open = dim_varies(da) || dim_varies(db);
+        if (da != db && da != 1 && db != 1 && !open) return false;
+        shape[i] = da == 1 ? db : db == 1 || !open ? da : dim_larger(x, da, db);
     }
     *rank = r;
     return true;
@@ -88,7 +89,13 @@ bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b,
 const char *shape_text(Arena *arena, int rank, const int64_t *shape) {
     Text t = text_new(arena);
     text_add(&t, "[");
-    for (int i = 0; i < rank; i++) text_addf(&t, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    for (int i = 0; i < rank; i++) {
+        text_add(&t, i ? ", " : "");
+        if (dim_varies(shape[i]))
+            text_add(&t, "?");
+        else
+            text_addf(&t, "%lld", (long long)shape[i]);
+    }
     text_add(&t, "]");
     return text_get(&t);
 }
@@ -99,6 +106,7 @@ bool value_is_const(const Value *v) {
 
 const int64_t *value_ints(Graph *g, const Value *v, int *n) {
     if (!value_is_const(v) || (!dt_is_int(v->dt) && v->dt != DT_bool)) return NULL;
+    if (dims_vary(v->rank, v->dims)) return NULL;
     int64_t count = value_numel(v);
     int64_t *result = ARENA_ARRAY(g->arena, count + 1, int64_t);
     for (int64_t i = 0; i < count; i++) result[i] = dt_load(v->dt, v->data, (size_t)i).i;
@@ -143,14 +151,21 @@ Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, con
     v->id = g->n_values++;
     v->dt = dt;
     v->rank = rank;
-    v->shape = arena_copy(g->arena, shape, (size_t)rank * sizeof *shape);
+    int64_t *own = arena_copy(g->arena, shape, (size_t)rank * sizeof *shape);
+    v->dims = v->shape = own;
+    if (g->x->dims && dims_vary(rank, shape)) {
+        int64_t *most = ARENA_ARRAY(g->arena, rank + 1, int64_t);
+        for (int i = 0; i < rank; i++) own[i] = dim_normal(g->x, own[i]);
+        dims_max(g->x, rank, own, most);
+        v->shape = shape = most;
+    }
     v->def = def;
     v->def_index = def_index;
     def->out[def_index] = v;
     if (!shape_fits(rank, shape)) {
         diag_error(g->diag, E3005, "a tensor of shape %s has more than 2^31-1 elements",
                    shape_text(g->arena, rank, shape));
-        v->shape = ARENA_ARRAY(g->arena, rank + 1, int64_t); /* empty, so that nothing overflows */
+        v->dims = v->shape = ARENA_ARRAY(g->arena, rank + 1, int64_t); /* empty: nothing overflows */
     }
     return v;
 }

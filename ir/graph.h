@@ -15,12 +15,17 @@
  * Loads must be inside their tensor for every coordinate that evaluates them: guard with select or and.
  *
  * Values are in SSA form. Shapes are fixed; scalars have rank 0. A tensor has < 2^31 elements.
+ *
+ * Dimensions that vary from run to run (dim.h) are for those who build: a tensor of theirs has the
+ * shape of the largest extents, and holds its elements at the same indices whatever its extents are
+ * in a run. What lies beyond them is anything; bodies that would read outside of a tensor there are
+ * guarded by the builders, as are reductions. The values of symbols are scalars, which bodies load.
  */
 #ifndef IR_GRAPH_H
 #define IR_GRAPH_H
 
 #include "ir/diag.h"
-#include "ir/expr.h"
+#include "ir/dim.h"
 
 #define MAX_RANK 16 /* output coordinates + reduction coordinates of one operator */
 
@@ -46,6 +51,7 @@ typedef struct Value {
     DType dt;
     int rank;
     const int64_t *shape;
+    const int64_t *dims; /* the same, but numbers of dim.h where they vary */
     Op *def;           /* the operator that makes it */
     int def_index;     /* which of its outputs */
     const char *name;  /* ONNX name, or NULL */
@@ -104,8 +110,11 @@ struct Graph {
     /* parallel to outputs. A string tensor is u8 here, with one dimension more: a string is a row
      * of bytes, padded with zeros. Only the tables for the outside tell it from others of u8. */
     VEC(bool) output_text;
+    /* parallel to outputs: the output that holds this one's extents; -1: they do not vary */
+    VEC(int) output_shape;
     const char *src;    /* given to operators built from now on */
     bool no_fold;       /* builders fold operators of constants unless set */
+    VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
 };
 
 Graph *graph_new(Arena *arena, Exprs *x, Diag *diag, const char *name);
@@ -114,12 +123,27 @@ Graph *graph_new_sub(Graph *parent);
 /* --- building ------------------------------------------------------------------------------------
  * Builders append to the graph, check what they are given, and fold operators whose inputs are all
  * constant by interpreting them at once (so an importer can read computed shapes as constants).
- * Shapes are copied. */
+ * Shapes are copied. They may have dimensions that vary. */
+
+/* Makes `value` (i32, rank 0) a symbol with this range, and returns the dimension that it is; -1 if there
+ * are too many. */
+int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high);
+/* Says which value a symbol has in this graph. */
+void graph_set_symbol(Graph *g, int symbol, Value *value);
+/* An input of the graph holds its elements one behind the other, without room for the largest extents:
+ * the tensor that it is. Reads nothing beyond its elements. */
+Value *graph_from_dense(Graph *g, Value *input);
+/* The tensor like that, to be an output. */
+Value *graph_to_dense(Graph *g, Value *v);
+/* The extents of `v` in a run: i64[rank]. */
+Value *graph_shape(Graph *g, const Value *v);
 
 Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t *shape);
 /* `data` is kept, not copied; it must live as long as the arena and hold numel * dt_store bytes. */
 Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data);
 void graph_output(Graph *g, Value *value, const char *name);
+/* One with dimensions that vary, and one more, "name.shape", with its extents. */
+void graph_output_varying(Graph *g, Value *value, const char *name);
 /* The same of a tensor of strings: u8 of rank 1 at least. */
 void graph_output_text(Graph *g, Value *value, const char *name);
 
@@ -159,6 +183,7 @@ Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const
 void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in, Value **out);
 
 /* --- common operators, made of the above ---------------------------------------------------------*/
+/* Of as many elements, also in every run. */
 Value *g_reshape(Graph *g, Value *v, int rank, const int64_t *shape);
 Value *g_transpose(Graph *g, Value *v, const int *perm); /* out dim i = in dim perm[i] */
 Value *g_expand(Graph *g, Value *v, int rank, const int64_t *shape);
@@ -178,6 +203,7 @@ Value *g_formula(Graph *g, const char *formula, int n, const char *const *names,
 /* reduction over axes (bit mask); keep: reduced dims stay as 1. body type is the accumulator's */
 Value *g_reduce(Graph *g, Combine combine, Value *v, uint32_t axes, bool keep);
 Value *g_scalar(Graph *g, DType dt, double value);
+Value *g_dim(Graph *g, DType dt, int64_t dim); /* a dimension's extent as a scalar */
 Value *g_ints(Graph *g, int n, const int64_t *values); /* i64[n] */
 /* Matrix product with numpy's rules (batch broadcasting, rank 1), accumulated in `acc` and cast to dt */
 Value *g_matmul(Graph *g, Value *a, Value *b, DType acc, DType dt);
@@ -200,12 +226,15 @@ static inline size_t value_bytes(const Value *v) {
     return (size_t)value_numel(v) * dt_store(v->dt);
 }
 bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b);
-/* Numpy broadcasting of two shapes; false if they do not fit. */
-bool shape_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
+/* Numpy broadcasting of two shapes; false if they do not fit. Where a dimension varies, the larger of
+ * the two is taken. */
+bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
                      int64_t *shape);
 const char *shape_text(Arena *arena, int rank, const int64_t *shape);
 /* The constant integers of a value (any integer type), or NULL if it is not constant. *n: how many. */
 const int64_t *value_ints(Graph *g, const Value *v, int *n);
+/* The same where they may be dimensions that vary, such as those computed of a shape. */
+const int64_t *value_dims(Graph *g, const Value *v, int *n);
 bool value_is_const(const Value *v);
 const char *op_kind_name(OpKind kind);
 const char *combine_name(Combine combine);

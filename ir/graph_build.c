@@ -25,11 +25,130 @@ void graph_output(Graph *g, Value *value, const char *name) {
     vec_push(g->arena, &g->outputs, value);
     vec_push(g->arena, &g->output_names, name);
     vec_push(g->arena, &g->output_text, false);
+    vec_push(g->arena, &g->output_shape, -1);
 }
 
 void graph_output_text(Graph *g, Value *value, const char *name) {
     graph_output(g, value, name);
     g->output_text.items[g->output_text.n - 1] = true;
+}
+
+/* --- dimensions that vary --------------------------------------------------------------------------*/
+
+void graph_set_symbol(Graph *g, int symbol, Value *value) {
+    while (g->symbols.n <= symbol) vec_push(g->arena, &g->symbols, NULL);
+    g->symbols.items[symbol] = value;
+}
+
+int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high) {
+    int k = dim_new_symbol(g->x, NULL, low, high);
+    if (k < 0) return -1;
+    graph_set_symbol(g, k, value);
+    return dim_of_symbol(g->x, k);
+}
+
+/* A symbol's value here: in the body of a loop one more of its inputs (see build_loop). NULL where it is
+ * computed further in. */
+static Value *symbol_value(Graph *g, int k) {
+    while (g->symbols.n <= k) vec_push(g->arena, &g->symbols, NULL);
+    Value *outer = !g->symbols.items[k] && g->parent ? symbol_value(g->parent, k) : NULL;
+    if (outer) g->symbols.items[k] = graph_input(g, outer->name, DT_i32, 0, NULL);
+    return g->symbols.items[k];
+}
+
+/* The symbol that an input of a loop's body is; -1: none. */
+static int symbol_of_input(const Graph *g, const Value *input) {
+    for (int k = 0; k < g->symbols.n; k++)
+        if (g->symbols.items[k] == input) return k;
+    return -1;
+}
+
+typedef struct Symbols {
+    Builder *b;
+    bool found;
+} Symbols;
+
+static void note_symbol(void *user, const Expr *e) {
+    if (e->op == EX_var && e->k.i >= DIM_VAR) ((Symbols *)user)->found = true;
+}
+
+static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *args) {
+    Builder *b = ((Symbols *)user)->b;
+    if (e->op == EX_load) return ex_rebuild(b->x, e, args);
+    if (e->op != EX_var || e->k.i < DIM_VAR) return e;
+    Value *v = symbol_value(b->g, (int)e->k.i - DIM_VAR);
+    if (v) return build_load(b, v, NULL);
+    diag_error(b->g->diag, E3002, "a number of elements that the body of a loop finds is needed outside of it");
+    return ex_i(b->x, 0);
+}
+
+/* The body with loads for symbols. */
+static const Expr *load_symbols(Builder *b, const Expr *e) {
+    if (!b->x->dims || !e) return e;
+    Symbols s = {.b = b};
+    ex_visit(b->g->arena, e, note_symbol, &s);
+    return s.found ? ex_rewrite(b->x, e, load_symbol, &s) : e;
+}
+
+/* The extents that vars have, those of symbols included; returns how many. */
+#define MAX_EXTENTS (DIM_VAR + DIM_MAX_SYMBOLS)
+static int extents_of(const Builder *b, int64_t *extent) {
+    int n = b->rank + b->n_red;
+    for (int i = 0; i < n; i++) extent[i] = dim_max(b->x, i < b->rank ? b->shape[i] : b->red[i - b->rank]);
+    if (!b->x->dims) return n;
+    for (int i = n; i < MAX_EXTENTS; i++) extent[i] = -1;
+    for (int i = DIM_VAR; i < MAX_EXTENTS; i++) {
+        int64_t low, high;
+        if (dim_bounds(b->x, ex_var(b->x, i), &low, &high)) extent[i] = high + 1;
+    }
+    return MAX_EXTENTS;
+}
+
+/* True in bodies for those coordinates of [from, to) that are inside; NULL: all are. */
+static const Expr *inside(const Builder *b, int from, int to) {
+    const Expr *all = NULL;
+    for (int i = from; i < to; i++) {
+        int64_t d = i < b->rank ? b->shape[i] : b->red[i - b->rank];
+        if (!dim_varies(d)) continue;
+        const Expr *one = ex_lt(b->x, ex_var(b->x, i), dim_expr(b->x, d));
+        all = all ? ex_and(b->x, all, one) : one;
+    }
+    return all;
+}
+
+typedef struct Reads {
+    const Builder *b;
+    int n;
+    int64_t extent[MAX_EXTENTS];
+    bool beyond;
+} Reads;
+
+static void check_read(void *user, const Expr *e) {
+    Reads *r = user;
+    if (e->op != EX_load) return;
+    const Value *v = r->b->in.items[e->k.i];
+    for (int i = 0; i < e->n; i++) {
+        int64_t low, high;
+        if (!ex_bounds(e->arg[i], r->n, r->extent, &low, &high) || low < 0 || high >= v->shape[i])
+            r->beyond = true;
+    }
+}
+
+/* May the body read outside of a tensor where the coordinates are beyond their extents, but inside of
+ * the largest ones? */
+static bool reads_beyond(const Builder *b, const Expr *e) {
+    Reads r = {.b = b};
+    r.n = extents_of(b, r.extent);
+    ex_visit(b->g->arena, e, check_read, &r);
+    return r.beyond;
+}
+
+/* The body for all coordinates up to the largest extents: what a map computes there does not matter, if
+ * it only is computed; what a reduction does must not count. */
+static const Expr *guarded(const Builder *b, const Expr *e, Scalar otherwise) {
+    int n = b->rank + b->n_red;
+    const Expr *cond = inside(b, reads_beyond(b, e) ? 0 : b->rank, n);
+    return cond ? ex_select(b->x, cond, e, ex_const(b->x, (DType)e->dt, otherwise)) : e;
 }
 
 /* --- folding --------------------------------------------------------------------------------------*/
@@ -66,7 +185,7 @@ static bool widens_bytes(const Op *op) {
 /* What an operator of constants computes; NULL if they are not, or if that would bloat the program: a
  * large result must not be more than `growth` times as large as what it is made of. */
 static void *fold(Graph *g, const Op *op, size_t growth) {
-    if (g->no_fold || g->diag->n_errors) return NULL;
+    if (g->no_fold || g->diag->n_errors || op->out[0]->dims != op->out[0]->shape) return NULL;
     size_t in_bytes = 0, out_bytes = 0;
     for (int i = 0; i < op->n_in; i++) {
         if (!value_is_const(op->in[i]) || dt_kind(op->in[i]->dt) == DK_string) return NULL;
@@ -115,7 +234,7 @@ static Value *finish(Graph *g, Op *op, DType dt, int rank, const int64_t *shape)
 
 Builder build(Graph *g, int rank, const int64_t *shape) {
     Builder b = {.g = g, .x = g->x, .rank = rank};
-    if (rank) memcpy(b.shape, shape, (size_t)rank * sizeof *shape);
+    for (int i = 0; i < rank; i++) b.shape[i] = dim_normal(g->x, shape[i]);
     return b;
 }
 
@@ -124,7 +243,7 @@ const Expr *build_red(Builder *b, int64_t extent) {
         diag_error(b->g->diag, E3006, "more than %d dimensions, those reduced counted in", MAX_RANK);
         b->n_red--;
     }
-    b->red[b->n_red++] = extent;
+    b->red[b->n_red++] = dim_normal(b->x, extent);
     return ex_var(b->x, b->rank + b->n_red - 1);
 }
 
@@ -152,20 +271,30 @@ static bool is_uniform(const Value *v) {
     return n == 1 || !memcmp(v->data, (const char *)v->data + size, (size_t)(n - 1) * size);
 }
 
+/* Brought into [0, extent). */
+static const Expr *index_clamped(Exprs *x, const Expr *e, int64_t extent) {
+    e = ex_bin(x, EX_min, e, ex_i(x, extent - 1));
+    return dim_varies(extent) ? ex_bin(x, EX_max, e, ex_i(x, 0)) : e;
+}
+
 const Expr *build_in(Builder *b, Value *v) {
     const Expr *index[MAX_RANK];
     if (is_uniform(v)) return ex_const(b->x, v->dt, dt_load(v->dt, v->data, 0));
     int skip = b->rank - v->rank;
-    for (int i = 0; i < v->rank; i++)
-        index[i] = v->shape[i] == 1 ? ex_i(b->x, 0) : ex_var(b->x, skip + i);
+    for (int i = 0; i < v->rank; i++) {
+        int64_t d = v->dims[i];
+        index[i] = d == 1 ? ex_i(b->x, 0) : ex_var(b->x, skip + i);
+        /* of two that are not known to be equal, one may be 1 */
+        if (d != 1 && d != b->shape[skip + i])
+            index[i] = index_clamped(b->x, index[i], d);
+    }
     return build_load(b, v, index);
 }
 
 static const Expr *simplify_in(Builder *b, const Expr *e) {
-    int64_t extent[MAX_RANK];
-    for (int i = 0; i < b->rank; i++) extent[i] = b->shape[i];
-    for (int i = 0; i < b->n_red; i++) extent[b->rank + i] = b->red[i];
-    return ex_simplify(b->x, e, b->rank + b->n_red, extent);
+    int64_t extent[MAX_EXTENTS];
+    int n = extents_of(b, extent);
+    return ex_simplify(b->x, e, n, extent);
 }
 
 Value *build_map(Builder *b, DType dt, const Expr *body) {
@@ -173,12 +302,17 @@ Value *build_map(Builder *b, DType dt, const Expr *body) {
     /* an identity map is the value itself */
     if (body->op == EX_load) {
         Value *v = b->in.items[body->k.i];
-        bool same = shape_equal(v->rank, v->shape, b->rank, b->shape);
+        bool same = shape_equal(v->rank, v->dims, b->rank, b->shape);
         for (int i = 0; i < v->rank && same; i++)
             same = body->arg[i] == ex_var(b->x, i) ||
                    (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
         if (same) return v;
     }
+    if (dims_vary(b->rank, b->shape) && reads_beyond(b, body)) {
+        const Expr *cond = inside(b, 0, b->rank);
+        body = ex_select(b->x, cond, body, ex_num(b->x, dt, 0));
+    }
+    body = load_symbols(b, body);
     Op *op = graph_new_op(b->g, OP_map, b->in.n, b->in.items, 1);
     op->body = body;
     return finish(b->g, op, dt, b->rank, b->shape);
@@ -186,25 +320,40 @@ Value *build_map(Builder *b, DType dt, const Expr *body) {
 
 Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, const Expr *post) {
     Exprs *x = b->x;
+    if (dt_is_narrow((DType)body->dt)) body = ex_cast(x, dt_reg((DType)body->dt), body);
+    post = simplify_in(b, ex_cast(x, dt, post ? post : ex_acc(x, (DType)body->dt)));
+    body = simplify_in(b, body);
+    if (x->dims) {
+        body = load_symbols(b, guarded(b, body, combine_identity(combine, (DType)body->dt)));
+        if (dims_vary(b->rank, b->shape) && reads_beyond(b, post))
+            post = ex_select(x, inside(b, 0, b->rank), post, ex_num(x, dt, 0));
+        post = load_symbols(b, post);
+    }
     Op *op = graph_new_op(b->g, OP_reduce, b->in.n, b->in.items, 1);
     op->combine = combine;
     op->n_red = b->n_red;
-    op->red = arena_copy(b->g->arena, b->red, (size_t)b->n_red * sizeof *b->red);
-    if (dt_is_narrow((DType)body->dt)) body = ex_cast(x, dt_reg((DType)body->dt), body);
-    op->body = simplify_in(b, body);
-    op->post = ex_cast(x, dt, post ? post : ex_acc(x, (DType)body->dt));
-    op->post = simplify_in(b, op->post);
+    int64_t *red = ARENA_ARRAY(b->g->arena, b->n_red + 1, int64_t);
+    dims_max(x, b->n_red, b->red, red);
+    op->red = red;
+    op->body = body;
+    op->post = post;
     return finish(b->g, op, dt, b->rank, b->shape);
 }
 
 Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusive, bool reverse,
                   const Expr *body) {
+    if (dt_is_narrow((DType)body->dt)) body = ex_cast(b->x, dt_reg((DType)body->dt), body);
+    if (b->x->dims) {
+        build_red(b, b->shape[axis]);
+        body = guarded(b, body, combine_identity(combine, (DType)body->dt));
+        b->n_red--;
+        body = load_symbols(b, body);
+    }
     Op *op = graph_new_op(b->g, OP_scan, b->in.n, b->in.items, 1);
     op->combine = combine;
     op->axis = axis;
     op->exclusive = exclusive;
     op->reverse = reverse;
-    if (dt_is_narrow((DType)body->dt)) body = ex_cast(b->x, dt_reg((DType)body->dt), body);
     op->body = body;
     op->post = ex_cast(b->x, dt, ex_acc(b->x, (DType)body->dt));
     return finish(b->g, op, dt, b->rank, b->shape);
@@ -213,6 +362,11 @@ Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusiv
 Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const *target,
                      const Expr *guard, const Expr *body) {
     Graph *g = b->g;
+    const Expr *at[MAX_RANK], *here = inside(b, 0, b->rank);
+    if (here) guard = guard ? ex_and(b->x, here, guard) : here;
+    for (int i = 0; i < data->rank; i++) at[i] = load_symbols(b, simplify_in(b, target[i]));
+    body = load_symbols(b, simplify_in(b, ex_cast(b->x, data->dt, body)));
+    if (guard) guard = load_symbols(b, simplify_in(b, guard));
     /* data is input 0: loads made so far move up by one, unless it is there already */
     int n = b->in.n + 1;
     Value **in = ARENA_ARRAY(g->arena, n, Value *);
@@ -221,20 +375,39 @@ Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const
     Op *op = graph_new_op(g, OP_scatter, n, in, 1);
     op->combine = combine;
     op->n_upd = b->rank;
-    op->upd = arena_copy(g->arena, b->shape, (size_t)b->rank * sizeof *b->shape);
+    int64_t *upd = ARENA_ARRAY(g->arena, b->rank + 1, int64_t);
+    dims_max(b->x, b->rank, b->shape, upd);
+    op->upd = upd;
     op->target = ARENA_ARRAY(g->arena, data->rank, const Expr *);
-    for (int i = 0; i < data->rank; i++)
-        op->target[i] = ex_shift_loads(b->x, simplify_in(b, target[i]), 1);
-    op->guard = guard ? ex_shift_loads(b->x, simplify_in(b, guard), 1) : NULL;
-    op->body = ex_shift_loads(b->x, simplify_in(b, ex_cast(b->x, data->dt, body)), 1);
-    return finish(g, op, data->dt, data->rank, data->shape);
+    for (int i = 0; i < data->rank; i++) op->target[i] = ex_shift_loads(b->x, at[i], 1);
+    op->guard = guard ? ex_shift_loads(b->x, guard, 1) : NULL;
+    op->body = ex_shift_loads(b->x, body, 1);
+    return finish(g, op, data->dt, data->rank, data->dims);
+}
+
+/* The state after an iteration, if the loop has not come to its end before it. */
+static Value *carried(Graph *sub, int64_t trips, Value *before, Value *after) {
+    Builder b = build(sub, after->rank, after->dims);
+    const Expr *on = ex_lt(b.x, ex_ctr(b.x, sub->depth - 1), ex_i(b.x, trips));
+    const Expr *next = build_in(&b, after), *old = build_in(&b, before);
+    return build_map(&b, after->dt, ex_select(b.x, on, next, old));
 }
 
 void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
                 Value **out) {
     int n_out = sub->outputs.n;
-    Op *op = graph_new_op(g, OP_loop, n_in, in, n_out);
-    op->trips = trips;
+    if (dim_varies(trips))
+        for (int i = 0; i < n_state; i++)
+            sub->outputs.items[i] =
+                carried(sub, trips, sub->inputs.items[i], sub->outputs.items[i]);
+    /* symbols that the body uses are inputs besides those given */
+    Value **all = ARENA_ARRAY(g->arena, sub->inputs.n + 1, Value *);
+    for (int i = 0, next = 0; i < sub->inputs.n; i++) {
+        int k = symbol_of_input(sub, sub->inputs.items[i]);
+        all[i] = k >= 0 ? symbol_value(g, k) : next < n_in ? in[next++] : NULL;
+    }
+    Op *op = graph_new_op(g, OP_loop, sub->inputs.n, all, n_out);
+    op->trips = dim_max(g->x, trips);
     op->n_state = n_state;
     op->sub = sub;
     for (int i = 0; i < n_out; i++) {
@@ -242,7 +415,7 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
         int64_t shape[MAX_RANK + 1];
         int rank = 0;
         if (i >= n_state) shape[rank++] = trips;
-        for (int k = 0; k < v->rank; k++) shape[rank++] = v->shape[k];
+        for (int k = 0; k < v->rank; k++) shape[rank++] = v->dims[k];
         if (rank > MAX_RANK) {
             diag_error(g->diag, E3006, "a stacked result of more than %d dimensions", MAX_RANK);
             rank = MAX_RANK;

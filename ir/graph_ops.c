@@ -1,23 +1,23 @@
 /* Common tensor operators made of the core ones; see graph.h. */
-#include "ir/graph.h"
+#include "ir/graph_dims.h"
 
 #include <string.h>
 
 Value *g_reshape(Graph *g, Value *v, int rank, const int64_t *shape) {
-    if (shape_equal(v->rank, v->shape, rank, shape)) return v;
+    if (shape_equal(v->rank, v->dims, rank, shape)) return v;
+    if (dims_vary(v->rank, v->dims) || dims_vary(rank, shape))
+        return reshape_varying(g, v, rank, shape);
     if (value_is_const(v)) return graph_const(g, v->dt, rank, shape, v->data);
-    if (v->def->kind == OP_reshape) return g_reshape(g, v->def->in[0], rank, shape);
-    Op *op = graph_new_op(g, OP_reshape, 1, &v, 1);
-    graph_new_value(g, op, 0, v->dt, rank, shape);
-    graph_append(g, op);
-    return op->out[0];
+    if (v->def->kind == OP_reshape && !dims_vary(v->def->in[0]->rank, v->def->in[0]->dims))
+        return g_reshape(g, v->def->in[0], rank, shape);
+    return reshape_memory(g, v, rank, shape);
 }
 
 Value *g_transpose(Graph *g, Value *v, const int *perm) {
     int64_t shape[MAX_RANK];
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++) {
-        shape[i] = v->shape[perm[i]];
+        shape[i] = v->dims[perm[i]];
         index[perm[i]] = ex_var(g->x, i);
     }
     Builder b = build(g, v->rank, shape);
@@ -41,13 +41,13 @@ Value *g_slice(Graph *g, Value *v, const int64_t *start, const int64_t *step, co
 Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Scalar fill) {
     Exprs *x = g->x;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = v->shape[i] + before[i] + after[i];
+    for (int i = 0; i < v->rank; i++) shape[i] = v->dims[i] + before[i] + after[i];
     Builder b = build(g, v->rank, shape);
     const Expr *index[MAX_RANK], *inside = ex_int(x, DT_bool, 1);
     for (int i = 0; i < v->rank; i++) {
         index[i] = ex_sub(x, ex_var(x, i), ex_i(x, before[i]));
         if (before[i] > 0) inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), index[i]));
-        if (after[i] > 0) inside = ex_and(x, inside, ex_lt(x, index[i], ex_i(x, v->shape[i])));
+        if (after[i] > 0) inside = ex_and(x, inside, ex_lt(x, index[i], ex_i(x, v->dims[i])));
     }
     uint64_t stored[2]; /* the fill as the type holds it */
     dt_save(v->dt, stored, 0, fill);
@@ -62,16 +62,16 @@ static Value *concat_few(Graph *g, int n, Value *const *v, int axis) {
     Exprs *x = g->x;
     int rank = v[0]->rank;
     int64_t shape[MAX_RANK];
-    memcpy(shape, v[0]->shape, (size_t)rank * sizeof *shape);
+    memcpy(shape, v[0]->dims, (size_t)rank * sizeof *shape);
     shape[axis] = 0;
-    for (int i = 0; i < n; i++) shape[axis] += v[i]->shape[axis];
+    for (int i = 0; i < n; i++) shape[axis] = dim_add(x, shape[axis], v[i]->dims[axis]);
     Builder b = build(g, rank, shape);
     /* from the last part to the first: select(i < end of part, part, the rest) */
     const Expr *index[MAX_RANK], *body = NULL;
     for (int i = 0; i < rank; i++) index[i] = ex_var(x, i);
     int64_t end = shape[axis];
     for (int i = n - 1; i >= 0; i--) {
-        int64_t begin = end - v[i]->shape[axis];
+        int64_t begin = dim_sub(x, end, v[i]->dims[axis]);
         if (begin != end) {
             index[axis] = ex_sub(x, ex_var(x, axis), ex_i(x, begin));
             const Expr *part = build_load(&b, v[i], index);
@@ -99,7 +99,7 @@ Value *g_concat(Graph *g, int n, Value *const *v, int axis) {
 
 Value *g_cast(Graph *g, Value *v, DType dt) {
     if (v->dt == dt) return v;
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     return build_map(&b, dt, build_in(&b, v));
 }
 
@@ -107,12 +107,12 @@ Value *g_cast(Graph *g, Value *v, DType dt) {
 static Builder build_broadcast(Graph *g, int n, Value *const *v) {
     int rank = v[0]->rank;
     int64_t shape[MAX_RANK];
-    memcpy(shape, v[0]->shape, (size_t)rank * sizeof *shape);
+    memcpy(shape, v[0]->dims, (size_t)rank * sizeof *shape);
     for (int i = 1; i < n; i++)
-        if (!shape_broadcast(rank, shape, v[i]->rank, v[i]->shape, &rank, shape)) {
+        if (!shape_broadcast(g->x, rank, shape, v[i]->rank, v[i]->dims, &rank, shape)) {
             diag_error(g->diag, E2005, "shapes %s and %s do not broadcast",
                        shape_text(g->arena, rank, shape),
-                       shape_text(g->arena, v[i]->rank, v[i]->shape));
+                       shape_text(g->arena, v[i]->rank, v[i]->dims));
             rank = 0;
             break;
         }
@@ -135,7 +135,7 @@ Value *g_bin(Graph *g, ExprOp op, Value *a, Value *c) {
 }
 
 Value *g_un(Graph *g, ExprOp op, Value *a) {
-    Builder b = build(g, a->rank, a->shape);
+    Builder b = build(g, a->rank, a->dims);
     const Expr *e = ex_un(g->x, op, build_in(&b, a));
     return build_map(&b, (DType)e->dt, e);
 }
@@ -167,8 +167,8 @@ Value *g_reduce(Graph *g, Combine combine, Value *v, uint32_t axes, bool keep) {
     int rank = 0, n_red = 0;
     for (int i = 0; i < v->rank; i++) {
         bool reduced = axes >> i & 1;
-        if (reduced) red[n_red++] = v->shape[i];
-        if (!reduced || keep) shape[rank++] = reduced ? 1 : v->shape[i];
+        if (reduced) red[n_red++] = v->dims[i];
+        if (!reduced || keep) shape[rank++] = reduced ? 1 : v->dims[i];
     }
     Builder b = build(g, rank, shape);
     const Expr *index[MAX_RANK];
@@ -187,6 +187,11 @@ Value *g_scalar(Graph *g, DType dt, double value) {
     return graph_const(g, dt, 0, NULL, data);
 }
 
+Value *g_dim(Graph *g, DType dt, int64_t dim) {
+    Builder b = build(g, 0, NULL);
+    return build_map(&b, dt, ex_cast(g->x, dt, dim_expr(g->x, dim)));
+}
+
 Value *g_ints(Graph *g, int n, const int64_t *values) {
     int64_t shape[1] = {n};
     return graph_const(g, DT_i64, 1, shape,
@@ -203,29 +208,30 @@ Value *g_matmul(Graph *g, Value *a, Value *c, DType acc, DType dt) {
         return a;
     }
     if (row) {
-        sa[0] = 1, sa[1] = a->shape[0];
+        sa[0] = 1, sa[1] = a->dims[0];
         a = g_reshape(g, a, 2, sa);
     }
     if (column) {
-        sc[0] = c->shape[0], sc[1] = 1;
+        sc[0] = c->dims[0], sc[1] = 1;
         c = g_reshape(g, c, 2, sc);
     }
     int rank;
-    int64_t k = a->shape[a->rank - 1];
-    if (k != c->shape[c->rank - 2] ||
-        !shape_broadcast(a->rank - 2, a->shape, c->rank - 2, c->shape, &rank, shape)) {
+    int64_t k = a->dims[a->rank - 1], rows = c->dims[c->rank - 2];
+    if (k != rows && (dim_varies(k) || dim_varies(rows))) k = rows = dim_smaller(x, k, rows);
+    if (k != rows ||
+        !shape_broadcast(g->x, a->rank - 2, a->dims, c->rank - 2, c->dims, &rank, shape)) {
         diag_error(g->diag, E2005, "a matrix product of shapes %s and %s",
-                   shape_text(g->arena, a->rank, a->shape), shape_text(g->arena, c->rank, c->shape));
+                   shape_text(g->arena, a->rank, a->dims), shape_text(g->arena, c->rank, c->dims));
         return a;
     }
-    shape[rank] = a->shape[a->rank - 2];
-    shape[rank + 1] = c->shape[c->rank - 1];
+    shape[rank] = a->dims[a->rank - 2];
+    shape[rank + 1] = c->dims[c->rank - 1];
     Builder b = build(g, rank + 2, shape);
     const Expr *r = build_red(&b, k), *ia[MAX_RANK], *ic[MAX_RANK];
     for (int i = 0; i < a->rank - 2; i++)
-        ia[i] = a->shape[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - (a->rank - 2) + i);
+        ia[i] = a->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - (a->rank - 2) + i);
     for (int i = 0; i < c->rank - 2; i++)
-        ic[i] = c->shape[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - (c->rank - 2) + i);
+        ic[i] = c->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - (c->rank - 2) + i);
     ia[a->rank - 2] = ex_var(x, rank);
     ia[a->rank - 1] = r;
     ic[c->rank - 2] = r;
@@ -235,8 +241,8 @@ Value *g_matmul(Graph *g, Value *a, Value *c, DType acc, DType dt) {
     Value *out = build_reduce(&b, dt, COMBINE_sum, product, NULL);
     if (!row && !column) return out;
     int n = rank;
-    if (!row) shape[n++] = a->shape[a->rank - 2];
-    if (!column) shape[n++] = c->shape[c->rank - 1];
+    if (!row) shape[n++] = a->dims[a->rank - 2];
+    if (!column) shape[n++] = c->dims[c->rank - 1];
     return g_reshape(g, out, n, shape);
 }
 

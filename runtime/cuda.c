@@ -369,7 +369,8 @@ static int run_model(State *state, const void *const *inputs, void *const *outpu
     for (uint32_t i = 0; i < model->n_inputs; i++)
         if (model->inputs[i].bytes)
             TRY(MLCC_E_DEVICE, cuMemcpyHtoDAsync,
-                (state->inputs[i], inputs[i], (size_t)model->inputs[i].bytes, state->stream));
+                (state->inputs[i], inputs[i], mlcc_gpu_input_bytes(model, inputs, i),
+                 state->stream));
     if (state->graph) {
         TRY(MLCC_E_DEVICE, cuGraphLaunch, (state->graph, state->stream));
     } else {
@@ -388,16 +389,10 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     State *state = (State *)opaque;
     const mlcc_model *model = state->program->model;
     (void)arena;
-    for (uint32_t i = 0; i < model->n_inputs; i++)
-        if (model->inputs[i].bytes && !inputs[i])
-            return mlcc_gpu_fail(&state->message, MLCC_E_ARGUMENT, "input '%s' is null",
-                                 model->inputs[i].name);
-    for (uint32_t i = 0; i < model->n_outputs; i++)
-        if (model->outputs[i].bytes && !outputs[i])
-            return mlcc_gpu_fail(&state->message, MLCC_E_ARGUMENT, "output '%s' is null",
-                                 model->outputs[i].name);
+    int code = mlcc_gpu_check_run(model, inputs, outputs, &state->message);
+    if (code != MLCC_OK) return code;
     TRY(MLCC_E_DEVICE, cuCtxPushCurrent, (state->context));
-    const int code = run_model(state, inputs, outputs);
+    code = run_model(state, inputs, outputs);
     /* The copies that were begun read and write the caller's memory: none may be left. */
     if (code != MLCC_OK) state->driver.cuStreamSynchronize(state->stream);
     context_leave(state);

@@ -659,18 +659,12 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     State *state = (State *)opaque;
     const mlcc_model *model = state->program->model;
     (void)arena;
-    for (uint32_t i = 0; i < model->n_inputs; i++) {
-        const mlcc_tensor *tensor = &model->inputs[i];
-        if (tensor->bytes && !inputs[i])
-            return mlcc_gpu_fail(&state->message, MLCC_E_ARGUMENT, "input '%s' is null",
-                                 tensor->name);
-        if (tensor->bytes) memcpy(state->inputs[i], inputs[i], (size_t)tensor->bytes);
-    }
-    for (uint32_t i = 0; i < model->n_outputs; i++)
-        if (model->outputs[i].bytes && !outputs[i])
-            return mlcc_gpu_fail(&state->message, MLCC_E_ARGUMENT, "output '%s' is null",
-                                 model->outputs[i].name);
-    int code = mlcc_gpu_walk(state->program, launch_step, state, &state->message);
+    int code = mlcc_gpu_check_run(model, inputs, outputs, &state->message);
+    if (code != MLCC_OK) return code;
+    for (uint32_t i = 0; i < model->n_inputs; i++)
+        if (model->inputs[i].bytes)
+            memcpy(state->inputs[i], inputs[i], mlcc_gpu_input_bytes(model, inputs, i));
+    code = mlcc_gpu_walk(state->program, launch_step, state, &state->message);
     for (uint32_t i = 0; i < model->n_outputs && code == MLCC_OK; i++)
         if (model->outputs[i].bytes)
             memcpy(outputs[i], state->outputs[i], (size_t)model->outputs[i].bytes);

@@ -35,6 +35,45 @@ mlcc_gpu_fail(mlcc_gpu_message *message, int code, const char *format, ...) {
     return code;
 }
 
+/* Is there memory for every tensor, and every extent in its range? */
+static inline int mlcc_gpu_check_run(const mlcc_model *model, const void *const *inputs,
+                                     void *const *outputs, mlcc_gpu_message *message) {
+    for (uint32_t i = 0; i < model->n_inputs; i++)
+        if (model->inputs[i].bytes && (!inputs || !inputs[i]))
+            return mlcc_gpu_fail(message, MLCC_E_ARGUMENT, "input '%s' is null",
+                                 model->inputs[i].name);
+    for (uint32_t i = 0; i < model->n_outputs; i++)
+        if (model->outputs[i].bytes && (!outputs || !outputs[i]))
+            return mlcc_gpu_fail(message, MLCC_E_ARGUMENT, "output '%s' is null",
+                                 model->outputs[i].name);
+    for (uint32_t i = 0; model->input_range && i < model->n_inputs; i++) {
+        const mlcc_range range = model->input_range[i];
+        int32_t extent = 0;
+        if (range.high == 0) continue;
+        memcpy(&extent, inputs[i], sizeof extent);
+        if (extent < range.low || extent > range.high)
+            return mlcc_gpu_fail(message, MLCC_E_ARGUMENT, "'%s' is %d, not in %d..%d",
+                                 model->inputs[i].name, (int)extent, (int)range.low,
+                                 (int)range.high);
+    }
+    return MLCC_OK;
+}
+
+/* How much input i holds: less than its size where dimensions vary. */
+static inline size_t mlcc_gpu_input_bytes(const mlcc_model *model, const void *const *inputs,
+                                          uint32_t i) {
+    const mlcc_tensor *tensor = &model->inputs[i];
+    const int32_t *const held = model->input_extents ? model->input_extents[i] : NULL;
+    uint64_t bytes = tensor->bytes;
+    for (uint32_t d = 0; held && d < tensor->rank && bytes; d++) {
+        int32_t extent = 0;
+        if (held[d] < 0) continue;
+        memcpy(&extent, inputs[held[d]], sizeof extent);
+        bytes = bytes / (uint64_t)tensor->shape[d] * (uint64_t)extent;
+    }
+    return (size_t)bytes;
+}
+
 /* FNV-1a, 64 bits, continued from `digest` (MLCC_GPU_DIGEST_SEED to begin). */
 #define MLCC_GPU_DIGEST_SEED UINT64_C(0xcbf29ce484222325)
 static inline uint64_t mlcc_gpu_digest(uint64_t digest, const void *data, size_t bytes) {

@@ -526,29 +526,18 @@ int mlcc_gpu_open(void **state, const char *weights) {
     return open_program(state, &mlcc_program, weights, &options);
 }
 
-static int missing_tensor(State *state, const char *what, const mlcc_tensor *tensor) {
-    return mlcc_gpu_fail(&state->gpu.message, MLCC_E_ARGUMENT, "no memory given for %s '%s'", what,
-                         tensor->name);
-}
-
 int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, void *arena) {
     State *state = opaque;
     (void)arena;
     if (!state) return MLCC_E_ARGUMENT;
     if (!state->ready) return MLCC_E_DRIVER; /* the message of `open` stays */
     const mlcc_model *model = state->gpu.program->model;
-    for (uint32_t i = 0; i < model->n_inputs; i++)
-        if (model->inputs[i].bytes && (!inputs || !inputs[i]))
-            return missing_tensor(state, "input", &model->inputs[i]);
-    for (uint32_t i = 0; i < model->n_outputs; i++)
-        if (model->outputs[i].bytes && (!outputs || !outputs[i]))
-            return missing_tensor(state, "output", &model->outputs[i]);
-
+    TRY(mlcc_gpu_check_run(model, inputs, outputs, &state->gpu.message));
     unsigned char *in = state->blocks[MLCC_SPACE_INPUT].host;
     if (!in) in = state->staging[0].host;
     for (uint32_t i = 0; i < model->n_inputs; i++)
         if (model->inputs[i].bytes)
-            memcpy(in + state->places[i], inputs[i], (size_t)model->inputs[i].bytes);
+            memcpy(in + state->places[i], inputs[i], mlcc_gpu_input_bytes(model, inputs, i));
     TRY(submit(state));
     const unsigned char *out = state->blocks[MLCC_SPACE_OUTPUT].host;
     if (!out) out = state->staging[1].host;

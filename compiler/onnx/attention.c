@@ -10,20 +10,20 @@
 bool heads_from(Node *n, Value *v, int64_t heads, const char *what, Heads *out) {
     *out = (Heads){0};
     if (v->rank == 4) {
-        *out = (Heads){v, false, v->shape[0], v->shape[1], v->shape[2], v->shape[3]};
+        *out = (Heads){v, false, v->dims[0], v->dims[1], v->dims[2], v->dims[3]};
         return true;
     }
     if (v->rank != 3) {
         invalid(n, E2005, "%s must have 3 or 4 dimensions, not %s", what,
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
         return false;
     }
-    if (heads < 1 || v->shape[2] % heads) {
+    if (heads < 1 || v->dims[2] % heads) {
         invalid(n, E2005, "%s: %lld heads do not divide %lld", what, (long long)heads,
-                (long long)v->shape[2]);
+                (long long)v->dims[2]);
         return false;
     }
-    int64_t shape[4] = {v->shape[0], v->shape[1], heads, v->shape[2] / heads};
+    int64_t shape[4] = {v->dims[0], v->dims[1], heads, v->dims[2] / heads};
     *out = (Heads){g_reshape(n->g, v, 4, shape), true, shape[0], heads, shape[1], shape[3]};
     return true;
 }
@@ -40,15 +40,15 @@ Value *heads_plain(Node *n, const Heads *heads) {
 }
 
 bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
-    bool fits = past->rank == 4 && past->shape[0] == now->batch && past->shape[1] == now->heads &&
-                past->shape[3] == now->size;
+    bool fits = past->rank == 4 && past->dims[0] == now->batch && past->dims[1] == now->heads &&
+                past->dims[3] == now->size;
     if (!fits || past->dt != now->v->dt) {
         invalid(n, fits ? E2006 : E2005, "the past %s, %s%s, does not fit the present", what,
-                dt_name(past->dt), shape_text(n->g->arena, past->rank, past->shape));
+                dt_name(past->dt), shape_text(n->g->arena, past->rank, past->dims));
         return false;
     }
     Value *both[2] = {past, heads_plain(n, now)};
-    int64_t shape[4] = {now->batch, now->heads, past->shape[2] + now->length, now->size};
+    int64_t shape[4] = {now->batch, now->heads, past->dims[2] + now->length, now->size};
     if (!node_shape_ok(n, 4, shape)) return false;
     *now = (Heads){g_concat(n->g, 2, both, 2), false, shape[0], shape[1], shape[2], shape[3]};
     return true;
@@ -63,18 +63,18 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
     for (int i = 0; i < v->rank && fits; i++) {
         int64_t want = full[4 - v->rank + i];
         bool last = i == v->rank - 1;
-        fits = v->shape[i] == want || v->shape[i] == 1 || (last && shorter && v->shape[i] < want);
+        fits = v->dims[i] == want || v->dims[i] == 1 || (last && shorter && v->dims[i] < want);
     }
     if (!fits)
         invalid(n, E2005, "a mask of shape %s does not broadcast to %s",
-                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, 4, full));
+                shape_text(n->g->arena, v->rank, v->dims), shape_text(n->g->arena, 4, full));
     return fits;
 }
 
 static bool per_batch(Node *n, const Attention *a, const Value *v) {
     if (!v || value_numel(v) == a->q.batch) return true;
     invalid(n, E2005, "lengths of shape %s for a batch of %lld",
-            shape_text(n->g->arena, v->rank, v->shape), (long long)a->q.batch);
+            shape_text(n->g->arena, v->rank, v->dims), (long long)a->q.batch);
     return false;
 }
 
@@ -107,7 +107,7 @@ bool attention_check(Node *n, const Attention *a) {
 static const Expr *load_bias(Builder *builder, Value *v, const Expr *const *at) {
     const Expr *index[4];
     for (int i = 0; i < v->rank; i++)
-        index[i] = v->shape[i] == 1 ? ex_i(builder->x, 0) : at[4 - v->rank + i];
+        index[i] = v->dims[i] == 1 ? ex_i(builder->x, 0) : at[4 - v->rank + i];
     return build_load(builder, v, index);
 }
 
@@ -115,7 +115,7 @@ static const Expr *load_bias(Builder *builder, Value *v, const Expr *const *at) 
 static const Expr *load_length(Builder *builder, Value *v, const Expr *b) {
     Exprs *x = builder->x;
     const Expr *index[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) index[i] = v->shape[i] == 1 ? ex_i(x, 0) : b;
+    for (int i = 0; i < v->rank; i++) index[i] = v->dims[i] == 1 ? ex_i(x, 0) : b;
     return ex_cast(x, DT_i64, build_load(builder, v, index));
 }
 
@@ -146,7 +146,7 @@ static const Expr *add_bias(Builder *builder, const Attention *a, DType work, co
     if (a->mask) {
         const Expr *m = load_bias(builder, a->mask, at);
         m = a->mask->dt == DT_bool ? ex_select(x, m, zero, none) : ex_cast(x, work, m);
-        int64_t last = a->mask->rank ? a->mask->shape[a->mask->rank - 1] : 1;
+        int64_t last = a->mask->rank ? a->mask->dims[a->mask->rank - 1] : 1;
         if (last != 1 && last < a->k.length)
             m = ex_select(x, ex_lt(x, at[3], ex_i(x, last)), m, ex_num(x, work, -INFINITY));
         e = ex_add(x, e, m);
@@ -227,23 +227,23 @@ bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
     const Value *c = r->cos;
     if (r->size == 0) r->size = heads->size;
     bool positions = r->ids || r->starts;
-    bool fits = shape_equal(c->rank, c->shape, r->sin->rank, r->sin->shape) &&
+    bool fits = shape_equal(c->rank, c->dims, r->sin->rank, r->sin->dims) &&
                 c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) && r->size % 2 == 0 &&
-                r->size <= heads->size && r->size >= 0 && c->shape[c->rank - 1] == r->size / 2;
-    if (fits && positions) fits = c->shape[0] > 0 || value_numel(heads->v) == 0;
-    if (fits && !positions) fits = c->shape[0] == heads->batch && c->shape[1] == heads->length;
+                r->size <= heads->size && r->size >= 0 && c->dims[c->rank - 1] == r->size / 2;
+    if (fits && positions) fits = c->dims[0] > 0 || value_numel(heads->v) == 0;
+    if (fits && !positions) fits = c->dims[0] == heads->batch && c->dims[1] == heads->length;
     if (!fits) {
         invalid(n, E2005, "caches of shapes %s and %s do not fit %lld elements of heads %s",
-                shape_text(arena, c->rank, c->shape),
-                shape_text(arena, r->sin->rank, r->sin->shape), (long long)r->size,
-                shape_text(arena, heads->v->rank, heads->v->shape));
+                shape_text(arena, c->rank, c->dims),
+                shape_text(arena, r->sin->rank, r->sin->dims), (long long)r->size,
+                shape_text(arena, heads->v->rank, heads->v->dims));
         return false;
     }
     if (r->ids && value_numel(r->ids) != 1 &&
-        (r->ids->rank != 2 || r->ids->shape[0] != heads->batch ||
-         r->ids->shape[1] != heads->length)) {
+        (r->ids->rank != 2 || r->ids->dims[0] != heads->batch ||
+         r->ids->dims[1] != heads->length)) {
         invalid(n, E2005, "positions of shape %s for a batch of %lld with length %lld",
-                shape_text(arena, r->ids->rank, r->ids->shape), (long long)heads->batch,
+                shape_text(arena, r->ids->rank, r->ids->dims), (long long)heads->batch,
                 (long long)heads->length);
         return false;
     }
@@ -258,21 +258,21 @@ static const Expr *rotary_row(Builder *b, const Heads *heads, const Rotary *r, c
     const Expr *step = ex_cast(x, DT_i64, at);
     if (r->starts) {
         p = ex_add(x, load_length(b, r->starts, batch), step);
-    } else if (r->ids->rank == 2 && r->ids->shape[0] == heads->batch &&
-               r->ids->shape[1] == heads->length) {
+    } else if (r->ids->rank == 2 && r->ids->dims[0] == heads->batch &&
+               r->ids->dims[1] == heads->length) {
         const Expr *index[2] = {batch, at};
         p = ex_cast(x, DT_i64, build_load(b, r->ids, index));
     } else {
         p = ex_add(x, load_length(b, r->ids, ex_i(x, 0)), step);
     }
-    const Expr *last = ex_int(x, DT_i64, r->cos->shape[0] - 1), *zero = ex_int(x, DT_i64, 0);
+    const Expr *last = ex_int(x, DT_i64, r->cos->dims[0] - 1), *zero = ex_int(x, DT_i64, 0);
     return ex_cast(x, DT_i32, ex_bin(x, EX_max, ex_bin(x, EX_min, p, last), zero));
 }
 
 Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r) {
     Exprs *x = n->x;
     DType dt = heads->v->dt, work = dt_reg(dt);
-    Builder b = build(n->g, 4, heads->v->shape);
+    Builder b = build(n->g, 4, heads->v->dims);
     const Expr *batch = ex_var(x, 0), *h = ex_var(x, heads->packed ? 2 : 1),
                *at = ex_var(x, heads->packed ? 1 : 2), *d = ex_var(x, 3);
     const Expr *half = ex_i(x, r->size / 2), *two = ex_i(x, 2), *first, *pair, *partner;

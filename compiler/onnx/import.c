@@ -55,9 +55,9 @@ static Entity *capture(Import *im, Scope *s, Entity *e) {
     if (is_value(e)) {
         Value *v = e->tensor;
         if (value_is_const(v)) {
-            inner->tensor = graph_const(s->g, v->dt, v->rank, v->shape, v->data);
+            inner->tensor = graph_const(s->g, v->dt, v->rank, v->dims, v->data);
         } else {
-            inner->tensor = graph_input(s->g, v->name, v->dt, v->rank, v->shape);
+            inner->tensor = graph_input(s->g, v->name, v->dt, v->rank, v->dims);
             vec_push(im->arena, s->captured, v);
         }
         return inner;
@@ -378,7 +378,7 @@ static void bind_outputs(Node *n) {
         Entity *e = n->out_entity[i];
         if (!e && n->out[i]) {
             const Value *v = n->out[i];
-            if (node_shape_ok(n, v->rank, v->shape)) e = entity_tensor(im, n->out[i]);
+            if (node_shape_ok(n, v->rank, v->dims)) e = entity_tensor(im, n->out[i]);
         }
         if (!e && !n->failed)
             unsupported(n, "output %d, '%s', is not supported", i, n->proto->output[i]);
@@ -406,6 +406,24 @@ static int text_input(const Node *n) {
     for (int i = 0; i < n->n_in; i++)
         if (n->entity[i] && n->entity[i]->kind == ENTITY_text) return i;
     return -1;
+}
+
+/* The first input with dimensions that vary; -1: none has. */
+static int varying_input(const Node *n) {
+    for (int i = 0; i < n->n_in; i++) {
+        const Value *v = n->entity[i] && is_value(n->entity[i]) ? n->entity[i]->tensor : NULL;
+        if (v && dims_vary(v->rank, v->dims)) return i;
+    }
+    return -1;
+}
+
+static const char *varying_text(const Node *n, int input) {
+    const Value *v = n->entity[input]->tensor;
+    Text t = text_new(n->im->arena);
+    for (int i = 0; i < v->rank; i++)
+        if (dim_varies(v->dims[i]))
+            text_addf(&t, "%s%s", t.length ? ", " : "", dim_text(n->x, v->dims[i]));
+    return text_get(&t);
 }
 
 static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, size_t number) {
@@ -447,6 +465,13 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
             diag_error(im->diag, E3003,
                        "input %d is a tensor of strings, which are not supported here",
                        text_input(n));
+        n->varying = row && row->varying;
+        int varying = ready && !n->varying ? varying_input(n) : -1;
+        if (varying >= 0) {
+            unsupported(n, "input %d, '%s', has dimensions that vary, %s, which are not supported here",
+                        varying, proto->input[varying], varying_text(n, varying));
+            ready = false;
+        }
         if (ready) {
             const Op *before = scope->g->last;
             n->row = row->elementwise;
@@ -527,6 +552,15 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *c
 
 /* --- the model -------------------------------------------------------------------------------- */
 
+/* Every dimension that varies is one more input, a number of the type int32. */
+static void bind_symbols(Import *im, Graph *g) {
+    for (int i = 0; i < im->symbol_list.n; i++) {
+        const Symbol *symbol = im->symbol_list.items[i];
+        if (symbol->varies < 0) continue;
+        graph_set_symbol(g, symbol->varies, graph_input(g, symbol->name, DT_i32, 0, NULL));
+    }
+}
+
 /* Inputs that are not also initializers (which, before IR version 4, had to be listed as inputs).
  */
 static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
@@ -550,6 +584,13 @@ static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
         im->diag->where = NULL;
         bind_new(im, s, name, b, "input");
     }
+    bind_symbols(im, s->g);
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const Binding *b = strmap_get(&s->names, pb_text(graph->input[i]->name));
+        Value *v = b && b->entity && is_value(b->entity) ? b->entity->tensor : NULL;
+        if (v && v->def->kind == OP_input && dims_vary(v->rank, v->dims))
+            b->entity->tensor = graph_from_dense(s->g, v);
+    }
 }
 
 static void bind_graph_outputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
@@ -563,9 +604,12 @@ static void bind_graph_outputs(Import *im, Scope *s, const Onnx__GraphProto *gra
             diag_error(im->diag, E3002, "a %s as the model's output is not supported",
                        e->kind == ENTITY_sequence ? "sequence" : "optional");
         } else if (e != &im->poison) {
+            bool text = e->kind == ENTITY_text;
             check_output(im, graph->output[i], e);
-            (e->kind == ENTITY_text ? graph_output_text
-                                    : graph_output)(s->g, e->tensor, arena_strdup(im->arena, name));
+            (text                                           ? graph_output_text
+             : dims_vary(e->tensor->rank, e->tensor->dims) ? graph_output_varying
+                                                           : graph_output)(
+                s->g, e->tensor, arena_strdup(im->arena, name));
         }
     }
     im->diag->where = NULL;

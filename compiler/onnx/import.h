@@ -30,10 +30,11 @@ typedef struct Entity {
     DType dt; /* sequence, optional: element type; text: DT_str */
 } Entity;
 
-/* Fixes symbolic dimensions: --dim NAME=VALUE; name "*" is every one that remains. */
+/* Says what symbolic dimensions are: --dim NAME=VALUE, or NAME=LOW..VALUE for one that varies from run
+ * to run; name "*" is every one that remains. */
 typedef struct DimOption {
     const char *name;
-    int64_t value;
+    int64_t low, value;
     bool used;
 } DimOption;
 
@@ -73,6 +74,7 @@ typedef struct Node {
     Scope *scope;
     const char *label;      /* "node 'name' (Op)", as messages begin */
     const Elementwise *row; /* the operator's row in elementwise.def, or NULL */
+    bool varying;           /* its function serves dimensions that vary (ir/dim.h) */
     bool failed;            /* reported or passed over: outputs need not be set */
 } Node;
 
@@ -117,7 +119,8 @@ bool node_chosen_extent(const Node *n, const Value *count, int output, int axis,
 void node_no_extent(Node *n);
 /* Axis in [0, rank) from one in [-rank, rank); reports E2004 and returns -1 otherwise. */
 int node_axis(Node *n, int64_t axis, int rank);
-/* The integers of input i if it is constant; NULL otherwise (also when absent). */
+/* The integers of input i if it is constant; NULL otherwise (also when absent). For a function that
+ * serves dimensions that vary, they may be such. */
 const int64_t *node_ints(const Node *n, int i, int *count);
 /* The same, but reports E3004 ("... must be constant") if the input is there and not constant. */
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
@@ -146,6 +149,7 @@ Entity *entity_strings(Import *im, Value *bytes);
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);
 
 #define OP(domain, name, since, fn)   ImportFn fn;
+#define DYN(domain, name, since, fn)  ImportFn fn;
 #define TEXT(domain, name, since, fn) ImportFn fn;
 #include "compiler/onnx/ops.def"
 

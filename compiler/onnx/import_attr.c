@@ -180,7 +180,8 @@ int node_axis(Node *n, int64_t axis, int rank) {
 const int64_t *node_ints(const Node *n, int i, int *count) {
     const Value *v = node_in(n, i);
     *count = 0;
-    return v ? value_ints(n->g, v, count) : NULL;
+    if (!v) return NULL;
+    return n->varying ? value_dims(n->g, v, count) : value_ints(n->g, v, count);
 }
 
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count) {
@@ -201,12 +202,15 @@ bool node_shape_ok(Node *n, int rank, const int64_t *shape) {
                     MAX_TENSOR_RANK);
         return false;
     }
+    int64_t most[MAX_TENSOR_RANK];
     for (int i = 0; i < rank; i++)
-        if (shape[i] < 0) {
+        if (shape[i] < 0 && !dim_varies(shape[i])) {
             invalid(n, E2005, "the result would have shape %s",
                     shape_text(n->g->arena, rank, shape));
             return false;
         }
+    dims_max(n->x, rank, shape, most);
+    shape = most;
     if (shape_fits(rank, shape)) return true;
     invalid(n, E3005, "a tensor of shape %s has more than 2^31-1 elements",
             shape_text(n->g->arena, rank, shape));

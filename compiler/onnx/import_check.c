@@ -21,12 +21,13 @@ const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number
 /* --- the table of operators ------------------------------------------------------------------- */
 
 static const OpRow op_rows[] = {
-#define OP(domain, name, since, fn) {domain, name, since, fn, NULL, NULL},
+#define OP(domain, name, since, fn)  {domain, name, since, fn, NULL, false, NULL},
+#define DYN(domain, name, since, fn) {domain, name, since, fn, NULL, true, NULL},
 #include "compiler/onnx/ops.def"
 };
 
 static const OpRow text_rows[] = {
-#define TEXT(domain, name, since, fn) {domain, name, since, fn, NULL, NULL},
+#define TEXT(domain, name, since, fn) {domain, name, since, fn, NULL, false, NULL},
 #include "compiler/onnx/ops.def"
 };
 
@@ -47,7 +48,7 @@ static void fill_ops(Arena *arena, StrMap *ops, StrMap *text_ops) {
         add_row(arena, text_ops, text_rows[i]);
     for (size_t i = 0; i < sizeof op_rows / sizeof *op_rows; i++) add_row(arena, ops, op_rows[i]);
     for (const Elementwise *e = elementwise_rows; e->name; e++)
-        add_row(arena, ops, (OpRow){"", e->name, e->since, import_elementwise, e, NULL});
+        add_row(arena, ops, (OpRow){"", e->name, e->since, import_elementwise, e, true, NULL});
 }
 
 const OpRow *check_op_row(const StrMap *ops, const char *domain, const char *name, int version) {
@@ -266,7 +267,8 @@ static void resolve_symbol(Import *im, const char *name) {
     void **slot = strmap_put(&im->symbols, name);
     if (*slot) return;
     Symbol *symbol = ARENA_NEW(im->arena, Symbol);
-    *symbol = (Symbol){arena_strdup(im->arena, name), -1};
+    *symbol = (Symbol){arena_strdup(im->arena, name), -1, -1};
+    int64_t low = -1;
     *slot = symbol;
     vec_push(im->arena, &im->symbol_list, symbol);
     bool own = false; /* the last option of the name, else the last "*" */
@@ -277,7 +279,14 @@ static void resolve_symbol(Import *im, const char *name) {
         option->used = true;
         own = named;
         symbol->value = option->value;
+        low = option->low;
     }
+    if (low == symbol->value || symbol->value < 0) return;
+    symbol->varies = dim_new_symbol(im->x, symbol->name, low, symbol->value);
+    if (symbol->varies < 0)
+        diag_error(im->diag, E3002, "more than %d dimensions that vary", DIM_MAX_SYMBOLS);
+    else
+        symbol->value = dim_of_symbol(im->x, symbol->varies);
 }
 
 /* Names of the symbols (only the unresolved ones?), separated. */
@@ -287,7 +296,7 @@ static const char *list_symbols(Import *im, bool unresolved, const char *before,
     int listed = 0;
     for (int i = 0; i < im->symbol_list.n; i++) {
         const Symbol *symbol = im->symbol_list.items[i];
-        if (unresolved && symbol->value >= 0) continue;
+        if (unresolved && symbol->value != -1) continue;
         if (listed++ == 20) {
             text_add(&t, " ...");
             break;
@@ -318,7 +327,7 @@ bool check_dims(Import *im) {
     bool ok = true;
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
         const DimOption *option = &im->options->dims[i];
-        if (option->value < 0 || option->value > INT32_MAX) {
+        if (option->low < 0 || option->value > INT32_MAX || option->low > option->value) {
             diag_error(im->diag, E0001, "--dim %s=%lld: a dimension is between 0 and 2^31-1",
                        option->name, (long long)option->value);
             ok = false;
@@ -383,10 +392,12 @@ DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, 
         return DT_none;
     }
     bool open = false; /* dimensions without a value are reported elsewhere */
-    for (int i = 0; i < *rank; i++) open |= shape[i] < 0;
-    if (!open && !shape_fits(*rank, shape)) {
+    int64_t most[MAX_TENSOR_RANK];
+    for (int i = 0; i < *rank; i++) open |= shape[i] == -1;
+    dims_max(im->x, *rank, shape, most);
+    if (!open && !shape_fits(*rank, most)) {
         diag_error(im->diag, E3005, "shape %s has more than 2^31-1 elements",
-                   shape_text(im->arena, *rank, shape));
+                   shape_text(im->arena, *rank, most));
         return DT_none;
     }
     return dt;
@@ -428,9 +439,9 @@ void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Entity
     int64_t shape[MAX_TENSOR_RANK];
     if (!check_type_shape(im, declared->type, &rank, shape)) return;
     bool same = rank == own_rank;
-    for (int i = 0; i < rank && same; i++) same = shape[i] < 0 || shape[i] == v->shape[i];
+    for (int i = 0; i < rank && same; i++) same = shape[i] < 0 || dim_varies(v->dims[i]) || shape[i] == v->dims[i];
     if (same) return;
     const char *text_shape = shape_text(im->arena, rank, shape);
     diag_error(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s",
-               text_shape, shape_text(im->arena, own_rank, v->shape));
+               text_shape, shape_text(im->arena, own_rank, v->dims));
 }

@@ -17,6 +17,7 @@ typedef struct OpRow {
     int since;
     ImportFn *fn;
     const Elementwise *elementwise;
+    bool varying;       /* a row of DYN */
     struct OpRow *next; /* other versions of the same operator */
 } OpRow;
 
@@ -74,6 +75,7 @@ struct Scope {
 typedef struct Symbol {
     const char *name;
     int64_t value; /* -1: unresolved */
+    int varies;    /* number of the symbol in ir/dim.h; -1: it does not */
 } Symbol;
 
 struct Import {

@@ -30,7 +30,7 @@ static bool add_past(Node *n, Attention *a) {
     if (past[0]) {
         if (!heads_append(n, past[0], &a->k, "key") || !heads_append(n, past[1], &a->v, "value"))
             return false;
-        a->offset = past[0]->shape[2];
+        a->offset = past[0]->dims[2];
     }
     if (node_wants(n, 1)) n->out[1] = heads_plain(n, &a->k);
     if (node_wants(n, 2)) n->out[2] = heads_plain(n, &a->v);
@@ -80,7 +80,7 @@ static Value *modified(Node *n, const char *name, Value *v) {
     Entity *in[1] = {entity_tensor(n->im, v)}, *out[1] = {NULL};
     if (!import_subgraph(n, graph, n->g, in, out, NULL)) return NULL;
     const Value *got = out[0]->kind == ENTITY_tensor ? out[0]->tensor : NULL;
-    if (!got || got->dt != v->dt || !shape_equal(got->rank, got->shape, v->rank, v->shape)) {
+    if (!got || got->dt != v->dt || !shape_equal(got->rank, got->dims, v->rank, v->dims)) {
         invalid(n, E2005, "'%s' must keep shape and type", name);
         return NULL;
     }
@@ -119,7 +119,7 @@ void import_rotary_embedding(Node *n) {
         !rotary_check(n, &heads, &r) || n->failed)
         return;
     Value *turned = rotary_apply(n, &heads, &r);
-    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->shape) : turned;
+    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
 }
 
 /* --- LinearAttention -------------------------------------------------------------------------*/
@@ -136,7 +136,7 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
     DType work = l->work;
     const Expr *b = ex_var(x, 0), *h = ex_var(x, 1), *d = ex_var(x, 2), *m = ex_var(x, 3);
     if (l->decay.v) {
-        Builder kept = build(g, 4, state->shape);
+        Builder kept = build(g, 4, state->dims);
         const Expr *last = l->decay.size == 1 ? ex_i(x, 0) : d;
         const Expr *by = ex_cast(x, work, heads_load(&kept, &l->decay, b, h, t, last));
         state = build_map(&kept, work, ex_mul(x, build_in(&kept, state), ex_un(x, EX_exp, by)));
@@ -150,7 +150,7 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
         recalled =
             build_reduce(&r, work, COMBINE_sum, ex_mul(x, build_load(&r, state, at), key), NULL);
     }
-    Builder w = build(g, 4, state->shape);
+    Builder w = build(g, 4, state->dims);
     const Expr *value = ex_cast(x, work, heads_load(&w, &l->v, b, h, t, m));
     const Expr *key = ex_cast(x, work, heads_load(&w, &l->k, b, h, t, d));
     if (recalled) {
@@ -186,15 +186,15 @@ static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out)
     Heads *part[] = {&inner.q, &inner.k, &inner.v, &inner.decay, &inner.beta};
     Value *in[6] = {state}, *outs[2], *row;
     int n_in = 1;
-    Value *carried = graph_input(sub, "state", l->work, 4, state->shape);
+    Value *carried = graph_input(sub, "state", l->work, 4, state->dims);
     for (int i = 0; i < 5; i++) {
         Value *v = part[i]->v;
         if (!v) continue;
         if (value_is_const(v)) {
-            part[i]->v = graph_const(sub, v->dt, v->rank, v->shape, v->data);
+            part[i]->v = graph_const(sub, v->dt, v->rank, v->dims, v->data);
         } else {
             in[n_in++] = v;
-            part[i]->v = graph_input(sub, v->name, v->dt, v->rank, v->shape);
+            part[i]->v = graph_input(sub, v->name, v->dt, v->rank, v->dims);
         }
     }
     carried = linear_step(sub, &inner, carried, ex_ctr(x, sub->depth - 1), &row);
@@ -216,10 +216,10 @@ static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t head
                 want ? "needs" : "does not take");
         return false;
     }
-    if (v->rank == 3 && v->shape[0] == l->q.batch && v->shape[1] == l->q.length)
+    if (v->rank == 3 && v->dims[0] == l->q.batch && v->dims[1] == l->q.length)
         return heads_from(n, v, heads, what, out);
     invalid(n, E2005, "%s of shape %s does not fit the query", what,
-            shape_text(n->g->arena, v->rank, v->shape));
+            shape_text(n->g->arena, v->rank, v->dims));
     return false;
 }
 
@@ -250,7 +250,7 @@ void import_linear_attention(Node *n) {
         return;
     }
     Value *beta = node_in(n, 5);
-    int64_t beta_heads = beta && beta->rank == 3 && beta->shape[2] == 1 ? 1 : kv_heads;
+    int64_t beta_heads = beta && beta->rank == 3 && beta->dims[2] == 1 ? 1 : kv_heads;
     if (!attention_check(n, &fits) || !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
         !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
         return;
@@ -262,9 +262,9 @@ void import_linear_attention(Node *n) {
     int64_t shape[4] = {l.k.batch, kv_heads, l.k.size, l.v.size};
     int64_t flat[3] = {l.q.batch, l.q.length, l.q.heads * l.v.size};
     if (!node_shape_ok(n, 4, shape) || !node_shape_ok(n, 3, flat)) return;
-    if (past && !shape_equal(past->rank, past->shape, 4, shape)) {
+    if (past && !shape_equal(past->rank, past->dims, 4, shape)) {
         invalid(n, E2005, "past_state has shape %s, expected %s",
-                shape_text(g->arena, past->rank, past->shape), shape_text(g->arena, 4, shape));
+                shape_text(g->arena, past->rank, past->dims), shape_text(g->arena, 4, shape));
         return;
     }
     l.scale = attr_float(n, "scale", 0);
@@ -291,17 +291,17 @@ void import_causal_conv_with_state(Node *n) {
         invalid(n, E2004, "activation is '%s'", activation);
         return;
     }
-    bool fits = v->rank == 3 && weight->rank == 3 && weight->shape[0] == v->shape[1] &&
-                weight->shape[1] == 1 && weight->shape[2] >= 1;
-    if (fits && bias) fits = bias->rank == 1 && bias->shape[0] == v->shape[1];
-    int64_t kernel = fits ? weight->shape[2] : 1;
+    bool fits = v->rank == 3 && weight->rank == 3 && weight->dims[0] == v->dims[1] &&
+                weight->dims[1] == 1 && weight->dims[2] >= 1;
+    if (fits && bias) fits = bias->rank == 1 && bias->dims[0] == v->dims[1];
+    int64_t kernel = fits ? weight->dims[2] : 1;
     int64_t shape[3] = {0};
-    for (int i = 0; i < 3 && fits; i++) shape[i] = i == 2 ? kernel - 1 : v->shape[i];
-    if (fits && past) fits = shape_equal(past->rank, past->shape, 3, shape);
+    for (int i = 0; i < 3 && fits; i++) shape[i] = i == 2 ? kernel - 1 : v->dims[i];
+    if (fits && past) fits = shape_equal(past->rank, past->dims, 3, shape);
     if (!fits) {
         invalid(n, E2005, "input %s, weight %s, bias and past_state do not fit each other",
-                shape_text(g->arena, v->rank, v->shape),
-                shape_text(g->arena, weight->rank, weight->shape));
+                shape_text(g->arena, v->rank, v->dims),
+                shape_text(g->arena, weight->rank, weight->dims));
         return;
     }
     Value *padded;
@@ -313,7 +313,7 @@ void import_causal_conv_with_state(Node *n) {
         padded = g_pad(g, v, before, after, (Scalar){0});
     }
     DType work = dt_reg(v->dt);
-    Builder b = build(g, 3, v->shape);
+    Builder b = build(g, 3, v->dims);
     const Expr *batch = ex_var(x, 0), *channel = ex_var(x, 1), *r = build_red(&b, kernel);
     const Expr *at[3] = {batch, channel, ex_add(x, ex_var(x, 2), r)};
     const Expr *tap[3] = {channel, ex_i(x, 0), r};
@@ -328,6 +328,6 @@ void import_causal_conv_with_state(Node *n) {
         e = ex_div(x, e, ex_add(x, one, ex_un(x, EX_exp, ex_un(x, EX_neg, e))));
     }
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, e);
-    int64_t start[3] = {0, 0, padded->shape[2] - (kernel - 1)}, step[3] = {1, 1, 1};
+    int64_t start[3] = {0, 0, padded->dims[2] - (kernel - 1)}, step[3] = {1, 1, 1};
     n->out[1] = g_slice(g, padded, start, step, shape);
 }

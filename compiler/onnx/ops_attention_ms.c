@@ -8,7 +8,7 @@
 #define MASK_FILTER (-10000.0f) /* the default of mask_filter_value */
 
 static const char *shape_of(const Node *n, const Value *v) {
-    return shape_text(n->g->arena, v->rank, v->shape);
+    return shape_text(n->g->arena, v->rank, v->dims);
 }
 
 static double scale_from(Node *n, int64_t size) {
@@ -20,7 +20,7 @@ static double scale_from(Node *n, int64_t size) {
 static Value *columns_of(Graph *g, Value *v, int64_t begin, int64_t count, Value *bias,
                          int64_t bias_begin) {
     int64_t start[3] = {0, 0, begin}, step[3] = {1, 1, 1},
-            size[3] = {v->shape[0], v->shape[1], count};
+            size[3] = {v->dims[0], v->dims[1], count};
     v = g_slice(g, v, start, step, size);
     return bias ? g_bin(g, EX_add, v, g_slice(g, bias, &bias_begin, step, &count)) : v;
 }
@@ -29,7 +29,7 @@ static Value *columns_of(Graph *g, Value *v, int64_t begin, int64_t count, Value
  */
 static Value *part_of(Graph *g, Value *v, int64_t part) {
     int64_t start[5] = {0, 0, 0, part, 0}, step[5] = {1, 1, 1, 1, 1}, size[5], flat[3];
-    for (int i = 0; i < 5; i++) size[i] = i == 3 ? 1 : v->shape[i];
+    for (int i = 0; i < 5; i++) size[i] = i == 3 ? 1 : v->dims[i];
     flat[0] = size[0], flat[1] = size[1], flat[2] = size[2] * size[4];
     return g_reshape(g, g_slice(g, v, start, step, size), 3, flat);
 }
@@ -43,7 +43,7 @@ static Value *mask_of_ends(Graph *g, Value *ends, int64_t batch, int64_t keys) {
     Builder b = build(g, 4, shape);
     const Expr *at = ex_var(x, 0), *key = ex_cast(x, DT_i64, ex_var(x, 3));
     const Expr *keep = ex_lt(x, key, ex_cast(x, DT_i64, build_load(&b, ends, &at)));
-    if (ends->shape[0] == 2 * batch) {
+    if (ends->dims[0] == 2 * batch) {
         at = ex_add(x, at, ex_i(x, batch));
         keep = ex_and(x, keep, ex_le(x, ex_cast(x, DT_i64, build_load(&b, ends, &at)), key));
     }
@@ -59,13 +59,13 @@ static bool padding_mask(Node *n, Attention *a, Value *mask) {
         invalid(n, E2006, "the mask is %s", dt_name(mask->dt));
         return false;
     }
-    if (mask->rank == 1 && (mask->shape[0] == batch || mask->shape[0] == 2 * batch)) {
+    if (mask->rank == 1 && (mask->dims[0] == batch || mask->dims[0] == 2 * batch)) {
         a->mask = mask_of_ends(g, mask, batch, keys);
         return true;
     }
-    bool flat = mask->rank == 2 && mask->shape[0] == batch && mask->shape[1] == keys;
-    bool each = mask->rank == 3 && mask->shape[0] == batch && mask->shape[1] == a->q.length &&
-                mask->shape[2] == keys;
+    bool flat = mask->rank == 2 && mask->dims[0] == batch && mask->dims[1] == keys;
+    bool each = mask->rank == 3 && mask->dims[0] == batch && mask->dims[1] == a->q.length &&
+                mask->dims[2] == keys;
     if (!flat && !each) {
         unsupported(n, "a mask of shape %s for a batch of %lld with %lld queries and %lld keys",
                     shape_of(n, mask), (long long)batch, (long long)a->q.length, (long long)keys);
@@ -89,18 +89,18 @@ static void finish_attention(Node *n, const Attention *a, DType dt, Value **prob
 static bool attention_past(Node *n, Attention *a, Value *past) {
     Graph *g = n->g;
     if (past) {
-        if (past->rank != 5 || past->shape[0] != 2) {
+        if (past->rank != 5 || past->dims[0] != 2) {
             invalid(n, E2005, "the past has shape %s", shape_of(n, past));
             return false;
         }
         int64_t start[5] = {0}, step[5] = {1, 1, 1, 1, 1}, size[5];
-        for (int i = 0; i < 5; i++) size[i] = i ? past->shape[i] : 1;
+        for (int i = 0; i < 5; i++) size[i] = i ? past->dims[i] : 1;
         Value *key = g_reshape(g, g_slice(g, past, start, step, size), 4, size + 1);
         start[0] = 1;
         Value *value = g_reshape(g, g_slice(g, past, start, step, size), 4, size + 1);
         if (!heads_append(n, key, &a->k, "key") || !heads_append(n, value, &a->v, "value"))
             return false;
-        a->offset = past->shape[3];
+        a->offset = past->dims[3];
     }
     if (!node_wants(n, 1)) return true;
     Value *both[2] = {heads_plain(n, &a->k), heads_plain(n, &a->v)};
@@ -109,7 +109,7 @@ static bool attention_past(Node *n, Attention *a, Value *past) {
         return false;
     }
     int64_t one[5] = {1}, two[5] = {2};
-    for (int i = 1; i < 5; i++) one[i] = two[i] = both[0]->shape[i - 1];
+    for (int i = 1; i < 5; i++) one[i] = two[i] = both[0]->dims[i - 1];
     if (!node_shape_ok(n, 5, two)) return false;
     for (int i = 0; i < 2; i++) both[i] = g_reshape(g, both[i], 5, one);
     n->out[1] = g_concat(g, 2, both, 0);
@@ -127,16 +127,16 @@ void import_ms_attention(Node *n) {
         unsupported(n, "do_rotary and past_present_share_buffer");
         return;
     }
-    bool fits = v->rank == 3 && weights->rank == 2 && v->shape[2] == weights->shape[0] &&
-                (!bias || (bias->rank == 1 && bias->shape[0] == weights->shape[1])) &&
+    bool fits = v->rank == 3 && weights->rank == 2 && v->dims[2] == weights->dims[0] &&
+                (!bias || (bias->rank == 1 && bias->dims[0] == weights->dims[1])) &&
                 (!sizes || count == 3);
     int64_t size[3], sum = 0;
     for (int i = 0; i < 3 && fits; i++) {
-        size[i] = sizes ? sizes[i] : weights->shape[1] / 3;
-        fits = size[i] >= 0 && size[i] <= weights->shape[1];
+        size[i] = sizes ? sizes[i] : weights->dims[1] / 3;
+        fits = size[i] >= 0 && size[i] <= weights->dims[1];
         sum += size[i];
     }
-    if (!fits || sum != weights->shape[1]) {
+    if (!fits || sum != weights->dims[1]) {
         invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit",
                 shape_of(n, v), shape_of(n, weights));
         return;
@@ -170,7 +170,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
     if (!q) return false;
     bool key_bias = true; /* keys of rank 4 have it already */
     if (q->rank == 5 && !k && !v) {
-        if (q->shape[3] != 3) {
+        if (q->dims[3] != 3) {
             invalid(n, E2005, "a packed query of shape %s", shape_of(n, q));
             return false;
         }
@@ -178,7 +178,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         v = part_of(g, q, 2);
         q = part_of(g, q, 0);
     } else if (k && k->rank == 5 && !v) {
-        if (k->shape[3] != 2) {
+        if (k->dims[3] != 2) {
             invalid(n, E2005, "a packed key of shape %s", shape_of(n, k));
             return false;
         }
@@ -196,10 +196,10 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         return false;
     }
     if (bias) {
-        int64_t hidden = q->shape[2];
-        int64_t values = v->rank == 3 ? v->shape[2] : v->shape[1] * v->shape[3];
-        bool fits = bias->rank == 1 && bias->shape[0] == 2 * hidden + values;
-        if (fits && key_bias) fits = k->shape[2] == hidden;
+        int64_t hidden = q->dims[2];
+        int64_t values = v->rank == 3 ? v->dims[2] : v->dims[1] * v->dims[3];
+        bool fits = bias->rank == 1 && bias->dims[0] == 2 * hidden + values;
+        if (fits && key_bias) fits = k->dims[2] == hidden;
         if (!fits) {
             invalid(n, E2005, "a bias of shape %s", shape_of(n, bias));
             return false;
@@ -230,7 +230,7 @@ void import_ms_multi_head_attention(Node *n) {
     if (past[0]) {
         if (!heads_append(n, past[0], &a.k, "key") || !heads_append(n, past[1], &a.v, "value"))
             return;
-        a.offset = past[0]->shape[2];
+        a.offset = past[0]->dims[2];
     }
     if (node_wants(n, 1)) n->out[1] = heads_plain(n, &a.k);
     if (node_wants(n, 2)) n->out[2] = heads_plain(n, &a.v);
@@ -338,7 +338,7 @@ static bool group_rotary(Node *n, const Cache *c, Heads *q, Heads *k) {
                 .interleaved = attr_int(n, "rotary_interleaved", 0) != 0};
     if (!r.cos || !r.sin) return false;
     if (!r.ids) r.starts = c->begin;
-    if (r.cos->rank == 2) r.size = 2 * r.cos->shape[1];
+    if (r.cos->rank == 2) r.size = 2 * r.cos->dims[1];
     if (!rotary_check(n, q, &r) || !rotary_check(n, k, &r)) return false;
     q->v = rotary_apply(n, q, &r);
     k->v = rotary_apply(n, k, &r);
@@ -361,8 +361,8 @@ void import_ms_group_query_attention(Node *n) {
         return;
     }
     if (!k && !v) {
-        int64_t all = heads + 2 * kv_heads, size = q->shape[2] / all;
-        if (q->shape[2] % all) {
+        int64_t all = heads + 2 * kv_heads, size = q->dims[2] / all;
+        if (q->dims[2] % all) {
             invalid(n, E2005, "a packed query of shape %s for %lld heads", shape_of(n, q),
                     (long long)all);
             return;
@@ -387,14 +387,14 @@ void import_ms_group_query_attention(Node *n) {
         return;
     for (int i = 0; i < 2 && c.past[0]; i++) {
         const Value *past = c.past[i];
-        bool fits = past->rank == 4 && past->shape[0] == a.q.batch && past->shape[1] == kv_heads &&
-                    past->shape[3] == fresh[i].size && past->dt == fresh[i].v->dt;
-        if (fits && i) fits = past->shape[2] == c.capacity;
+        bool fits = past->rank == 4 && past->dims[0] == a.q.batch && past->dims[1] == kv_heads &&
+                    past->dims[3] == fresh[i].size && past->dt == fresh[i].v->dt;
+        if (fits && i) fits = past->dims[2] == c.capacity;
         if (!fits) {
             invalid(n, E2005, "a past of shape %s", shape_of(n, past));
             return;
         }
-        c.capacity = past->shape[2];
+        c.capacity = past->dims[2];
     }
     if (fresh[0].batch != a.q.batch || fresh[1].batch != a.q.batch ||
         fresh[0].length != a.q.length || fresh[1].length != a.q.length) {
@@ -442,9 +442,9 @@ void import_ms_rotary_embedding(Node *n) {
         unsupported(n, "is_packed_batching");
         return;
     }
-    if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 && r.cos->shape[1] > 0)
-        count = v->shape[2] / (2 * r.cos->shape[1]);
+    if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 && r.cos->dims[1] > 0)
+        count = v->dims[2] / (2 * r.cos->dims[1]);
     if (!heads_from(n, v, count, "the input", &heads) || !rotary_check(n, &heads, &r)) return;
     Value *turned = rotary_apply(n, &heads, &r);
-    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->shape) : turned;
+    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
 }

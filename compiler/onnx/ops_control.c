@@ -52,7 +52,7 @@ static Value *as_scalar(Node *n, Value *v, const char *what) {
     if (!v) return NULL;
     if (value_numel(v) != 1) {
         invalid(n, E2005, "%s must be one element, not %s", what,
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
         return NULL;
     }
     return v->rank ? g_reshape(n->g, v, 0, NULL) : v;
@@ -83,7 +83,7 @@ static void set_output(Node *n, int i, Entity *e) {
 }
 
 static bool same_type(const Value *a, const Value *b) {
-    return a->dt == b->dt && shape_equal(a->rank, a->shape, b->rank, b->shape);
+    return a->dt == b->dt && shape_equal(a->rank, a->dims, b->rank, b->dims);
 }
 
 /* `a` where the scalar `cond` holds, else `b`; NULL if they are not of one type and shape. */
@@ -115,10 +115,10 @@ static Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *
 static const char *entity_text(Arena *arena, const Entity *e) {
     if (e->kind == ENTITY_tensor)
         return arena_printf(arena, "%s%s", dt_name(e->tensor->dt),
-                            shape_text(arena, e->tensor->rank, e->tensor->shape));
+                            shape_text(arena, e->tensor->rank, e->tensor->dims));
     if (e->kind == ENTITY_text)
         return arena_printf(arena, "%s%s", dt_name(DT_str),
-                            shape_text(arena, e->tensor->rank - 1, e->tensor->shape));
+                            shape_text(arena, e->tensor->rank - 1, e->tensor->dims));
     return arena_printf(arena, "%s of %d", e->kind == ENTITY_sequence ? "sequence" : "optional",
                         e->n);
 }
@@ -238,7 +238,7 @@ static Value *take_slice(Graph *g, Value *v, int axis, const Expr *at) {
     const Expr *index[MAX_RANK];
     for (int i = 0, k = 0; i < v->rank; i++) {
         index[i] = i == axis ? at : ex_var(g->x, k);
-        if (i != axis) shape[k++] = v->shape[i];
+        if (i != axis) shape[k++] = v->dims[i];
     }
     Builder b = build(g, v->rank - 1, shape);
     return build_map(&b, v->dt, build_load(&b, v, index));
@@ -341,9 +341,9 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
 
 /* An outer value inside of a loop's body; see import_subgraph. */
 static Value *inside(Graph *sub, Value *v, ValueVec *captured) {
-    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->shape, v->data);
+    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->dims, v->data);
     vec_push(sub->arena, captured, v);
-    return graph_input(sub, v->name, v->dt, v->rank, v->shape);
+    return graph_input(sub, v->name, v->dt, v->rank, v->dims);
 }
 
 /* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if
@@ -361,7 +361,7 @@ static bool repeat_as_loop(Repeat *r) {
     Value *alive = graph_input(sub, "alive", DT_bool, 0, NULL);
     for (int i = 0; i < r->n_state; i++) {
         const Value *v = r->state[i]->tensor;
-        t.state[i] = entity_tensor(n->im, graph_input(sub, v->name, v->dt, v->rank, v->shape));
+        t.state[i] = entity_tensor(n->im, graph_input(sub, v->name, v->dt, v->rank, v->dims));
     }
     t.alive = r->alive ? alive : NULL;
     if (r->limit) t.limit = inside(sub, r->limit, &captured);
@@ -424,7 +424,7 @@ static bool repeat_once(Repeat *r) {
     r->done++;
     for (int i = 0; i < r->n_rows; i++) {
         int64_t shape[MAX_RANK + 1] = {1};
-        for (int k = 0; k < t.row[i]->rank; k++) shape[k + 1] = t.row[i]->shape[k];
+        for (int k = 0; k < t.row[i]->rank; k++) shape[k + 1] = t.row[i]->dims[k];
         if (!node_shape_ok(r->n, t.row[i]->rank + 1, shape)) return false;
         vec_push(g->arena, &r->rows[i], g_reshape(g, t.row[i], t.row[i]->rank + 1, shape));
     }
@@ -445,14 +445,14 @@ static bool empty_rows(Repeat *r) {
     for (int i = 0; i < r->n_slices; i++) {
         const Value *v = r->sliced[i];
         int64_t shape[MAX_RANK];
-        for (int k = 0; k < v->rank; k++) shape[k] = k == r->axis[i] ? 1 : v->shape[k];
+        for (int k = 0; k < v->rank; k++) shape[k] = k == r->axis[i] ? 1 : v->dims[k];
         t.sliced[i] = graph_input(sub, v->name, v->dt, v->rank, shape);
     }
     if (!run_turn(r, &t, &captured)) return false;
     for (int i = 0; i < r->n_rows; i++) {
         int64_t shape[MAX_RANK + 1] = {0};
         const Value *row = t.row[i];
-        for (int k = 0; k < row->rank; k++) shape[k + 1] = row->shape[k];
+        for (int k = 0; k < row->rank; k++) shape[k + 1] = row->dims[k];
         if (!node_shape_ok(n, row->rank + 1, shape)) return false;
         vec_push(n->g->arena, &r->rows[i],
                  graph_const(n->g, row->dt, row->rank + 1, shape, arena_alloc(n->g->arena, 16)));
@@ -507,7 +507,7 @@ static Value *stacked(Repeat *r, int i) {
     const ValueVec *rows = &r->rows[i];
     for (int k = 1; k < rows->n; k++) {
         const Value *a = rows->items[0], *b = rows->items[k];
-        if (a->dt == b->dt && shape_equal(a->rank - 1, a->shape + 1, b->rank - 1, b->shape + 1))
+        if (a->dt == b->dt && shape_equal(a->rank - 1, a->dims + 1, b->rank - 1, b->dims + 1))
             continue;
         invalid(r->n, E2005, "stacked output %d changes its shape", i);
         return NULL;
@@ -591,12 +591,12 @@ static bool scan_slices(Repeat *r, const int64_t *axes, const int64_t *direction
         r->axis[i] = node_axis(n, axes[i], v->rank);
         r->backward[i] = directions[i] != 0;
         if (r->axis[i] < 0) return false;
-        if (i && v->shape[r->axis[i]] != r->trips) {
+        if (i && v->dims[r->axis[i]] != r->trips) {
             invalid(n, E2005, "scanned inputs have extents %lld and %lld", (long long)r->trips,
-                    (long long)v->shape[r->axis[i]]);
+                    (long long)v->dims[r->axis[i]]);
             return false;
         }
-        r->trips = v->shape[r->axis[i]];
+        r->trips = v->dims[r->axis[i]];
     }
     return true;
 }
@@ -608,10 +608,10 @@ static Value *scan_output(Repeat *r, int i, int64_t axis, bool backward) {
     if (!v) return NULL;
     int to = node_axis(r->n, axis, v->rank);
     if (to < 0) return NULL;
-    if (backward && v->shape[0] > 0) {
-        int64_t start[MAX_RANK] = {v->shape[0] - 1}, step[MAX_RANK] = {-1};
+    if (backward && v->dims[0] > 0) {
+        int64_t start[MAX_RANK] = {v->dims[0] - 1}, step[MAX_RANK] = {-1};
         for (int k = 1; k < v->rank; k++) step[k] = 1;
-        v = g_slice(g, v, start, step, v->shape);
+        v = g_slice(g, v, start, step, v->dims);
     }
     int perm[MAX_RANK];
     for (int k = 0; k < v->rank; k++) perm[k] = k < to ? k + 1 : k == to ? 0 : k;
@@ -624,16 +624,16 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
     Graph *g = n->g;
     Value *lengths = node_in(n, 0);
     int n_in = all->n_state + all->n_slices, n_out = all->n_state + all->n_rows;
-    int64_t batches = node_in(n, 1) && node_in(n, 1)->rank ? node_in(n, 1)->shape[0] : 0;
+    int64_t batches = node_in(n, 1) && node_in(n, 1)->rank ? node_in(n, 1)->dims[0] : 0;
     for (int i = 0; i < n_in; i++) {
         const Value *v = node_need(n, i + 1);
         if (!v) return;
-        if (v->rank < (i < all->n_state ? 1 : 2) || v->shape[0] != batches) {
+        if (v->rank < (i < all->n_state ? 1 : 2) || v->dims[0] != batches) {
             invalid(n, E2005, "input %d has no batch of %lld", i + 1, (long long)batches);
             return;
         }
     }
-    if (lengths && (lengths->rank != 1 || lengths->shape[0] != batches)) {
+    if (lengths && (lengths->rank != 1 || lengths->dims[0] != batches)) {
         invalid(n, E2005, "sequence_lens must have one number for each of the batch");
         return;
     }
@@ -664,7 +664,7 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
             Value *v = i < r.n_state ? r.state[i]->tensor : stacked(&r, i - r.n_state);
             if (!v) return;
             int64_t shape[MAX_RANK + 1] = {1};
-            for (int k = 0; k < v->rank; k++) shape[k + 1] = v->shape[k];
+            for (int k = 0; k < v->rank; k++) shape[k + 1] = v->dims[k];
             if (!node_shape_ok(n, v->rank + 1, shape)) return;
             part[i * batches + b] = g_reshape(g, v, v->rank + 1, shape);
         }

@@ -17,7 +17,7 @@ static bool read_channels(Node *n, const Value *v, const Value *w, bool transpos
     Arena *arena = n->g->arena;
     if (w->rank != v->rank) {
         invalid(n, E2005, "the weights' shape %s has not as many dimensions as the input's, %s",
-                shape_text(arena, w->rank, w->shape), shape_text(arena, v->rank, v->shape));
+                shape_text(arena, w->rank, w->dims), shape_text(arena, v->rank, v->dims));
         return false;
     }
     c->group = attr_int(n, "group", 1);
@@ -26,37 +26,37 @@ static bool read_channels(Node *n, const Value *v, const Value *w, bool transpos
         invalid(n, E2004, "group is %lld", (long long)c->group);
         return false;
     }
-    if (v->shape[1] < 1 || w->shape[0] < 1 || w->shape[1] < 1) {
-        invalid(n, E2005, "no channels: input %s, weights %s", shape_text(arena, v->rank, v->shape),
-                shape_text(arena, w->rank, w->shape));
+    if (v->dims[1] < 1 || w->dims[0] < 1 || w->dims[1] < 1) {
+        invalid(n, E2005, "no channels: input %s, weights %s", shape_text(arena, v->rank, v->dims),
+                shape_text(arena, w->rank, w->dims));
         return false;
     }
-    if (v->shape[1] % c->group) {
+    if (v->dims[1] % c->group) {
         invalid(n, E2005, "group %lld does not divide %lld input channels", (long long)c->group,
-                (long long)v->shape[1]);
+                (long long)v->dims[1]);
         return false;
     }
-    c->in = v->shape[1] / c->group;
-    int64_t have = transposed ? w->shape[0] : w->shape[1] * c->group;
-    if (have != v->shape[1]) {
+    c->in = v->dims[1] / c->group;
+    int64_t have = transposed ? w->dims[0] : w->dims[1] * c->group;
+    if (have != v->dims[1]) {
         invalid(n, E2005, "the weights' shape %s (group %lld) does not fit %lld input channels",
-                shape_text(arena, w->rank, w->shape), (long long)c->group, (long long)v->shape[1]);
+                shape_text(arena, w->rank, w->dims), (long long)c->group, (long long)v->dims[1]);
         return false;
     }
-    if (!transposed && w->shape[0] % c->group) {
+    if (!transposed && w->dims[0] % c->group) {
         invalid(n, E2005, "group %lld does not divide %lld output channels", (long long)c->group,
-                (long long)w->shape[0]);
+                (long long)w->dims[0]);
         return false;
     }
-    c->out = transposed ? w->shape[1] : w->shape[0] / c->group;
+    c->out = transposed ? w->dims[1] : w->dims[0] / c->group;
     return true;
 }
 
 /* A bias must be one number per output channel. */
 static bool bias_fits(Node *n, const Value *bias, int64_t channels) {
-    if (!bias || (bias->rank == 1 && bias->shape[0] == channels)) return true;
+    if (!bias || (bias->rank == 1 && bias->dims[0] == channels)) return true;
     invalid(n, E2005, "the bias has shape %s; expected [%lld]",
-            shape_text(n->g->arena, bias->rank, bias->shape), (long long)channels);
+            shape_text(n->g->arena, bias->rank, bias->dims), (long long)channels);
     return false;
 }
 
@@ -71,7 +71,7 @@ static Value *split_dim(Graph *g, Value *v, int at, int64_t outer, int64_t inner
     int64_t shape[MAX_RANK];
     for (int i = 0, k = 0; i < v->rank; i++) {
         if (i == at) shape[k++] = outer;
-        shape[k++] = i == at ? inner : v->shape[i];
+        shape[k++] = i == at ? inner : v->dims[i];
     }
     return g_reshape(g, v, v->rank + 1, shape);
 }
@@ -83,7 +83,7 @@ static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, 
     Graph *g = n->g;
     Exprs *x = n->x;
     bool split = splits(c), depthwise = c->group > 1 && !split;
-    int64_t shape[MAX_RANK] = {v->shape[0], c->group * c->out};
+    int64_t shape[MAX_RANK] = {v->dims[0], c->group * c->out};
     int rank = 2;
     if (split) {
         shape[1] = c->group, shape[2] = c->out, rank = 3;
@@ -112,7 +112,7 @@ static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, 
     }
     Value *out = build_reduce(&b, dt, COMBINE_sum, product, post);
     if (!split) return out;
-    shape[1] = v->shape[0], shape[2] = c->group * c->out;
+    shape[1] = v->dims[0], shape[2] = c->group * c->out;
     return g_reshape(g, out, rank - 1 + win->n, shape + 1);
 }
 
@@ -120,8 +120,8 @@ void import_conv(Node *n) {
     Value *v = need_float(n, 0, 3), *w = need_float(n, 1, 3), *bias = node_in(n, 2);
     Window win;
     Channels c;
-    if (!v || !w || !read_channels(n, v, w, false, &c) || !bias_fits(n, bias, w->shape[0])) return;
-    if (!window_place(n, &win, v, w->shape + 2, false)) return;
+    if (!v || !w || !read_channels(n, v, w, false, &c) || !bias_fits(n, bias, w->dims[0])) return;
+    if (!window_place(n, &win, v, w->dims + 2, false)) return;
     Value *padded = window_pad(n, &win, v, (Scalar){.f = 0});
     if (n->failed) return;
     n->out[0] = convolve(n, &win, &c, padded, w, bias, float_work(v->dt), v->dt);
@@ -149,11 +149,11 @@ void import_conv_integer(Node *n) {
                 dt_name(w->dt));
         return;
     }
-    if (!window_place(n, &win, v, w->rank == v->rank ? w->shape + 2 : NULL, false) ||
+    if (!window_place(n, &win, v, w->rank == v->rank ? w->dims + 2 : NULL, false) ||
         !read_channels(n, v, w, false, &c))
         return;
     if ((vz && value_numel(vz) != 1) ||
-        (wz && value_numel(wz) != 1 && (wz->rank != 1 || wz->shape[0] != w->shape[0]))) {
+        (wz && value_numel(wz) != 1 && (wz->rank != 1 || wz->dims[0] != w->dims[0]))) {
         invalid(n, E2005, "a zero point must be one number%s",
                 vz ? "" : " for each output channel");
         return;
@@ -204,7 +204,7 @@ static bool unplace(Node *n, Slide *s, int64_t extra, const char *how, const int
 /* Spreads the weights' taps `dilation` apart, with zeros between them, to the given shape. */
 static Value *spread_taps(Graph *g, const Window *win, Value *w, const int64_t *shape) {
     Exprs *x = g->x;
-    if (shape_equal(w->rank, w->shape, w->rank, shape)) return w;
+    if (shape_equal(w->rank, w->dims, w->rank, shape)) return w;
     Builder b = build(g, w->rank, shape);
     const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *on = ex_int(x, DT_bool, 1);
     for (int i = 0; i < win->n; i++) {
@@ -225,7 +225,7 @@ static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Cha
     Graph *g = n->g;
     Exprs *x = n->x;
     DType acc = float_work(v->dt);
-    int64_t shape[MAX_RANK] = {v->shape[0]}, flat[MAX_RANK] = {v->shape[0], c->group * c->out};
+    int64_t shape[MAX_RANK] = {v->dims[0]}, flat[MAX_RANK] = {v->dims[0], c->group * c->out};
     bool depthwise = c->group > 1 && c->in == 1 && c->out == 1, split = c->group > 1 && !depthwise;
     int rank = 1, at[MAX_SPATIAL];
     if (split) {
@@ -274,7 +274,7 @@ void import_conv_transpose(Node *n) {
     Channels c;
     if (!v || !w || !read_channels(n, v, w, true, &c) || !bias_fits(n, bias, c.group * c.out))
         return;
-    if (!window_read(n, &win, v, w->shape + 2)) return;
+    if (!window_read(n, &win, v, w->dims + 2)) return;
     int n_extra, n_want;
     const int64_t *extra = attr_ints(n, "output_padding", &n_extra);
     const int64_t *want = attr_ints(n, "output_shape", &n_want);
@@ -290,11 +290,11 @@ void import_conv_transpose(Node *n) {
     if (want) want += n_want - win.n;
     Unslide u[MAX_SPATIAL];
     int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
-    int64_t spread[MAX_RANK] = {w->shape[0], w->shape[1]};
+    int64_t spread[MAX_RANK] = {w->dims[0], w->dims[1]};
     int64_t start[MAX_RANK] = {0}, step[MAX_RANK] = {1, 1}, shape[MAX_RANK], padded[MAX_RANK];
-    shape[0] = padded[0] = v->shape[0];
+    shape[0] = padded[0] = v->dims[0];
     shape[1] = c.group * c.out;
-    padded[1] = v->shape[1];
+    padded[1] = v->dims[1];
     int coordinates = 4 + win.n;
     for (int i = 0; i < win.n; i++) {
         Slide *s = &win.dim[i];
@@ -340,7 +340,7 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
     Exprs *x = n->x;
     int d = win->n;
     DType dt = v->dt, work = float_work(dt);
-    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]}, taps = 1;
+    int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]}, taps = 1;
     for (int i = 0; i < d; i++) {
         shape[2 + i] = win->dim[i].kernel;
         shape[2 + d + i] = win->dim[i].out;
@@ -359,7 +359,7 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
     const Expr *tap = ex_i(x, 0), *low[MAX_SPATIAL], *part[MAX_SPATIAL];
     for (int i = 0; i < d; i++)
         tap = ex_add(x, ex_mul(x, tap, ex_i(x, win->dim[i].kernel)), ex_var(x, 2 + i));
-    const Expr *group = ex_div(x, ex_var(x, 1), ex_i(x, v->shape[1] / groups));
+    const Expr *group = ex_div(x, ex_var(x, 1), ex_i(x, v->dims[1] / groups));
     tap = ex_add(x, ex_mul(x, group, ex_i(x, taps)), tap);
     const Expr *index[MAX_RANK] = {ex_var(x, 0)};
     for (int i = 0; i < d; i++) index[2 + i] = ex_var(x, 2 + d + i);
@@ -406,14 +406,14 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
 static bool per_tap_shape(Node *n, const Window *win, const Value *v, const char *what,
                           int64_t batch, int64_t groups, int per) {
     int64_t channels = groups * per;
-    bool fits = v->rank == win->n + 2 && v->shape[0] == batch;
+    bool fits = v->rank == win->n + 2 && v->dims[0] == batch;
     for (int i = 0; i < win->n && fits; i++) {
         channels *= win->dim[i].kernel;
-        fits = v->shape[i + 2] == win->dim[i].out && channels <= INT32_MAX;
+        fits = v->dims[i + 2] == win->dim[i].out && channels <= INT32_MAX;
     }
-    if (fits && v->shape[1] == channels) return true;
+    if (fits && v->dims[1] == channels) return true;
     invalid(n, E2005, "the %s has shape %s, which does not fit kernel and output", what,
-            shape_text(n->g->arena, v->rank, v->shape));
+            shape_text(n->g->arena, v->rank, v->dims));
     return false;
 }
 
@@ -423,27 +423,27 @@ void import_deform_conv(Node *n) {
     Window win;
     Channels c;
     if (!v || !w || !offset || !read_channels(n, v, w, false, &c) ||
-        !bias_fits(n, bias, w->shape[0]) || !window_place(n, &win, v, w->shape + 2, false))
+        !bias_fits(n, bias, w->dims[0]) || !window_place(n, &win, v, w->dims + 2, false))
         return;
     int64_t groups = attr_int(n, "offset_group", 1);
     if (win.n > 3) {
         unsupported(n, "%d spatial dimensions; at most 3 are supported", win.n);
         return;
     }
-    if (groups < 1 || groups > INT32_MAX || v->shape[1] % groups) {
+    if (groups < 1 || groups > INT32_MAX || v->dims[1] % groups) {
         invalid(n, E2004, "offset_group %lld does not divide %lld channels", (long long)groups,
-                (long long)v->shape[1]);
+                (long long)v->dims[1]);
         return;
     }
-    if (!per_tap_shape(n, &win, offset, "offset", v->shape[0], groups, win.n) ||
-        (mask && !per_tap_shape(n, &win, mask, "mask", v->shape[0], groups, 1)))
+    if (!per_tap_shape(n, &win, offset, "offset", v->dims[0], groups, win.n) ||
+        (mask && !per_tap_shape(n, &win, mask, "mask", v->dims[0], groups, 1)))
         return;
     Value *cols = deformed(n, &win, v, offset, mask, groups);
     if (!cols) return;
     /* the product with the weights: a convolution whose every window is its own */
     Graph *g = n->g;
     Exprs *x = n->x;
-    int64_t shape[MAX_RANK] = {v->shape[0], w->shape[0]};
+    int64_t shape[MAX_RANK] = {v->dims[0], w->dims[0]};
     for (int i = 0; i < win.n; i++) shape[2 + i] = win.dim[i].out;
     if (!node_shape_ok(n, v->rank, shape)) return;
     Builder b = build(g, v->rank, shape);
@@ -473,13 +473,13 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
         int64_t taps = 1;
         for (int i = 0; i < n_block && taps <= INT32_MAX; i++)
             taps = block[i] < 1 || block[i] > INT32_MAX ? 0 : taps * block[i];
-        if (taps < 1 || taps > INT32_MAX || v->shape[1] % taps || n_image != n_block ||
+        if (taps < 1 || taps > INT32_MAX || v->dims[1] % taps || n_image != n_block ||
             n_image > MAX_SPATIAL) {
             invalid(n, E2005, "blocks of %lld elements do not fit %lld rows, or the image",
-                    (long long)taps, (long long)v->shape[1]);
+                    (long long)taps, (long long)v->dims[1]);
             return false;
         }
-        shape[0] = v->shape[0], shape[1] = v->shape[1] / taps;
+        shape[0] = v->dims[0], shape[1] = v->dims[1] / taps;
         for (int i = 0; i < n_image; i++) shape[i + 2] = image[i];
         *rank = n_image + 2;
     } else if (!node_declared_shape(n, 0, rank, shape)) {
@@ -488,10 +488,10 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
         return false;
     }
     if (!node_shape_ok(n, *rank, shape)) return false;
-    if (*rank >= 3 && shape[0] == v->shape[0] && shape[1] >= 1 && v->shape[1] % shape[1] == 0)
+    if (*rank >= 3 && shape[0] == v->dims[0] && shape[1] >= 1 && v->dims[1] % shape[1] == 0)
         return true;
     invalid(n, E2005, "an image of shape %s is not made of %s",
-            shape_text(n->g->arena, *rank, shape), shape_text(n->g->arena, v->rank, v->shape));
+            shape_text(n->g->arena, *rank, shape), shape_text(n->g->arena, v->rank, v->dims));
     return false;
 }
 
@@ -514,10 +514,10 @@ void import_col2_im(Node *n) {
         return;
     }
     Value like = *v; /* the image, for the attributes to be checked against */
-    int64_t ones[MAX_SPATIAL], rows = v->shape[1] / shape[1];
+    int64_t ones[MAX_SPATIAL], rows = v->dims[1] / shape[1];
     for (int i = 0; i < d; i++) ones[i] = 1;
     like.rank = rank;
-    like.shape = shape;
+    like.dims = shape;
     Window win;
     if (!window_read(n, &win, &like, ones)) return;
     Exprs *x = n->x;
@@ -547,7 +547,7 @@ void import_col2_im(Node *n) {
         run = ex_mul(x, run, count);
     }
     /* where the extents say otherwise than the declared shape, nothing outside is read */
-    hit = ex_and(x, hit, ex_and(x, ex_le(x, zero, place), ex_lt(x, place, ex_i(x, v->shape[2]))));
+    hit = ex_and(x, hit, ex_and(x, ex_le(x, zero, place), ex_lt(x, place, ex_i(x, v->dims[2]))));
     const Expr *index[3] = {ex_var(x, 0), ex_add(x, ex_mul(x, ex_var(x, 1), ex_i(x, rows)), row),
                             place};
     DType acc = dt_reg(v->dt);

@@ -23,10 +23,10 @@ Value *node_formula(Node *n, const char *formula, int count, Value *const *v) {
     for (int i = 0; i < count; i++) {
         int64_t before[MAX_RANK];
         memcpy(before, shape, sizeof before);
-        if (!shape_broadcast(rank, before, v[i]->rank, v[i]->shape, &rank, shape)) {
+        if (!shape_broadcast(n->x, rank, before, v[i]->rank, v[i]->dims, &rank, shape)) {
             invalid(n, E2005, "input shapes %s and %s do not broadcast",
                     shape_text(g->arena, rank, before),
-                    shape_text(g->arena, v[i]->rank, v[i]->shape));
+                    shape_text(g->arena, v[i]->rank, v[i]->dims));
             return NULL;
         }
     }
@@ -127,7 +127,7 @@ static Value *legacy_broadcast(Node *n, const Value *a, Value *b) {
     int after = a->rank - axis - b->rank;
     if (after <= 0) return b;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < b->rank; i++) shape[i] = b->shape[i];
+    for (int i = 0; i < b->rank; i++) shape[i] = b->dims[i];
     for (int i = 0; i < after; i++) shape[b->rank + i] = 1;
     return g_reshape(n->g, b, b->rank + after, shape);
 }
@@ -207,7 +207,7 @@ static const Overflow overflows[] = {
 /* Cast to an 8-bit float without saturation. */
 static Value *cast_unsaturated(Node *n, Value *v, const Overflow *o) {
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     DType wide = v->dt == DT_f64 ? DT_f64 : DT_f32;
     const Expr *e = ex_cast(x, wide, build_in(&b, v)), *size = ex_un(x, EX_abs, e);
     const Expr *limit = ex_num(x, wide, o->limit);
@@ -223,7 +223,7 @@ static Value *cast_unsaturated(Node *n, Value *v, const Overflow *o) {
  */
 static Value *cast_e8m0(Node *n, Value *v, const char *round, bool saturate) {
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *e = ex_un(x, EX_abs, ex_cast(x, DT_f32, build_in(&b, v)));
     const Expr *bits = ex_bits(x, DT_u32, e);
     const Expr *exponent = ex_bin(x, EX_shr, bits, ex_int(x, DT_u32, 23));
@@ -315,7 +315,7 @@ void import_bitcast(Node *n) {
         n->out[0] = g_cast(n->g, v, dt);
         return;
     }
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     n->out[0] = build_map(&b, dt, ex_bits(n->x, dt, build_in(&b, v)));
 }
 
@@ -371,8 +371,8 @@ void import_pow(Node *n) {
 void import_prelu(Node *n) {
     Value *v[2] = {node_need(n, 0), node_need(n, 1)};
     if (!v[0] || !v[1]) return;
-    if (n->version < 7 && v[1]->rank == 1 && v[0]->rank > 2 && v[1]->shape[0] > 1) {
-        int64_t shape[MAX_RANK] = {v[1]->shape[0]};
+    if (n->version < 7 && v[1]->rank == 1 && v[0]->rank > 2 && v[1]->dims[0] > 1) {
+        int64_t shape[MAX_RANK] = {v[1]->dims[0]};
         for (int i = 1; i < v[0]->rank - 1; i++) shape[i] = 1;
         v[1] = g_reshape(n->g, v[1], v[0]->rank - 1, shape);
     }
@@ -384,7 +384,7 @@ void import_dropout(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
     n->out[0] = v;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     DType mask = n->version >= 10 ? DT_bool : v->dt;
     if (node_wants(n, 1)) n->out[1] = build_map(&b, mask, ex_int(n->x, mask, 1));
 }

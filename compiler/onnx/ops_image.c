@@ -150,18 +150,18 @@ void import_grid_sample(Node *n) {
     Sample s = {.x = x};
     if (!v || !grid || !read_sample(n, &s)) return;
     s.d = v->rank - 2;
-    if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank || grid->shape[0] != v->shape[0] ||
-        grid->shape[v->rank - 1] != s.d) {
+    if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank || grid->dims[0] != v->dims[0] ||
+        grid->dims[v->rank - 1] != s.d) {
         invalid(n, E2005, "input %s and grid %s do not fit",
-                shape_text(n->g->arena, v->rank, v->shape),
-                shape_text(n->g->arena, grid->rank, grid->shape));
+                shape_text(n->g->arena, v->rank, v->dims),
+                shape_text(n->g->arena, grid->rank, grid->dims));
         return;
     }
     s.work = v->dt == DT_f64 || grid->dt == DT_f64 ? DT_f64 : DT_f32;
-    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]};
+    int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]};
     for (int i = 0; i < s.d; i++) {
-        shape[2 + i] = grid->shape[1 + i];
-        s.extent[i] = v->shape[2 + i];
+        shape[2 + i] = grid->dims[1 + i];
+        s.extent[i] = v->dims[2 + i];
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
     if (value_numel(v) == 0 && shape_numel(v->rank, shape) > 0) {
@@ -186,14 +186,14 @@ void import_affine_grid(Node *n) {
     Value *theta = need_float(n, 0, 3), *size = node_need(n, 1);
     bool corners = attr_int(n, "align_corners", 0) != 0;
     if (!theta || !size || n->failed) return;
-    int d = (int)(theta->rank == 3 && theta->shape[1] <= 3 ? theta->shape[1] : 0), count,
+    int d = (int)(theta->rank == 3 && theta->dims[1] <= 3 ? theta->dims[1] : 0), count,
         rank = d + 2;
-    if (d < 2 || theta->shape[2] != d + 1) {
+    if (d < 2 || theta->dims[2] != d + 1) {
         invalid(n, E2005, "theta has shape %s; expected [N, 2, 3] or [N, 3, 4]",
-                shape_text(n->g->arena, theta->rank, theta->shape));
+                shape_text(n->g->arena, theta->rank, theta->dims));
         return;
     }
-    int64_t shape[MAX_RANK] = {theta->shape[0]};
+    int64_t shape[MAX_RANK] = {theta->dims[0]};
     const int64_t *sizes = node_ints(n, 1, &count);
     if (sizes && count == d + 2) {
         for (int i = 0; i < d; i++) shape[1 + i] = sizes[2 + i];
@@ -205,7 +205,7 @@ void import_affine_grid(Node *n) {
         node_need_ints(n, 1, "the size", &count);
         return;
     }
-    if (rank != d + 2 || shape[0] != theta->shape[0] || shape[1 + d] != d) {
+    if (rank != d + 2 || shape[0] != theta->dims[0] || shape[1 + d] != d) {
         invalid(n, E2009, "declared with shape %s, which does not fit theta",
                 shape_text(n->g->arena, rank, shape));
         return;
@@ -326,7 +326,7 @@ static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr
 static const Expr *roi_batch(const Roi *r, Builder *b) {
     Exprs *x = r->x;
     const Expr *at[1] = {ex_var(x, 0)}, *e = ex_cast(x, DT_i32, build_load(b, r->batch, at));
-    return ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, e, ex_i(x, r->v->shape[0] - 1)));
+    return ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, e, ex_i(x, r->v->dims[0] - 1)));
 }
 
 /* Pools the samples of each bin themselves. */
@@ -380,7 +380,7 @@ static Value *roi_by_samples(const Roi *r, Graph *g, const int64_t *shape, bool 
 static Value *roi_weights(const Roi *r, Graph *g, int axis) {
     Exprs *x = r->x;
     DType work = r->work;
-    int64_t shape[3] = {r->rois->shape[0], r->bins[axis], r->extent[axis]};
+    int64_t shape[3] = {r->rois->dims[0], r->bins[axis], r->extent[axis]};
     Builder b = build(g, 3, shape);
     RoiAxis a = roi_axis(r, &b, axis);
     RoiSample s = roi_sample(r, &a, axis, ex_var(x, 1), build_red(&b, most_samples(r, axis)));
@@ -434,21 +434,21 @@ void import_roi_align(Node *n) {
                 mode, shift, (long long)r.ratio);
         return;
     }
-    if (v->rank != 4 || rois->rank != 2 || rois->shape[1] != 4 || batch->rank != 1 ||
-        batch->shape[0] != rois->shape[0] || !dt_is_int(batch->dt)) {
+    if (v->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || batch->rank != 1 ||
+        batch->dims[0] != rois->dims[0] || !dt_is_int(batch->dt)) {
         invalid(n, E2005, "input %s, regions %s and batch indices %s do not fit",
-                shape_text(n->g->arena, v->rank, v->shape),
-                shape_text(n->g->arena, rois->rank, rois->shape),
-                shape_text(n->g->arena, batch->rank, batch->shape));
+                shape_text(n->g->arena, v->rank, v->dims),
+                shape_text(n->g->arena, rois->rank, rois->dims),
+                shape_text(n->g->arena, batch->rank, batch->dims));
         return;
     }
-    int64_t shape[4] = {rois->shape[0], v->shape[1], r.bins[0], r.bins[1]};
+    int64_t shape[4] = {rois->dims[0], v->dims[1], r.bins[0], r.bins[1]};
     if (!node_shape_ok(n, 4, shape)) return;
     if (value_numel(v) == 0 && shape_numel(4, shape) > 0) {
         invalid(n, E2005, "the input has no elements to sample");
         return;
     }
-    for (int i = 0; i < 2; i++) r.extent[i] = v->shape[2 + i];
+    for (int i = 0; i < 2; i++) r.extent[i] = v->dims[2 + i];
     n->out[0] = !largest && r.ratio == 0 ? roi_by_weights(&r, n->g, shape)
                                          : roi_by_samples(&r, n->g, shape, largest);
 }

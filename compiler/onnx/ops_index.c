@@ -32,12 +32,12 @@ static const Expr *wrapped(Builder *b, Value *v, const Expr *const *at, int64_t 
     bool small = dt_store(v->dt) <= 4 && v->dt != DT_u32;
     DType work = small ? DT_i32 : DT_i64;
     const Expr *e = ex_cast(x, work, build_load(b, v, at));
-    if (known_within(v, 0, extent)) return ex_cast(x, DT_i32, e);
+    if (known_within(v, 0, dim_min(x, extent))) return ex_cast(x, DT_i32, e);
     if (dt_kind(v->dt) == DK_sint)
         e = ex_select(x, ex_lt(x, e, ex_int(x, work, 0)), ex_add(x, e, ex_int(x, work, extent)), e);
-    if (!known_within(v, -extent, extent)) {
-        e = ex_bin(x, EX_max, e, ex_int(x, work, low));
+    if (dim_varies(extent) || !known_within(v, -extent, extent)) {
         e = ex_bin(x, EX_min, e, ex_int(x, work, high));
+        e = ex_bin(x, EX_max, e, ex_int(x, work, low)); /* the last: an extent may come to 0 */
     }
     return ex_cast(x, DT_i32, e);
 }
@@ -49,7 +49,7 @@ const Expr *index_read(Builder *b, Value *indices, const Expr *const *at, int64_
 const Expr *index_write(Builder *b, Value *indices, const Expr *const *at, int64_t extent,
                         const Expr **guard) {
     const Expr *e = wrapped(b, indices, at, extent, -1, extent);
-    if (known_within(indices, -extent, extent)) return e;
+    if (!dim_varies(extent) && known_within(indices, -extent, extent)) return e;
     *guard = guard_and(b->x, *guard, ex_le(b->x, ex_i(b->x, 0), e));
     *guard = ex_and(b->x, *guard, ex_lt(b->x, e, ex_i(b->x, extent)));
     return e;
@@ -60,8 +60,8 @@ const Expr *guard_and(Exprs *x, const Expr *guard, const Expr *cond) {
 }
 
 const Expr *index_clamp(Exprs *x, const Expr *e, int64_t extent) {
-    e = ex_bin(x, EX_max, e, ex_i(x, 0));
-    return ex_bin(x, EX_min, e, ex_i(x, extent - 1));
+    e = ex_bin(x, EX_min, e, ex_i(x, extent - 1));
+    return ex_bin(x, EX_max, e, ex_i(x, 0));
 }
 
 Value *zeros(Graph *g, DType dt, int rank, const int64_t *shape) {
@@ -78,7 +78,7 @@ static bool nothing_to_read(Node *n, const Value *from, int rank, const int64_t 
     }
     if (value_numel(from) == 0) {
         invalid(n, E2005, "the indices have elements, but shape %s has none to take",
-                shape_text(n->g->arena, from->rank, from->shape));
+                shape_text(n->g->arena, from->rank, from->dims));
         return true;
     }
     return false;
@@ -91,15 +91,15 @@ static void gather(Node *n, Value *data, Value *indices, int axis) {
     Exprs *x = n->x;
     int64_t shape[2 * MAX_RANK];
     int rank = 0;
-    for (int i = 0; i < axis; i++) shape[rank++] = data->shape[i];
-    for (int i = 0; i < indices->rank; i++) shape[rank++] = indices->shape[i];
-    for (int i = axis + 1; i < data->rank; i++) shape[rank++] = data->shape[i];
+    for (int i = 0; i < axis; i++) shape[rank++] = data->dims[i];
+    for (int i = 0; i < indices->rank; i++) shape[rank++] = indices->dims[i];
+    for (int i = axis + 1; i < data->rank; i++) shape[rank++] = data->dims[i];
     if (!node_shape_ok(n, rank, shape) || nothing_to_read(n, data, rank, shape)) return;
     Builder b = build(n->g, rank, shape);
     const Expr *index[MAX_RANK], *at[MAX_RANK];
     for (int i = 0; i < indices->rank; i++) at[i] = ex_var(x, axis + i);
     for (int i = 0; i < data->rank; i++) index[i] = ex_var(x, i < axis ? i : i + indices->rank - 1);
-    index[axis] = index_read(&b, indices, at, data->shape[axis]);
+    index[axis] = index_read(&b, indices, at, data->dims[axis]);
     n->out[0] = build_map(&b, data->dt, build_load(&b, data, index));
 }
 
@@ -128,11 +128,12 @@ void import_array_feature_extractor(Node *n) {
 static bool elements_fit(Node *n, const Value *data, const Value *indices, int axis) {
     bool fits = data->rank == indices->rank;
     for (int i = 0; i < data->rank && fits; i++)
-        fits = i == axis || indices->shape[i] <= data->shape[i];
+        fits = i == axis || dim_fits(indices->dims[i], data->dims[i]) ||
+               indices->dims[i] <= data->dims[i];
     if (!fits)
         invalid(n, E2005, "indices of shape %s do not fit data of shape %s",
-                shape_text(n->g->arena, indices->rank, indices->shape),
-                shape_text(n->g->arena, data->rank, data->shape));
+                shape_text(n->g->arena, indices->rank, indices->dims),
+                shape_text(n->g->arena, data->rank, data->dims));
     return fits;
 }
 
@@ -141,24 +142,34 @@ void import_gather_elements(Node *n) {
     if (!data || !indices || !index_type_ok(n, indices)) return;
     int axis = node_axis(n, attr_int(n, "axis", 0), data->rank);
     if (axis < 0 || !elements_fit(n, data, indices, axis)) return;
-    if (nothing_to_read(n, data, indices->rank, indices->shape)) return;
-    Builder b = build(n->g, indices->rank, indices->shape);
+    if (nothing_to_read(n, data, indices->rank, indices->dims)) return;
+    Builder b = build(n->g, indices->rank, indices->dims);
     const Expr *index[MAX_RANK];
     for (int i = 0; i < data->rank; i++) index[i] = ex_var(n->x, i);
-    index[axis] = index_read(&b, indices, index, data->shape[axis]);
+    const Expr *at = index_read(&b, indices, index, data->dims[axis]);
+    for (int i = 0; i < data->rank; i++) {
+        bool same = data->dims[i] == indices->dims[i];
+        if (!same && dims_vary(data->rank, data->dims))
+            index[i] = index_clamp(n->x, index[i], data->dims[i]);
+    }
+    index[axis] = at;
     n->out[0] = build_map(&b, data->dt, build_load(&b, data, index));
 }
 
 /* Length of the index tuples in the last dimension of GatherND and ScatterND, checked; -1 after a
  * report. */
 static int tuple_length(Node *n, const Value *data, const Value *indices, int batch) {
-    int64_t k = indices->rank ? indices->shape[indices->rank - 1] : -1;
+    int64_t k = indices->rank ? indices->dims[indices->rank - 1] : -1;
+    if (dim_varies(k)) {
+        unsupported(n, "indices whose last dimension varies are not supported");
+        return -1;
+    }
     bool fits = batch >= 0 && batch < indices->rank && k >= 0 && batch + k <= data->rank;
-    for (int i = 0; i < batch && fits; i++) fits = indices->shape[i] == data->shape[i];
+    for (int i = 0; i < batch && fits; i++) fits = dim_fits(indices->dims[i], data->dims[i]);
     if (fits) return (int)k;
     invalid(n, E2005, "indices of shape %s do not fit data of shape %s",
-            shape_text(n->g->arena, indices->rank, indices->shape),
-            shape_text(n->g->arena, data->rank, data->shape));
+            shape_text(n->g->arena, indices->rank, indices->dims),
+            shape_text(n->g->arena, data->rank, data->dims));
     return -1;
 }
 
@@ -170,8 +181,8 @@ void import_gather_nd(Node *n) {
     int batch = batch_dims < 0 || batch_dims > MAX_RANK ? -1 : (int)batch_dims, rank = 0;
     int k = tuple_length(n, data, indices, batch), outer = indices->rank - 1;
     if (k < 0) return;
-    for (int i = 0; i < outer; i++) shape[rank++] = indices->shape[i];
-    for (int i = batch + k; i < data->rank; i++) shape[rank++] = data->shape[i];
+    for (int i = 0; i < outer; i++) shape[rank++] = indices->dims[i];
+    for (int i = batch + k; i < data->rank; i++) shape[rank++] = data->dims[i];
     if (!node_shape_ok(n, rank, shape) || nothing_to_read(n, data, rank, shape)) return;
     Builder b = build(n->g, rank, shape);
     const Expr *index[MAX_RANK], *at[MAX_RANK];
@@ -179,7 +190,7 @@ void import_gather_nd(Node *n) {
     for (int i = 0; i < data->rank; i++) {
         at[outer] = ex_i(x, i - batch);
         index[i] = i < batch       ? ex_var(x, i)
-                   : i < batch + k ? index_read(&b, indices, at, data->shape[i])
+                   : i < batch + k ? index_read(&b, indices, at, data->dims[i])
                                    : ex_var(x, i - batch - k + outer);
     }
     n->out[0] = build_map(&b, data->dt, build_load(&b, data, index));
@@ -216,21 +227,21 @@ void import_scatter_elements(Node *n) {
     if (!reduction(n, data, updates, &combine)) return;
     int axis = node_axis(n, attr_int(n, "axis", 0), data->rank);
     if (axis < 0 || !elements_fit(n, data, indices, axis)) return;
-    if (!shape_equal(indices->rank, indices->shape, updates->rank, updates->shape)) {
+    if (!dims_fit(indices->rank, indices->dims, updates->rank, updates->dims)) {
         invalid(n, E2005, "indices have shape %s, updates %s",
-                shape_text(n->g->arena, indices->rank, indices->shape),
-                shape_text(n->g->arena, updates->rank, updates->shape));
+                shape_text(n->g->arena, indices->rank, indices->dims),
+                shape_text(n->g->arena, updates->rank, updates->dims));
         return;
     }
     if (value_numel(data) == 0 || value_numel(updates) == 0) {
         n->out[0] = data;
         return;
     }
-    Builder b = build(n->g, indices->rank, indices->shape);
+    Builder b = build(n->g, indices->rank, indices->dims);
     const Expr *target[MAX_RANK], *guard = NULL;
     for (int i = 0; i < data->rank; i++) target[i] = ex_var(n->x, i);
     const Expr *e = build_load(&b, updates, target);
-    target[axis] = index_write(&b, indices, target, data->shape[axis], &guard);
+    target[axis] = index_write(&b, indices, target, data->dims[axis], &guard);
     n->out[0] = build_scatter(&b, data, combine, target, guard, e);
 }
 
@@ -243,12 +254,12 @@ void import_scatter_nd(Node *n) {
     int k = tuple_length(n, data, indices, 0), outer = indices->rank - 1, rank = 0;
     int64_t shape[2 * MAX_RANK];
     if (k < 0) return;
-    for (int i = 0; i < outer; i++) shape[rank++] = indices->shape[i];
-    for (int i = k; i < data->rank; i++) shape[rank++] = data->shape[i];
+    for (int i = 0; i < outer; i++) shape[rank++] = indices->dims[i];
+    for (int i = k; i < data->rank; i++) shape[rank++] = data->dims[i];
     if (!node_shape_ok(n, rank, shape)) return;
-    if (!shape_equal(rank, shape, updates->rank, updates->shape)) {
+    if (!dims_fit(rank, shape, updates->rank, updates->dims)) {
         invalid(n, E2005, "updates have shape %s, the data and indices ask for %s",
-                shape_text(n->g->arena, updates->rank, updates->shape),
+                shape_text(n->g->arena, updates->rank, updates->dims),
                 shape_text(n->g->arena, rank, shape));
         return;
     }
@@ -262,7 +273,7 @@ void import_scatter_nd(Node *n) {
     for (int i = 0; i < data->rank; i++) {
         at[outer] = ex_i(x, i);
         target[i] =
-            i < k ? index_write(&b, indices, at, data->shape[i], &guard) : ex_var(x, i - k + outer);
+            i < k ? index_write(&b, indices, at, data->dims[i], &guard) : ex_var(x, i - k + outer);
     }
     const Expr *e = build_in(&b, updates);
     n->out[0] = build_scatter(&b, data, combine, target, guard, e);
@@ -279,12 +290,12 @@ void import_tensor_scatter(Node *n) {
     bool circular = !strcmp(mode, "circular"), fits = update->rank == cache->rank && axis > 0;
     for (int i = 0; i < cache->rank && fits; i++)
         fits =
-            i == axis ? update->shape[i] <= cache->shape[i] : update->shape[i] == cache->shape[i];
-    if (starts && (starts->rank != 1 || starts->shape[0] != cache->shape[0])) fits = false;
+            i == axis ? update->dims[i] <= cache->dims[i] : update->dims[i] == cache->dims[i];
+    if (starts && (starts->rank != 1 || starts->dims[0] != cache->dims[0])) fits = false;
     if (!fits || update->dt != cache->dt) {
         invalid(n, E2005, "an update of shape %s does not fit a cache of shape %s",
-                shape_text(n->g->arena, update->rank, update->shape),
-                shape_text(n->g->arena, cache->rank, cache->shape));
+                shape_text(n->g->arena, update->rank, update->dims),
+                shape_text(n->g->arena, cache->rank, cache->dims));
         return;
     }
     if (!circular && strcmp(mode, "linear") != 0) {
@@ -295,8 +306,8 @@ void import_tensor_scatter(Node *n) {
         n->out[0] = cache;
         return;
     }
-    int64_t extent = cache->shape[axis];
-    Builder b = build(n->g, update->rank, update->shape);
+    int64_t extent = cache->dims[axis];
+    Builder b = build(n->g, update->rank, update->dims);
     const Expr *target[MAX_RANK], *batch = ex_var(x, 0), *guard = NULL;
     for (int i = 0; i < cache->rank; i++) target[i] = ex_var(x, i);
     if (starts && circular) {
@@ -325,16 +336,16 @@ void import_reverse_sequence(Node *n) {
     int batch = node_axis(n, attr_int(n, "batch_axis", 1), v->rank);
     int time = batch < 0 ? -1 : node_axis(n, attr_int(n, "time_axis", 0), v->rank);
     if (time < 0) return;
-    if (time == batch || lengths->rank != 1 || lengths->shape[0] != v->shape[batch]) {
+    if (time == batch || lengths->rank != 1 || lengths->dims[0] != v->dims[batch]) {
         invalid(n, E2005, "sequence_lens must have one length for each of %lld batches",
-                (long long)v->shape[batch]);
+                (long long)v->dims[batch]);
         return;
     }
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *index[MAX_RANK], *t = ex_var(x, time), *at = ex_var(x, batch);
     for (int i = 0; i < v->rank; i++) index[i] = ex_var(x, i);
     const Expr *length = ex_cast(x, DT_i64, build_load(&b, lengths, &at));
-    length = ex_bin(x, EX_min, length, ex_int(x, DT_i64, v->shape[time]));
+    length = ex_bin(x, EX_min, length, ex_int(x, DT_i64, v->dims[time]));
     length = ex_cast(x, DT_i32, ex_bin(x, EX_max, length, ex_int(x, DT_i64, 0)));
     const Expr *mirrored = ex_sub(x, ex_sub(x, length, ex_i(x, 1)), t);
     index[time] = ex_select(x, ex_lt(x, t, length), mirrored, t);
@@ -402,22 +413,22 @@ static bool read_grams(Node *n, const int64_t *pool, int n_pool, Grams *out) {
 static Value *count_grams(Node *n, Value *v, const Grams *grams, int64_t max_skip) {
     Exprs *x = n->x;
     Graph *g = n->g;
-    int64_t shape[2] = {v->shape[0], grams->n}, table[2] = {grams->n, grams->longest};
+    int64_t shape[2] = {v->dims[0], grams->n}, table[2] = {grams->n, grams->longest};
     Value *items = graph_const(g, DT_i64, 2, table, grams->item);
     Value *lengths = graph_const(g, DT_i32, 1, table, grams->length);
     Builder b = build(g, 2, shape);
-    const Expr *start = build_red(&b, v->shape[1]), *skip = build_red(&b, max_skip + 1);
+    const Expr *start = build_red(&b, v->dims[1]), *skip = build_red(&b, max_skip + 1);
     const Expr *gram = ex_var(x, 1), *step = ex_add(x, skip, ex_i(x, 1));
     const Expr *length = build_load(&b, lengths, &gram);
     /* the last item is inside, and the gram is to be counted in this distance */
     const Expr *span = ex_mul(x, ex_sub(x, length, ex_i(x, 1)), step);
-    const Expr *hit = ex_lt(x, ex_add(x, start, span), ex_i(x, v->shape[1]));
+    const Expr *hit = ex_lt(x, ex_add(x, start, span), ex_i(x, v->dims[1]));
     const Expr *one = ex_and(x, ex_bin(x, EX_eq, skip, ex_i(x, 0)), ex_lt(x, ex_i(x, 0), length));
     hit = ex_and(x, hit, ex_bin(x, EX_or, ex_lt(x, ex_i(x, 1), length), one));
     for (int k = 0; k < grams->longest; k++) {
         const Expr *item_at[2] = {gram, ex_i(x, k)};
         const Expr *at = ex_add(x, start, ex_mul(x, step, ex_i(x, k)));
-        const Expr *value_at[2] = {ex_var(x, 0), index_clamp(x, at, v->shape[1])};
+        const Expr *value_at[2] = {ex_var(x, 0), index_clamp(x, at, v->dims[1])};
         const Expr *value = ex_cast(x, DT_i64, build_load(&b, v, value_at));
         const Expr *same = ex_bin(x, EX_eq, value, build_load(&b, items, item_at));
         hit = ex_and(x, hit, ex_bin(x, EX_or, ex_le(x, length, ex_i(x, k)), same));
@@ -476,8 +487,8 @@ void import_tfidf_vectorizer(Node *n) {
         invalid(n, E2004, "the input has more than two dimensions, or an attribute does not fit");
         return;
     }
-    int64_t shape[2] = {v->rank == 2 ? v->shape[0] : 1, grams.columns};
-    int64_t in_shape[2] = {shape[0], v->rank ? v->shape[v->rank - 1] : 1};
+    int64_t shape[2] = {v->rank == 2 ? v->dims[0] : 1, grams.columns};
+    int64_t in_shape[2] = {shape[0], v->rank ? v->dims[v->rank - 1] : 1};
     if (!node_shape_ok(n, 2, shape)) return;
     /* no distance reaches beyond the row */
     if (max_skip >= in_shape[1]) max_skip = in_shape[1] ? in_shape[1] - 1 : 0;
@@ -490,7 +501,7 @@ void import_tfidf_vectorizer(Node *n) {
         v = count_grams(n, g_reshape(g, v, 2, in_shape), &grams, max_skip);
         int64_t count[1] = {grams.n};
         Value *columns = graph_const(g, DT_i32, 1, count, grams.column);
-        Builder b = build(g, 2, v->shape);
+        Builder b = build(g, 2, v->dims);
         const Expr *gram = ex_var(x, 1), *guard = NULL;
         const Expr *target[2] = {ex_var(x, 0)};
         target[1] = index_write(&b, columns, &gram, grams.columns, &guard);

@@ -53,7 +53,7 @@ static bool default_label(Node *n, const Labels *values, Value **out) {
         const char *name = attr_has(n, "default_tensor") ? "default_tensor" : "default_string";
         *out = attr_has(n, name) ? attr_text(n, name) : text_const(g, 1, one, &unused);
         if (*out) *out = text_rows(g, *out);
-        if (*out && (*out)->shape[0] != 1) invalid(n, E2004, "default_tensor must hold one str");
+        if (*out && (*out)->dims[0] != 1) invalid(n, E2004, "default_tensor must hold one str");
         return *out && !n->failed;
     }
     if (attr_has(n, "default_tensor")) {
@@ -77,11 +77,11 @@ static void map_labels(Node *n, const Labels *keys, const Labels *values) {
     Graph *g = n->g;
     bool text = n->n_in && n->entity[0] && n->entity[0]->kind == ENTITY_text;
     Value *v = text ? node_text(n, 0) : node_need(n, 0), *fallback, *place;
-    int64_t count = keys->v->shape[0];
+    int64_t count = keys->v->dims[0];
     if (!v) return;
-    if (count != values->v->shape[0] || count < 1 || keys->v->dt != v->dt || keys->text != text) {
+    if (count != values->v->dims[0] || count < 1 || keys->v->dt != v->dt || keys->text != text) {
         invalid(n, E2004, "%lld keys (%s) and %lld values for an input of %s", (long long)count,
-                dt_name(keys->text ? DT_str : keys->v->dt), (long long)values->v->shape[0],
+                dt_name(keys->text ? DT_str : keys->v->dt), (long long)values->v->dims[0],
                 dt_name(text ? DT_str : v->dt));
         return;
     }
@@ -89,7 +89,7 @@ static void map_labels(Node *n, const Labels *keys, const Labels *values) {
     if (text) {
         place = text_find(g, v, keys->v);
     } else {
-        Builder b = build(g, v->rank, v->shape);
+        Builder b = build(g, v->rank, v->dims);
         const Expr *own = build_in(&b, v), *r = build_red(&b, count);
         const Expr *key = build_load(&b, keys->v, &r), *hit = ex_bin(x, EX_eq, own, key);
         const Expr *nan = ex_int(x, DT_bool, 0);
@@ -100,7 +100,7 @@ static void map_labels(Node *n, const Labels *keys, const Labels *values) {
     }
     /* the default stands behind the values */
     Value *table[2] = {values->v, fallback};
-    Builder b = build(g, place->rank, place->shape);
+    Builder b = build(g, place->rank, place->dims);
     const Expr *at = build_in(&b, place);
     at = index_clamp(x, ex_select(x, ex_lt(x, at, ex_i(x, 0)), ex_i(x, count), at), count + 1);
     if (values->text) {

@@ -25,16 +25,16 @@ static bool read_joining(Node *n, Joining *joining) {
 static bool loss_fits(Node *n, const Value *v, const Value *target, const Value *weight) {
     bool fits = v->rank >= 2 && target->rank == v->rank - 1;
     for (int i = 0; i < target->rank && fits; i++)
-        fits = target->shape[i] == v->shape[i ? i + 1 : 0];
-    if (fits && weight) fits = weight->rank == 1 && weight->shape[0] == v->shape[1];
+        fits = target->dims[i] == v->dims[i ? i + 1 : 0];
+    if (fits && weight) fits = weight->rank == 1 && weight->dims[0] == v->dims[1];
     if (!fits || !dt_is_float(v->dt) || !dt_is_int(target->dt) || (weight && weight->dt != v->dt)) {
         invalid(n, E2005,
                 "scores of shape %s do not fit targets of shape %s, or their types do not",
-                shape_text(n->g->arena, v->rank, v->shape),
-                shape_text(n->g->arena, target->rank, target->shape));
+                shape_text(n->g->arena, v->rank, v->dims),
+                shape_text(n->g->arena, target->rank, target->dims));
         return false;
     }
-    if (v->shape[1] > 0 || value_numel(target) == 0) return true;
+    if (v->dims[1] > 0 || value_numel(target) == 0) return true;
     invalid(n, E2005, "there are targets but no classes");
     return false;
 }
@@ -45,10 +45,10 @@ static bool loss_fits(Node *n, const Value *v, const Value *target, const Value 
 static Value *loss_terms(Node *n, Value *v, Value *target, Value *weight, bool only_weight) {
     Exprs *x = n->x;
     DType dt = v->dt;
-    Builder b = build(n->g, target->rank, target->shape);
+    Builder b = build(n->g, target->rank, target->dims);
     const Expr *at[MAX_RANK], *index[MAX_RANK];
     for (int i = 0; i < target->rank; i++) at[i] = ex_var(x, i);
-    const Expr *class = index_read(&b, target, at, v->shape[1]);
+    const Expr *class = index_read(&b, target, at, v->dims[1]);
     index[0] = at[0];
     index[1] = class;
     for (int i = 2; i < v->rank; i++) index[i] = at[i - 1];
@@ -123,7 +123,7 @@ static bool read_optimiser(Node *n, int states, Optimiser *o) {
         const Value *v = node_need(n, i);
         if (!v) return false;
         const Value *first = n->in[2 + (i - 2) % o->n];
-        if (shape_equal(v->rank, v->shape, first->rank, first->shape) && v->dt == first->dt &&
+        if (shape_equal(v->rank, v->dims, first->rank, first->dims) && v->dt == first->dt &&
             dt_is_float(v->dt))
             continue;
         invalid(n, E2005, "input %d has not the shape and type of the tensor it goes with", i);

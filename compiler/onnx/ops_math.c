@@ -24,17 +24,17 @@ static Value *centred(Node *n, Value *v, Value *zero, bool rows) {
         invalid(n, E2006, "a zero point is %s, its matrix %s", dt_name(zero->dt), dt_name(v->dt));
         return NULL;
     }
-    if (rows && zero->rank == 1 && zero->shape[0] != 1) {
-        int64_t shape[2] = {zero->shape[0], 1};
+    if (rows && zero->rank == 1 && zero->dims[0] != 1) {
+        int64_t shape[2] = {zero->dims[0], 1};
         zero = g_reshape(g, zero, 2, shape);
     }
     int rank;
     int64_t shape[MAX_RANK];
-    if (!shape_broadcast(v->rank, v->shape, zero->rank, zero->shape, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->shape)) {
+    if (!shape_broadcast(n->x, v->rank, v->dims, zero->rank, zero->dims, &rank, shape) ||
+        !shape_equal(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a zero point of shape %s does not fit a matrix of shape %s",
-                shape_text(g->arena, zero->rank, zero->shape),
-                shape_text(g->arena, v->rank, v->shape));
+                shape_text(g->arena, zero->rank, zero->dims),
+                shape_text(g->arena, v->rank, v->dims));
         return NULL;
     }
     return g_bin(g, EX_sub, wide, g_cast(g, zero, DT_i32));
@@ -54,31 +54,31 @@ void import_gemm(Node *n) {
     Exprs *x = n->x;
     bool ta = attr_int(n, "transA", 0) != 0, tb = attr_int(n, "transB", 0) != 0;
     double alpha = attr_float(n, "alpha", 1), beta = attr_float(n, "beta", 1);
-    if (a->rank != 2 || b->rank != 2 || a->shape[!ta] != b->shape[tb]) {
+    if (a->rank != 2 || b->rank != 2 || !dim_fits(a->dims[!ta], b->dims[tb])) {
         invalid(n, E2005, "a matrix product of shapes %s%s and %s%s",
-                shape_text(n->g->arena, a->rank, a->shape), ta ? " transposed" : "",
-                shape_text(n->g->arena, b->rank, b->shape), tb ? " transposed" : "");
+                shape_text(n->g->arena, a->rank, a->dims), ta ? " transposed" : "",
+                shape_text(n->g->arena, b->rank, b->dims), tb ? " transposed" : "");
         return;
     }
     if (a->dt != b->dt || (c && c->dt != a->dt)) {
         invalid(n, E2006, "inputs of different element types");
         return;
     }
-    int64_t shape[MAX_RANK] = {a->shape[ta], b->shape[!tb]};
+    int64_t shape[MAX_RANK] = {a->dims[ta], b->dims[!tb]};
     if (c) {
         int rank;
         int64_t all[MAX_RANK];
-        if (!shape_broadcast(2, shape, c->rank, c->shape, &rank, all) ||
-            !shape_equal(rank, all, 2, shape)) {
+        if (!shape_broadcast(n->x, 2, shape, c->rank, c->dims, &rank, all) ||
+            !dims_fit(rank, all, 2, shape)) {
             invalid(n, E2005, "C of shape %s does not broadcast to %s",
-                    shape_text(n->g->arena, c->rank, c->shape), shape_text(n->g->arena, 2, shape));
+                    shape_text(n->g->arena, c->rank, c->dims), shape_text(n->g->arena, 2, shape));
             return;
         }
     }
     if (!node_shape_ok(n, 2, shape)) return;
     DType work = dt_reg(a->dt);
     Builder build_ = build(n->g, 2, shape);
-    const Expr *r = build_red(&build_, a->shape[!ta]);
+    const Expr *r = build_red(&build_, dim_smaller(x, a->dims[!ta], b->dims[tb]));
     const Expr *ia[2] = {ta ? r : ex_var(x, 0), ta ? ex_var(x, 0) : r};
     const Expr *ib[2] = {tb ? ex_var(x, 1) : r, tb ? r : ex_var(x, 1)};
     const Expr *body = ex_mul(x, ex_cast(x, work, build_load(&build_, a, ia)),
@@ -178,7 +178,7 @@ static Value *contract(Node *n, const Term *term, int count, const Term *out) {
     for (int t = 0; t < count; t++)
         for (int i = 0; i < term[t].n; i++) {
             int label = term[t].label[i];
-            int64_t d = term[t].v->shape[i];
+            int64_t d = term[t].v->dims[i];
             if (extent[label] > 1 && d > 1 && extent[label] != d) {
                 invalid(n, E2005, "the equation gives one label the extents %lld and %lld",
                         (long long)extent[label], (long long)d);
@@ -210,7 +210,7 @@ static Value *contract(Node *n, const Term *term, int count, const Term *out) {
     for (int t = 0; t < count; t++) {
         const Expr *index[MAX_RANK];
         for (int i = 0; i < term[t].n; i++)
-            index[i] = term[t].v->shape[i] == 1 ? ex_i(x, 0) : at[term[t].label[i]];
+            index[i] = term[t].v->dims[i] == 1 ? ex_i(x, 0) : at[term[t].label[i]];
         const Expr *e = ex_cast(x, work, build_load(&b, term[t].v, index));
         product = product ? ex_mul(x, product, e) : e;
     }
@@ -328,19 +328,19 @@ static Graph *det_step(Node *n, int64_t batch, int64_t size, DType dt) {
 void import_det(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
-    int64_t size = v->rank >= 2 ? v->shape[v->rank - 1] : -1;
-    if (size < 0 || v->shape[v->rank - 2] != size || !dt_is_float(v->dt)) {
+    int64_t size = v->rank >= 2 ? v->dims[v->rank - 1] : -1;
+    if (size < 0 || v->dims[v->rank - 2] != size || !dt_is_float(v->dt)) {
         invalid(n, E2005, "the input of shape %s must hold square matrices of floats",
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
         return;
     }
     Graph *g = n->g;
     DType work = dt_reg(v->dt);
-    int64_t batch = shape_numel(v->rank - 2, v->shape), shape[3] = {batch, size, size};
+    int64_t batch = shape_numel(v->rank - 2, v->dims), shape[3] = {batch, size, size};
     Value *one = g_expand(g, g_scalar(g, work, 1), 1, shape), *out[2] = {NULL, one};
     if (size > 0 && batch > 0) {
         Value *in[2] = {g_reshape(g, g_cast(g, v, work), 3, shape), one};
         build_loop(g, det_step(n, batch, size, work), size, 2, 2, in, out);
     }
-    n->out[0] = g_cast(g, g_reshape(g, out[1], v->rank - 2, v->shape), v->dt);
+    n->out[0] = g_cast(g, g_reshape(g, out[1], v->rank - 2, v->dims), v->dt);
 }

@@ -85,7 +85,7 @@ static Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple)
     double count = 1;
     uint32_t axes = 0;
     for (int i = axis; i < v->rank; i++) {
-        count *= (double)v->shape[i];
+        count *= (double)v->dims[i];
         axes |= 1u << i;
     }
     Norm m = {0};
@@ -111,10 +111,10 @@ static Value *scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt
 
 /* A vector as long as v's last dimension. */
 static bool is_row(Node *n, const Value *row, const Value *v) {
-    if (!row || (row->rank == 1 && v->rank > 0 && row->shape[0] == v->shape[v->rank - 1]))
+    if (!row || (row->rank == 1 && v->rank > 0 && row->dims[0] == v->dims[v->rank - 1]))
         return true;
-    invalid(n, E2005, "a vector of shape %s for %s", shape_text(n->g->arena, row->rank, row->shape),
-            shape_text(n->g->arena, v->rank, v->shape));
+    invalid(n, E2005, "a vector of shape %s for %s", shape_text(n->g->arena, row->rank, row->dims),
+            shape_text(n->g->arena, v->rank, v->dims));
     return false;
 }
 
@@ -125,14 +125,14 @@ static void skip_normalization(Node *n, bool simple) {
     if (!v || !skip || !gamma) return;
     if (v->rank < 2 || !dt_is_float(v->dt)) {
         invalid(n, E2005, "the input is %s%s", dt_name(v->dt),
-                shape_text(g->arena, v->rank, v->shape));
+                shape_text(g->arena, v->rank, v->dims));
         return;
     }
     if (!is_row(n, gamma, v) || !is_row(n, beta, v) || !is_row(n, bias, v)) return;
     Value *parts[3] = {v, skip, bias};
     Value *sum = node_formula(n, bias ? "a + b + c" : "a + b", bias ? 3 : 2, parts);
     if (!sum) return;
-    if (!shape_equal(sum->rank, sum->shape, v->rank, v->shape)) {
+    if (!shape_equal(sum->rank, sum->dims, v->rank, v->dims)) {
         invalid(n, E2005, "the skip input is larger than the input");
         return;
     }
@@ -157,11 +157,11 @@ void import_ms_simplified_layer_normalization(Node *n) {
     int axis = node_axis(n, attr_int(n, "axis", -1), v->rank), rank;
     int64_t shape[MAX_RANK];
     if (axis < 0) return;
-    if (!shape_broadcast(v->rank, v->shape, scale->rank, scale->shape, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->shape)) {
+    if (!shape_broadcast(n->x, v->rank, v->dims, scale->rank, scale->dims, &rank, shape) ||
+        !shape_equal(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a scale of shape %s for %s",
-                shape_text(n->g->arena, scale->rank, scale->shape),
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, scale->rank, scale->dims),
+                shape_text(n->g->arena, v->rank, v->dims));
         return;
     }
     Norm m = normalize(n->g, v, axis, attr_float(n, "epsilon", 1e-5f), true);
@@ -174,25 +174,25 @@ void import_ms_simplified_layer_normalization(Node *n) {
 /* Row `at` (any integer type) of a table, clamped to the rows there are. */
 static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Expr *column) {
     Exprs *x = b->x;
-    const Expr *last = ex_int(x, DT_i64, table->shape[0] - 1), *zero = ex_int(x, DT_i64, 0);
+    const Expr *last = ex_int(x, DT_i64, table->dims[0] - 1), *zero = ex_int(x, DT_i64, 0);
     at = ex_bin(x, EX_max, ex_bin(x, EX_min, ex_cast(x, DT_i64, at), last), zero);
     const Expr *index[2] = {ex_cast(x, DT_i32, at), column};
     return ex_cast(x, work_type(table->dt), build_load(b, table, index));
 }
 
 static bool is_table(Node *n, const Value *v, int64_t hidden) {
-    if (v->rank == 2 && v->shape[1] == hidden && v->shape[0] > 0 && dt_is_float(v->dt)) return true;
+    if (v->rank == 2 && v->dims[1] == hidden && v->dims[0] > 0 && dt_is_float(v->dt)) return true;
     invalid(n, E2005, "an embedding of shape %s, for %lld columns",
-            shape_text(n->g->arena, v->rank, v->shape), (long long)hidden);
+            shape_text(n->g->arena, v->rank, v->dims), (long long)hidden);
     return false;
 }
 
 static bool is_ids(Node *n, const Value *v, const Value *ids, bool may_be_one) {
-    bool fits = v->rank == 2 && ids->rank == 2 && v->shape[1] == ids->shape[1] &&
-                (v->shape[0] == ids->shape[0] || (may_be_one && v->shape[0] == 1));
+    bool fits = v->rank == 2 && ids->rank == 2 && v->dims[1] == ids->dims[1] &&
+                (v->dims[0] == ids->dims[0] || (may_be_one && v->dims[0] == 1));
     if (fits && dt_is_int(v->dt)) return true;
-    invalid(n, E2005, "ids of shape %s beside %s", shape_text(n->g->arena, v->rank, v->shape),
-            shape_text(n->g->arena, ids->rank, ids->shape));
+    invalid(n, E2005, "ids of shape %s beside %s", shape_text(n->g->arena, v->rank, v->dims),
+            shape_text(n->g->arena, ids->rank, ids->dims));
     return false;
 }
 
@@ -203,18 +203,18 @@ void import_ms_embed_layer_normalization(Node *n) {
           *positions = node_need(n, 3), *kinds = node_in(n, 4), *gamma = node_need(n, 5),
           *beta = node_need(n, 6), *mask = node_in(n, 7), *places = node_in(n, 8);
     if (!ids || !words || !positions || !gamma || !beta) return;
-    int64_t hidden = words->rank == 2 ? words->shape[1] : 0;
+    int64_t hidden = words->rank == 2 ? words->dims[1] : 0;
     if (!is_ids(n, ids, ids, false) || !is_table(n, words, hidden) ||
         !is_table(n, positions, hidden) || (segments && !is_ids(n, segments, ids, false)) ||
         (kinds && !is_table(n, kinds, hidden)) || (mask && !is_ids(n, mask, ids, false)) ||
         (places && !is_ids(n, places, ids, true)))
         return;
-    int64_t shape[3] = {ids->shape[0], ids->shape[1], hidden};
+    int64_t shape[3] = {ids->dims[0], ids->dims[1], hidden};
     if (!node_shape_ok(n, 3, shape)) return;
     Builder b = build(g, 3, shape);
     const Expr *at[2] = {ex_var(x, 0), ex_var(x, 1)}, *column = ex_var(x, 2), *place = at[1];
     if (places) {
-        const Expr *own[2] = {places->shape[0] == 1 ? ex_i(x, 0) : at[0], at[1]};
+        const Expr *own[2] = {places->dims[0] == 1 ? ex_i(x, 0) : at[0], at[1]};
         place = build_load(&b, places, own);
     }
     const Expr *e = ex_add(x, table_load(&b, words, build_load(&b, ids, at), column),
@@ -317,7 +317,7 @@ static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const 
     int64_t shape[2] = {rows, columns};
     if (value_numel(v) == rows * columns) return g_reshape(n->g, v, 2, shape);
     invalid(n, E2005, "%s has shape %s, expected %lld by %lld", what,
-            shape_text(n->g->arena, v->rank, v->shape), (long long)rows, (long long)columns);
+            shape_text(n->g->arena, v->rank, v->dims), (long long)rows, (long long)columns);
     return NULL;
 }
 
@@ -334,9 +334,9 @@ void import_ms_matmul_n_bits(Node *n) {
         return;
     }
     if (columns < 1 || depth < 1 || columns > INT32_MAX || depth > INT32_MAX || a->rank < 1 ||
-        a->shape[a->rank - 1] != depth || !dt_is_float(a->dt)) {
+        a->dims[a->rank - 1] != depth || !dt_is_float(a->dt)) {
         invalid(n, E2005, "an input of shape %s for K %lld and N %lld",
-                shape_text(g->arena, a->rank, a->shape), (long long)depth, (long long)columns);
+                shape_text(g->arena, a->rank, a->dims), (long long)depth, (long long)columns);
         return;
     }
     int64_t blocks = (depth + block - 1) / block, blob = block * bits / 8;
@@ -353,7 +353,7 @@ void import_ms_matmul_n_bits(Node *n) {
         return;
     }
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? columns : a->shape[i];
+    for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? columns : a->dims[i];
     if (!node_shape_ok(n, a->rank, shape)) return;
     DType work = work_type(a->dt);
     Builder b = build(g, a->rank, shape);
@@ -397,28 +397,28 @@ void import_ms_gather_block_quantized(Node *n) {
     if (axis < 0 || along < 0 || n->failed || !bits_ok(n, bits, block)) return;
     bool bytes = data->dt == DT_u8;
     int64_t each = bytes ? 8 / bits : 1, extent[MAX_RANK], shape[MAX_RANK];
-    for (int i = 0; i < rank; i++) extent[i] = data->shape[i] * (i == rank - 1 ? each : 1);
+    for (int i = 0; i < rank; i++) extent[i] = data->dims[i] * (i == rank - 1 ? each : 1);
     bool fits = dt_is_int(data->dt) && dt_is_int(ids->dt) && scales->rank == rank &&
                 dt_is_float(scales->dt) &&
                 (!zeros || (zeros->rank == rank && zeros->dt == data->dt));
     if (bytes && bits < 8) fits = fits && axis != along && axis != rank - 1;
     for (int i = 0; i < rank && fits; i++) {
         int64_t want = i == along ? (extent[i] + block - 1) / block : extent[i];
-        fits = scales->shape[i] == want;
+        fits = scales->dims[i] == want;
         if (fits && zeros) {
             if (bytes && i == rank - 1) want = (want + each - 1) / each;
-            fits = zeros->shape[i] == want;
+            fits = zeros->dims[i] == want;
         }
     }
     int out_rank = rank - 1 + ids->rank;
     if (!fits || out_rank > MAX_TENSOR_RANK) {
         invalid(n, E2005, "data %s%s, indices, scales %s and zero points do not fit each other",
-                dt_name(data->dt), shape_text(g->arena, rank, data->shape),
-                shape_text(g->arena, scales->rank, scales->shape));
+                dt_name(data->dt), shape_text(g->arena, rank, data->dims),
+                shape_text(g->arena, scales->rank, scales->dims));
         return;
     }
     for (int i = 0, k = 0; i < rank; i++) {
-        for (int j = 0; i == axis && j < ids->rank; j++) shape[k++] = ids->shape[j];
+        for (int j = 0; i == axis && j < ids->rank; j++) shape[k++] = ids->dims[j];
         if (i != axis) shape[k++] = extent[i];
     }
     if (!node_shape_ok(n, out_rank, shape)) return;

@@ -37,7 +37,7 @@ static Value *softmax_zero(Node *n, Value *scores) {
 }
 
 Value *ml_transform(Node *n, Value *scores, MlTransform transform) {
-    if (scores->shape[1] == 1 && transform != ML_probit) return scores;
+    if (scores->dims[1] == 1 && transform != ML_probit) return scores;
     switch (transform) {
     case ML_none:
         return scores;
@@ -74,15 +74,15 @@ Value *ml_two_scores(Node *n, Value *score, MlSecond second, MlTransform transfo
 Value *ml_best(Graph *g, Value *scores) {
     Exprs *x = g->x;
     Value *top = g_reduce(g, COMBINE_max, scores, 1u << 1, false);
-    Builder b = build(g, 1, scores->shape);
-    const Expr *r = build_red(&b, scores->shape[1]), *at[2] = {ex_var(x, 0), r};
+    Builder b = build(g, 1, scores->dims);
+    const Expr *r = build_red(&b, scores->dims[1]), *at[2] = {ex_var(x, 0), r};
     const Expr *hit = ex_bin(x, EX_eq, build_load(&b, scores, at), build_load(&b, top, at));
-    const Expr *e = ex_select(x, hit, r, ex_i(x, scores->shape[1] - 1));
+    const Expr *e = ex_select(x, hit, r, ex_i(x, scores->dims[1] - 1));
     return build_reduce(&b, DT_i32, COMBINE_min, e, NULL);
 }
 
 void ml_set_labels(Node *n, Value *position, const MlLabels *labels) {
-    Builder b = build(n->g, position->rank, position->shape);
+    Builder b = build(n->g, position->rank, position->dims);
     const Expr *at = index_clamp(b.x, build_in(&b, position), labels->count);
     if (!labels->ints) {
         node_set_text(n, 0, text_pick(n->g, labels->strings, build_map(&b, DT_i32, at)));
@@ -97,10 +97,10 @@ Value *ml_rows(Node *n) {
     if (!v) return NULL;
     if (v->rank < 1 || v->rank > 2 || value_numel(v) == 0) {
         invalid(n, E2005, "the input of shape %s is no matrix of rows and features",
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
         return NULL;
     }
-    int64_t shape[2] = {v->rank == 2 ? v->shape[0] : 1, v->shape[v->rank - 1]};
+    int64_t shape[2] = {v->rank == 2 ? v->dims[0] : 1, v->dims[v->rank - 1]};
     v = g_reshape(n->g, v, 2, shape);
     return v->dt == DT_f64 ? v : g_cast(n->g, v, DT_f32);
 }
@@ -112,7 +112,7 @@ bool ml_read_labels(Node *n, const char *ints, const char *strings, MlLabels *la
     if (labels->ints && labels->count > 0) return true;
     labels->ints = NULL;
     labels->strings = attr_text(n, strings);
-    if (labels->strings) labels->count = (int)labels->strings->shape[0];
+    if (labels->strings) labels->count = (int)labels->strings->dims[0];
     if (labels->count < 1 && !n->failed) invalid(n, E2004, "attribute '%s' is missing", ints);
     return labels->count > 0 && !n->failed;
 }
@@ -128,7 +128,7 @@ void import_ml_binarizer(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     DType wide = v->dt == DT_f64 || dt_is_int(v->dt) ? DT_f64 : DT_f32;
     const Expr *limit = ex_num(x, wide, attr_float(n, "threshold", 0));
     const Expr *above = ex_lt(x, limit, ex_cast(x, wide, build_in(&b, v)));
@@ -139,9 +139,9 @@ void import_ml_binarizer(Node *n) {
  * broadcasts to `v`. NULL after a report. */
 static Value *per_feature(Node *n, const Value *v, const char *name, int count, Value *numbers) {
     if (count == 1) return g_reshape(n->g, numbers, 0, NULL);
-    if (v->rank >= 1 && count == v->shape[v->rank - 1]) return numbers;
+    if (v->rank >= 1 && count == v->dims[v->rank - 1]) return numbers;
     invalid(n, E2004, "attribute '%s' has %d numbers, but the input has shape %s", name, count,
-            shape_text(n->g->arena, v->rank, v->shape));
+            shape_text(n->g->arena, v->rank, v->dims));
     return NULL;
 }
 
@@ -187,7 +187,7 @@ void import_ml_imputer(Node *n) {
     }
     numbers = per_feature(n, v, name, count, numbers);
     if (!numbers) return;
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     const Expr *e = build_in(&b, v), *missing;
     if (!floats) {
         const Expr *given = ex_int(x, v->dt, attr_int(n, "replaced_value_int64", 0));
@@ -219,7 +219,7 @@ void import_ml_normalizer(Node *n) {
     Value *in[2] = {v, size};
     const char *formula = squares ? "select(b == 0, a, a / sqrt(b))" : "select(b == 0, a, a / b)";
     Value *result = node_formula(n, formula, 2, in);
-    if (result) n->out[0] = g_reshape(g, result, given->rank, given->shape);
+    if (result) n->out[0] = g_reshape(g, result, given->rank, given->dims);
 }
 
 /* Side by side, each cut or filled with zeros to its number of columns. */
@@ -237,24 +237,24 @@ void import_ml_feature_vectorizer(Node *n) {
         Value *v = node_need(n, i);
         if (!v) return;
         if (v->rank == 1) {
-            int64_t row[2] = {1, v->shape[0]};
+            int64_t row[2] = {1, v->dims[0]};
             v = g_reshape(g, v, 2, row);
         }
-        if (v->rank != 2 || (i && v->shape[0] != part[0]->shape[0])) {
-            invalid(n, E2005, "input %d has shape %s", i, shape_text(g->arena, v->rank, v->shape));
+        if (v->rank != 2 || (i && v->dims[0] != part[0]->dims[0])) {
+            invalid(n, E2005, "input %d has shape %s", i, shape_text(g->arena, v->rank, v->dims));
             return;
         }
         v = g_cast(g, v, DT_f32);
-        if (columns && columns[i] != v->shape[1]) {
-            int64_t before[2] = {0, 0}, after[2] = {0, columns[i] - v->shape[1]};
-            int64_t shape[2] = {v->shape[0], columns[i]};
+        if (columns && columns[i] != v->dims[1]) {
+            int64_t before[2] = {0, 0}, after[2] = {0, columns[i] - v->dims[1]};
+            int64_t shape[2] = {v->dims[0], columns[i]};
             if (!node_shape_ok(n, 2, shape)) return;
             v = g_pad(g, v, before, after, (Scalar){.f = 0});
         }
         part[i] = v;
     }
-    int64_t shape[2] = {part[0]->shape[0], 0};
-    for (int i = 0; i < n->n_in; i++) shape[1] += part[i]->shape[1];
+    int64_t shape[2] = {part[0]->dims[0], 0};
+    for (int i = 0; i < n->n_in; i++) shape[1] += part[i]->dims[1];
     if (node_shape_ok(n, 2, shape)) n->out[0] = g_concat(g, n->n_in, part, 1);
 }
 
@@ -272,7 +272,7 @@ void import_ml_one_hot_encoder(Node *n) {
     Exprs *x = n->x;
     int rank = v->rank - text;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < rank; i++) shape[i] = v->shape[i];
+    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
     shape[rank] = categories.count;
     if (!node_shape_ok(n, rank + 1, shape)) return;
     if (text) v = text_find(n->g, v, categories.strings);
@@ -304,14 +304,14 @@ static Value *linear(Node *n, Value *v, int64_t lines) {
     const float *coefficients = attr_floats(n, "coefficients", &count);
     const float *intercepts = attr_floats(n, "intercepts", &n_intercepts);
     if (n->failed) return NULL;
-    if (lines < 1 || !coefficients || count != lines * v->shape[1] ||
+    if (lines < 1 || !coefficients || count != lines * v->dims[1] ||
         (n_intercepts && n_intercepts != lines)) {
         invalid(n, E2004, "%d coefficients and %d intercepts for %lld outputs of %lld features",
-                count, n_intercepts, (long long)lines, (long long)v->shape[1]);
+                count, n_intercepts, (long long)lines, (long long)v->dims[1]);
         return NULL;
     }
     static const int turned[2] = {1, 0};
-    int64_t shape[2] = {lines, v->shape[1]};
+    int64_t shape[2] = {lines, v->dims[1]};
     Value *weights = g_transpose(g, ml_floats(g, coefficients, 2, shape), turned);
     Value *scores = g_matmul(g, v, g_cast(g, weights, v->dt), v->dt, v->dt);
     if (!n_intercepts) return scores;
@@ -337,7 +337,7 @@ void import_ml_linear_classifier(Node *n) {
     if (!ml_read_labels(n, "classlabels_ints", "classlabels_strings", &labels)) return;
     Graph *g = n->g;
     attr_floats(n, "coefficients", &n_coefficients);
-    int64_t lines = n_coefficients / v->shape[1];
+    int64_t lines = n_coefficients / v->dims[1];
     Value *scores = linear(n, v, lines), *position, *raw = scores;
     if (!scores) return;
     if (lines > 1) {
@@ -352,7 +352,7 @@ void import_ml_linear_classifier(Node *n) {
             scores = ml_transform(n, raw, transform);
         Value *sign = node_formula(n, formula, 1, &raw);
         if (!sign) return;
-        position = g_reshape(g, g_cast(g, sign, DT_i32), 1, raw->shape);
+        position = g_reshape(g, g_cast(g, sign, DT_i32), 1, raw->dims);
     }
     if (!scores) return;
     if (lines == 1 && labels.count == 1) {

@@ -19,24 +19,26 @@ void import_concat(Node *n) {
     Value **v = ARENA_ARRAY(n->g->arena, count, Value *);
     int64_t shape[MAX_RANK] = {0};
     if (axis < 0) return;
-    for (int i = 0; i < first->rank; i++) shape[i] = first->shape[i];
+    for (int i = 0; i < first->rank; i++) shape[i] = first->dims[i];
     shape[axis] = 0;
     for (int i = 0; i < count; i++) {
         if (!(v[i] = node_need(n, i))) return;
         bool fits = v[i]->rank == first->rank;
         for (int k = 0; k < first->rank && fits; k++)
-            fits = k == axis || v[i]->shape[k] == first->shape[k];
+            fits = k == axis || dim_fits(v[i]->dims[k], first->dims[k]);
         if (!fits) {
             invalid(n, E2005, "shapes %s and %s differ on another axis than %d",
-                    shape_text(n->g->arena, first->rank, first->shape),
-                    shape_text(n->g->arena, v[i]->rank, v[i]->shape), axis);
+                    shape_text(n->g->arena, first->rank, first->dims),
+                    shape_text(n->g->arena, v[i]->rank, v[i]->dims), axis);
             return;
         }
         if (v[i]->dt != first->dt) {
             invalid(n, E2006, "inputs are %s and %s", dt_name(first->dt), dt_name(v[i]->dt));
             return;
         }
-        shape[axis] += v[i]->shape[axis];
+        for (int k = 0; k < first->rank; k++)
+            shape[k] = k == axis ? dim_add(n->x, shape[k], v[i]->dims[k])
+                                 : dim_same(shape[k], v[i]->dims[k]);
     }
     if (!node_shape_ok(n, first->rank, shape)) return;
     n->out[0] = g_concat(n->g, count, v, axis);
@@ -71,15 +73,16 @@ static bool split_sizes(Node *n, int axis, int64_t extent, int64_t *size) {
         return true;
     }
     int64_t parts = attr_int(n, "num_outputs", n->n_out);
-    if (parts != n->n_out || (n->version < 18 && extent % n->n_out)) {
+    bool divides = dim_varies(extent) || extent % n->n_out == 0;
+    if (parts != n->n_out || (n->version < 18 && !divides)) {
         invalid(n, E2007, "an extent of %lld split into %lld parts for %d outputs",
                 (long long)extent, (long long)parts, n->n_out);
         return false;
     }
-    int64_t each = (extent + parts - 1) / parts, left = extent;
+    int64_t each = dim_div(n->x, dim_add(n->x, extent, parts - 1), parts), left = extent;
     for (int i = 0; i < n->n_out; i++) {
-        size[i] = left < each ? left : each;
-        left -= size[i];
+        size[i] = dim_smaller(n->x, left, each);
+        left = dim_sub(n->x, left, size[i]);
     }
     return true;
 }
@@ -89,26 +92,26 @@ void import_split(Node *n) {
     if (!v || n->n_out < 1) return;
     int axis = node_axis(n, attr_int(n, "axis", 0), v->rank);
     int64_t *size = ARENA_ARRAY(n->g->arena, n->n_out, int64_t);
-    if (axis < 0 || !split_sizes(n, axis, v->shape[axis], size)) return;
+    if (axis < 0 || !split_sizes(n, axis, v->dims[axis], size)) return;
     int64_t start[MAX_RANK] = {0}, step[MAX_RANK], extent[MAX_RANK], sum = 0;
     for (int i = 0; i < n->n_out; i++) {
-        if (size[i] < 0 || size[i] > v->shape[axis] - sum) sum = -1;
-        if (sum < 0) break;
-        sum += size[i];
+        if (size[i] < 0 && !dim_varies(size[i])) sum = -1;
+        if (sum == -1) break;
+        sum = dim_add(n->x, sum, size[i]);
     }
-    if (sum != v->shape[axis]) {
+    if (sum == -1 || !dim_fits(sum, v->dims[axis])) {
         invalid(n, E2005, "the parts do not add up to the extent of axis %d, %lld", axis,
-                (long long)v->shape[axis]);
+                (long long)v->dims[axis]);
         return;
     }
     for (int i = 0; i < v->rank; i++) {
         step[i] = 1;
-        extent[i] = v->shape[i];
+        extent[i] = v->dims[i];
     }
     for (int i = 0; i < n->n_out; i++) {
         extent[axis] = size[i];
         if (node_wants(n, i)) n->out[i] = g_slice(n->g, v, start, step, extent);
-        start[axis] += size[i];
+        start[axis] = dim_add(n->x, start[axis], size[i]);
     }
 }
 
@@ -116,6 +119,35 @@ void import_split(Node *n) {
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
+}
+
+/* A bound of a slice: from the end where it is negative, then in [low, high]. */
+static const Expr *slice_bound(Exprs *x, int64_t bound, const Expr *extent, const Expr *low,
+                               const Expr *high) {
+    int64_t least, most;
+    const Expr *e = dim_varies(bound) ? dim_expr(x, bound) : ex_i(x, clamp(bound, -(1 << 30), 1 << 30));
+    const Expr *from_end = ex_add(x, e, extent);
+    if (!dim_bounds(x, e, &least, &most) || (least < 0 && most >= 0))
+        e = ex_select(x, ex_lt(x, e, ex_i(x, 0)), from_end, e);
+    else if (least < 0)
+        e = from_end;
+    return ex_bin(x, EX_min, ex_bin(x, EX_max, e, low), high);
+}
+
+/* slice_range where dimensions vary; false if there is no bound on the count. */
+static bool slice_varying(Exprs *x, int64_t extent, int64_t *start, int64_t end, int64_t step,
+                          int64_t *count) {
+    const Expr *e = dim_expr(x, extent), *zero = ex_i(x, 0), *one = ex_i(x, 1);
+    const Expr *low = step > 0 ? zero : ex_i(x, -1), *high = step > 0 ? e : ex_sub(x, e, one);
+    int64_t first, last;
+    if (!dim_from_expr(x, slice_bound(x, *start, e, low, high), &first) ||
+        !dim_from_expr(x, slice_bound(x, end, e, low, high), &last))
+        return false;
+    int64_t span = step > 0 ? dim_sub(x, last, first) : dim_sub(x, first, last);
+    int64_t stride = step > 0 ? step : -step;
+    *start = first;
+    *count = dim_div(x, dim_larger(x, dim_add(x, span, stride - 1), 0), stride);
+    return true;
 }
 
 /* Start and count of a slice along an extent, as numpy has them. */
@@ -141,7 +173,7 @@ static void slice_constant(Node *n, Value *v, const SliceArgs *s) {
     for (int i = 0; i < v->rank; i++) {
         start[i] = 0;
         step[i] = 1;
-        count[i] = v->shape[i];
+        count[i] = v->dims[i];
     }
     uint32_t seen = 0;
     for (int i = 0; i < s->count; i++) {
@@ -160,7 +192,14 @@ static void slice_constant(Node *n, Value *v, const SliceArgs *s) {
         /* a longer step than any extent takes the same one element */
         step[axis] = clamp(step[axis], -INT32_MAX, INT32_MAX);
         start[axis] = s->start[i];
-        slice_range(v->shape[axis], &start[axis], s->end[i], step[axis], &count[axis]);
+        if (dim_varies(v->dims[axis]) || dim_varies(start[axis]) || dim_varies(s->end[i])) {
+            if (slice_varying(n->x, v->dims[axis], &start[axis], s->end[i], step[axis],
+                              &count[axis]))
+                continue;
+            unsupported(n, "a slice along axis %d without a bound", axis);
+            return;
+        }
+        slice_range(v->dims[axis], &start[axis], s->end[i], step[axis], &count[axis]);
         if (count[axis] <= 1) step[axis] = 1;
         if (count[axis] == 0) start[axis] = 0;
     }
@@ -181,10 +220,10 @@ static const Expr *clamp_expr(Exprs *x, const Expr *e, int64_t low, int64_t high
 static void slice_runtime(Node *n, Value *v, const int64_t *shape) {
     Exprs *x = n->x;
     Value *starts = node_in(n, 1), *axes = node_in(n, 3), *steps = node_in(n, 4);
-    int count = starts->rank == 1 ? (int)starts->shape[0] : -1, n_axes;
+    int count = starts->rank == 1 ? (int)starts->dims[0] : -1, n_axes;
     const int64_t *axis = node_ints(n, 3, &n_axes);
-    if (axes && (axes->rank != 1 || axes->shape[0] != count)) axis = NULL, count = -1;
-    if (steps && (steps->rank != 1 || steps->shape[0] != count)) count = -1;
+    if (axes && (axes->rank != 1 || axes->dims[0] != count)) axis = NULL, count = -1;
+    if (steps && (steps->rank != 1 || steps->dims[0] != count)) count = -1;
     if (count < 0 || count > v->rank) {
         invalid(n, E2005, "starts, axes and steps do not fit each other or the input");
         return;
@@ -192,7 +231,7 @@ static void slice_runtime(Node *n, Value *v, const int64_t *shape) {
     Builder b = build(n->g, v->rank, shape);
     const Expr *index[MAX_RANK], *zero = ex_int(x, DT_i64, 0);
     for (int d = 0; d < v->rank; d++) {
-        int64_t extent = v->shape[d];
+        int64_t extent = v->dims[d];
         const Expr *start = zero, *step = ex_int(x, DT_i64, 1);
         for (int i = 0; i < count; i++) {
             const Expr *here = NULL; /* whether entry i is for this axis; NULL: it is */
@@ -305,8 +344,9 @@ static const Expr *pad_source(Exprs *x, PadMode mode, const Expr *at, int64_t ex
     if (mode == PAD_edge)
         return ex_bin(x, EX_min, ex_bin(x, EX_max, at, ex_i(x, 0)), ex_i(x, extent - 1));
     if (extent == 1) return ex_i(x, 0);
-    const Expr *folded = wrap_expr(x, at, 2 * (extent - 1));
-    return ex_bin(x, EX_min, folded, ex_sub(x, ex_i(x, 2 * (extent - 1)), folded));
+    int64_t period = dim_mul(x, 2, dim_add(x, extent, -1));
+    const Expr *folded = wrap_expr(x, at, dim_larger(x, period, 1));
+    return ex_bin(x, EX_min, folded, ex_sub(x, ex_i(x, period), folded));
 }
 
 /* before[d]: elements put before the first along d, as an i32 expression. */
@@ -316,11 +356,11 @@ static void set_padded(Node *n, Builder *b, Value *v, PadMode mode, const Expr *
     const Expr *index[MAX_RANK], *inside = ex_int(x, DT_bool, 1), *zeros[MAX_RANK];
     for (int d = 0; d < v->rank; d++) {
         const Expr *at = ex_sub(x, ex_var(x, d), before[d]);
-        bool moved = !ex_is_int(before[d], 0) || b->shape[d] != v->shape[d];
-        index[d] = moved && mode != PAD_constant ? pad_source(x, mode, at, v->shape[d]) : at;
+        bool moved = !ex_is_int(before[d], 0) || b->shape[d] != v->dims[d];
+        index[d] = moved && mode != PAD_constant ? pad_source(x, mode, at, v->dims[d]) : at;
         if (!moved || mode != PAD_constant) continue;
         inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), at));
-        inside = ex_and(x, inside, ex_lt(x, at, ex_i(x, v->shape[d])));
+        inside = ex_and(x, inside, ex_lt(x, at, ex_i(x, v->dims[d])));
     }
     for (int d = 0; d < MAX_RANK; d++) zeros[d] = ex_i(x, 0);
     const Expr *e = build_load(b, v, index);
@@ -382,7 +422,7 @@ void import_pad(Node *n) {
             if (node_need_ints(n, 1, "the pads", &count)) node_need_ints(n, 3, "the axes", &count);
             return;
         }
-        count = pads_value->rank == 1 ? (int)pads_value->shape[0] : -1;
+        count = pads_value->rank == 1 ? (int)pads_value->dims[0] : -1;
     }
     if (fill && (value_numel(fill) != 1 || fill->dt != v->dt)) {
         invalid(n, E2006, "the constant must be one element of type %s", dt_name(v->dt));
@@ -397,11 +437,13 @@ void import_pad(Node *n) {
     for (int d = 0; d < v->rank && pads; d++) {
         int64_t before = entry[d] < 0 ? 0 : pads[entry[d]];
         int64_t after = entry[d] < 0 ? 0 : pads[entry[d] + padded];
-        if (before > INT32_MAX || after > INT32_MAX || before < -INT32_MAX || after < -INT32_MAX) {
+        bool large = before > INT32_MAX || after > INT32_MAX;
+        if (large || (before < -INT32_MAX && !dim_varies(before)) ||
+            (after < -INT32_MAX && !dim_varies(after))) {
             invalid(n, E2004, "pads of %lld and %lld", (long long)before, (long long)after);
             return;
         }
-        shape[d] = v->shape[d] + before + after;
+        shape[d] = dim_add(n->x, v->dims[d], dim_add(n->x, before, after));
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
     if (mode != PAD_constant && value_numel(v) == 0 && shape_numel(v->rank, shape) > 0) {
@@ -444,14 +486,13 @@ void import_center_crop_pad(Node *n) {
             invalid(n, E2005, "%d extents for %d axes", count, axes ? n_axes : v->rank);
             return;
         }
-        for (int d = 0; d < v->rank; d++) shape[d] = entry[d] < 0 ? v->shape[d] : want[entry[d]];
+        for (int d = 0; d < v->rank; d++) shape[d] = entry[d] < 0 ? v->dims[d] : want[entry[d]];
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
     Builder b = build(n->g, v->rank, shape);
     const Expr *before[MAX_RANK];
     for (int d = 0; d < v->rank; d++) {
-        int64_t more = shape[d] - v->shape[d];
-        before[d] = ex_i(n->x, more >= 0 ? more / 2 : -(-more / 2));
+        before[d] = ex_div(n->x, ex_i(n->x, dim_sub(n->x, shape[d], v->dims[d])), ex_i(n->x, 2));
     }
     set_padded(n, &b, v, PAD_constant, before, NULL);
 }
@@ -466,7 +507,7 @@ void import_trilu(Node *n) {
         return;
     }
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *distance = ex_sub(x, ex_var(x, v->rank - 1), ex_var(x, v->rank - 2));
     const Expr *zero[1] = {ex_i(x, 0)}, *limit = ex_i(x, 0);
     if (k)
@@ -495,14 +536,14 @@ void import_depth_to_space(Node *n) {
     int64_t size = v ? block_size(n, v) : 0;
     if (!size) return;
     bool column_first = !strcmp(attr_str(n, "mode", "DCR"), "CRD");
-    if (v->shape[1] % (size * size)) {
-        invalid(n, E2005, "%lld channels are no multiple of %lld", (long long)v->shape[1],
+    if (!dim_varies(v->dims[1]) && v->dims[1] % (size * size)) {
+        invalid(n, E2005, "%lld channels are no multiple of %lld", (long long)v->dims[1],
                 (long long)(size * size));
         return;
     }
     Exprs *x = n->x;
-    int64_t depth = v->shape[1] / (size * size);
-    int64_t shape[4] = {v->shape[0], depth, v->shape[2] * size, v->shape[3] * size};
+    int64_t depth = dim_div(x, v->dims[1], size * size);
+    int64_t shape[4] = {v->dims[0], depth, dim_mul(x, v->dims[2], size), dim_mul(x, v->dims[3], size)};
     if (!node_shape_ok(n, 4, shape)) return;
     Builder b = build(n->g, 4, shape);
     const Expr *s = ex_i(x, size), *h = ex_var(x, 2), *w = ex_var(x, 3), *c = ex_var(x, 1);
@@ -518,14 +559,16 @@ void import_space_to_depth(Node *n) {
     int64_t size = v ? block_size(n, v) : 0;
     if (!size) return;
     bool column_first = !strcmp(attr_str(n, "mode", "DCR"), "CRD");
-    if (v->shape[2] % size || v->shape[3] % size) {
-        invalid(n, E2005, "%lld by %lld is no multiple of %lld", (long long)v->shape[2],
-                (long long)v->shape[3], (long long)size);
+    if ((!dim_varies(v->dims[2]) && v->dims[2] % size) ||
+        (!dim_varies(v->dims[3]) && v->dims[3] % size)) {
+        invalid(n, E2005, "%lld by %lld is no multiple of %lld", (long long)v->dims[2],
+                (long long)v->dims[3], (long long)size);
         return;
     }
     Exprs *x = n->x;
-    int64_t depth = v->shape[1];
-    int64_t shape[4] = {v->shape[0], depth * size * size, v->shape[2] / size, v->shape[3] / size};
+    int64_t depth = v->dims[1];
+    int64_t shape[4] = {v->dims[0], dim_mul(x, depth, size * size), dim_div(x, v->dims[2], size),
+                        dim_div(x, v->dims[3], size)};
     if (!node_shape_ok(n, 4, shape) || depth == 0) {
         if (!n->failed) n->out[0] = g_reshape(n->g, v, 4, shape);
         return;

@@ -8,10 +8,10 @@
 
 /* The sum of `v` over the axes (bit mask), divided by their extents; the axes stay as 1. */
 static Value *mean_of(Graph *g, Value *v, uint32_t axes) {
-    double count = 1;
+    int64_t count = 1;
     for (int i = 0; i < v->rank; i++)
-        if (axes >> i & 1) count *= (double)v->shape[i];
-    return g_bin(g, EX_div, g_reduce(g, COMBINE_sum, v, axes, true), g_scalar(g, v->dt, count));
+        if (axes >> i & 1) count = dim_mul(g->x, count, v->dims[i]);
+    return g_bin(g, EX_div, g_reduce(g, COMBINE_sum, v, axes, true), g_dim(g, v->dt, count));
 }
 
 /* 1 / sqrt(v + epsilon) */
@@ -48,7 +48,7 @@ static Value *scale_and_shift(Graph *g, Value *v, Value *scale, Value *shift) {
 
 /* A value with one number for each channel, as one that broadcasts with a tensor of `rank`. */
 static Value *per_channel(Graph *g, Value *v, int rank) {
-    int64_t shape[MAX_RANK] = {value_numel(v)};
+    int64_t shape[MAX_RANK] = {dim_product(g->x, v->rank, v->dims)};
     for (int i = 1; i < rank - 1; i++) shape[i] = 1;
     return g_reshape(g, v, rank < 2 ? 1 : rank - 1, shape);
 }
@@ -56,9 +56,9 @@ static Value *per_channel(Graph *g, Value *v, int rank) {
 /* Input i with `count` numbers in one dimension; NULL after a report. */
 static Value *need_vector(Node *n, int i, int64_t count) {
     Value *v = need_float(n, i, 0);
-    if (!v || (v->rank == 1 && v->shape[0] == count)) return v;
+    if (!v || (v->rank == 1 && dim_fits(v->dims[0], count))) return v;
     invalid(n, E2005, "input %d has shape %s; expected [%lld]", i,
-            shape_text(n->g->arena, v->rank, v->shape), (long long)count);
+            shape_text(n->g->arena, v->rank, v->dims), (long long)count);
     return NULL;
 }
 
@@ -95,18 +95,18 @@ void import_batch_normalization(Node *n) {
     Graph *g = n->g;
     DType work = float_work(v->dt);
     bool by_feature = n->version < 9 && !attr_int(n, "spatial", 1);
-    int64_t channels = v->rank > 1 ? v->shape[1] : 1;
+    int64_t channels = v->rank > 1 ? v->dims[1] : 1;
     Value *given[4]; /* scale, shift, mean, variance */
     for (int i = 0; i < 4; i++) {
         given[i] = by_feature ? need_float(n, 1 + i, 0) : need_vector(n, 1 + i, channels);
         if (!given[i]) return;
         if (by_feature && value_numel(given[i]) * v->shape[0] != value_numel(v)) {
             invalid(n, E2005, "input %d has shape %s, not one number for each feature", 1 + i,
-                    shape_text(g->arena, given[i]->rank, given[i]->shape));
+                    shape_text(g->arena, given[i]->rank, given[i]->dims));
             return;
         }
         given[i] = g_cast(g, given[i], work);
-        if (by_feature) given[i] = g_reshape(g, given[i], v->rank - 1, v->shape + 1);
+        if (by_feature) given[i] = g_reshape(g, given[i], v->rank - 1, v->dims + 1);
     }
     double epsilon = attr_float(n, "epsilon", 1e-5), momentum = attr_float(n, "momentum", 0.9);
     bool training = is_training(n);
@@ -142,7 +142,7 @@ void import_batch_normalization(Node *n) {
 void import_instance_normalization(Node *n) {
     Value *v = need_float(n, 0, 3);
     if (!v) return;
-    Value *scale = need_vector(n, 1, v->shape[1]), *shift = need_vector(n, 2, v->shape[1]);
+    Value *scale = need_vector(n, 1, v->dims[1]), *shift = need_vector(n, 2, v->dims[1]);
     double epsilon = attr_float(n, "epsilon", 1e-5);
     if (!scale || !shift || n->failed) return;
     Graph *g = n->g;
@@ -159,29 +159,29 @@ void import_group_normalization(Node *n) {
     int64_t groups = attr_int(n, "num_groups", 0);
     double epsilon = attr_float(n, "epsilon", 1e-5);
     if (!v || n->failed) return;
-    if (groups < 1 || v->shape[1] % groups) {
+    if (groups < 1 || (!dim_varies(v->dims[1]) && v->dims[1] % groups)) {
         invalid(n, E2005, "num_groups %lld does not divide %lld channels", (long long)groups,
-                (long long)v->shape[1]);
+                (long long)v->dims[1]);
         return;
     }
-    int64_t per = n->version < 21 ? groups : v->shape[1];
+    int64_t per = n->version < 21 ? groups : v->dims[1];
     Value *scale = need_vector(n, 1, per), *shift = need_vector(n, 2, per);
     if (!scale || !shift) return;
     Graph *g = n->g;
-    int64_t shape[3] = {v->shape[0], groups, 1};
-    for (int i = 2; i < v->rank; i++) shape[2] *= v->shape[i];
-    shape[2] *= v->shape[1] / groups;
+    int64_t shape[3] = {v->dims[0], groups, 1};
+    for (int i = 2; i < v->rank; i++) shape[2] = dim_mul(n->x, shape[2], v->dims[i]);
+    shape[2] = dim_mul(n->x, shape[2], dim_div(n->x, v->dims[1], groups));
     Value *wide = g_reshape(g, g_cast(g, v, float_work(v->dt)), 3, shape);
     Value *even = standardized(g, wide, 4, epsilon);
     if (n->version >= 21) {
-        even = g_reshape(g, even, v->rank, v->shape);
+        even = g_reshape(g, even, v->rank, v->dims);
         scale = per_channel(g, scale, v->rank);
         shift = per_channel(g, shift, v->rank);
     } else {
         scale = per_channel(g, scale, 3);
         shift = per_channel(g, shift, 3);
     }
-    Value *out = g_reshape(g, scale_and_shift(g, even, scale, shift), v->rank, v->shape);
+    Value *out = g_reshape(g, scale_and_shift(g, even, scale, shift), v->rank, v->dims);
     n->out[0] = g_cast(g, out, v->dt);
 }
 
@@ -204,12 +204,12 @@ static DType stash_type(Node *n, const Value *v) {
 static bool broadcasts_to(Node *n, const Value *scale, const Value *v) {
     int rank;
     int64_t shape[MAX_RANK];
-    if (shape_broadcast(v->rank, v->shape, scale->rank, scale->shape, &rank, shape) &&
-        shape_equal(rank, shape, v->rank, v->shape))
+    if (shape_broadcast(n->x, v->rank, v->dims, scale->rank, scale->dims, &rank, shape) &&
+        dims_fit(rank, shape, v->rank, v->dims))
         return true;
     invalid(n, E2005, "shape %s does not broadcast to %s",
-            shape_text(n->g->arena, scale->rank, scale->shape),
-            shape_text(n->g->arena, v->rank, v->shape));
+            shape_text(n->g->arena, scale->rank, scale->dims),
+            shape_text(n->g->arena, v->rank, v->dims));
     return false;
 }
 
@@ -284,10 +284,10 @@ void import_lrn(Node *n) {
     DType work = float_work(v->dt);
     int64_t before[MAX_RANK] = {0, (size - 1) / 2}, after[MAX_RANK] = {0, size / 2};
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = v->shape[i] + before[i] + after[i];
+    for (int i = 0; i < v->rank; i++) shape[i] = v->dims[i] + before[i] + after[i];
     if (!node_shape_ok(n, v->rank, shape)) return;
     Value *padded = g_pad(n->g, v, before, after, (Scalar){.f = 0});
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *index[MAX_RANK], *r = build_red(&b, size);
     for (int i = 0; i < v->rank; i++) index[i] = i == 1 ? ex_add(x, ex_var(x, 1), r) : ex_var(x, i);
     const Expr *e = ex_cast(x, work, build_load(&b, padded, index));

@@ -79,7 +79,7 @@ static Value *largest_index(Node *n, const Window *w, Value *v, Value *padded, V
                             bool column_major) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    Builder b = build(g, top->rank, top->shape);
+    Builder b = build(g, top->rank, top->dims);
     const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *tap[MAX_SPATIAL];
     window_reduce(&b, w, 2, index + 2, tap);
     if (!b.n_red) build_red(&b, 1);
@@ -98,7 +98,7 @@ static Value *largest_index(Node *n, const Window *w, Value *v, Value *padded, V
     if (dt_is_float(v->dt)) hit = ex_bin(x, EX_or, hit, ex_un(x, EX_isnan, e));
     /* beyond all if there is none; then the last one stands for it */
     const Expr *found = ex_select(x, ex_and(x, inside, hit), flat, ex_i(x, plane - 1));
-    const Expr *channel = ex_add(x, ex_mul(x, ex_var(x, 0), ex_i(x, v->shape[1])), ex_var(x, 1));
+    const Expr *channel = ex_add(x, ex_mul(x, ex_var(x, 0), ex_i(x, v->dims[1])), ex_var(x, 1));
     const Expr *at = ex_acc(x, DT_i32);
     if (column_major) {
         const Expr *rest = at, *turned = ex_i(x, 0);
@@ -127,7 +127,7 @@ static void pool(Node *n, PoolKind kind) {
     DType work = dt_is_float(v->dt) ? float_work(v->dt) : dt_reg(v->dt);
     Scalar fill = kind == POOL_max ? lowest(v->dt) : (Scalar){.f = 0};
     Value *padded = window_pad(n, &w, v, fill);
-    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]};
+    int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]};
     for (int i = 0; i < w.n; i++) shape[i + 2] = w.dim[i].out;
     if (n->failed || !node_shape_ok(n, v->rank, shape)) return;
     Builder b = build(n->g, v->rank, shape);
@@ -164,14 +164,14 @@ static void global_pool(Node *n, PoolKind kind) {
     if (!v || n->failed) return;
     Exprs *x = n->x;
     DType work = float_work(v->dt);
-    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]}, count = 1;
+    int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]}, count = 1;
     for (int i = 2; i < v->rank; i++) {
         shape[i] = 1;
-        count *= v->shape[i];
+        count *= v->dims[i];
     }
     Builder b = build(n->g, v->rank, shape);
     const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)};
-    for (int i = 2; i < v->rank; i++) index[i] = reduce_over(&b, v->shape[i]);
+    for (int i = 2; i < v->rank; i++) index[i] = reduce_over(&b, v->dims[i]);
     if (!b.n_red) build_red(&b, 1);
     const Expr *e = ex_cast(x, work, build_load(&b, v, index)), *post = ex_acc(x, work);
     if (kind == POOL_average) post = ex_div(x, post, ex_num(x, work, (double)count));
@@ -200,12 +200,12 @@ void import_max_unpool(Node *n) {
     Value *v = node_need(n, 0), *where = node_need(n, 1);
     Window w;
     if (!v || !where || !window_read(n, &w, v, NULL)) return;
-    if (!shape_equal(v->rank, v->shape, where->rank, where->shape) || !dt_is_int(where->dt)) {
+    if (!shape_equal(v->rank, v->dims, where->rank, where->dims) || !dt_is_int(where->dt)) {
         invalid(n, E2005, "the indices must be integers in the input's shape");
         return;
     }
     int n_want = 0, want_rank = 0;
-    int64_t shape[MAX_RANK] = {v->shape[0], v->shape[1]}, declared[MAX_RANK];
+    int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]}, declared[MAX_RANK];
     for (int i = 0; i < w.n; i++) {
         const Slide *s = &w.dim[i];
         if (s->in < 1 || s->stride > INT32_MAX / s->in) {
@@ -233,7 +233,7 @@ void import_max_unpool(Node *n) {
     int64_t numel = shape_numel(v->rank, shape);
     Builder zeros = build(n->g, 1, &numel);
     Value *flat = build_map(&zeros, v->dt, ex_num(x, v->dt, 0));
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *at = ex_cast(x, DT_i64, build_in(&b, where));
     const Expr *inside =
         ex_and(x, ex_le(x, ex_int(x, DT_i64, 0), at), ex_lt(x, at, ex_int(x, DT_i64, numel)));
@@ -266,10 +266,10 @@ void import_max_roi_pool(Node *n) {
     const int64_t *pooled = attr_ints(n, "pooled_shape", &n_pooled);
     double scale = attr_float(n, "spatial_scale", 1);
     if (!v || !rois || n->failed) return;
-    if (v->rank != 4 || rois->rank != 2 || rois->shape[1] != 5) {
+    if (v->rank != 4 || rois->rank != 2 || rois->dims[1] != 5) {
         invalid(n, E2005, "input %s or regions %s have a wrong shape",
-                shape_text(n->g->arena, v->rank, v->shape),
-                shape_text(n->g->arena, rois->rank, rois->shape));
+                shape_text(n->g->arena, v->rank, v->dims),
+                shape_text(n->g->arena, rois->rank, rois->dims));
         return;
     }
     if (!pooled || n_pooled != 2 || pooled[0] < 1 || pooled[1] < 1) {
@@ -278,12 +278,12 @@ void import_max_roi_pool(Node *n) {
     }
     Exprs *x = n->x;
     DType work = float_work(v->dt);
-    int64_t shape[4] = {rois->shape[0], v->shape[1], pooled[0], pooled[1]};
+    int64_t shape[4] = {rois->dims[0], v->dims[1], pooled[0], pooled[1]};
     if (!node_shape_ok(n, 4, shape)) return;
     Builder b = build(n->g, 4, shape);
     const Expr *batch_at[2] = {ex_var(x, 0), ex_i(x, 0)};
     const Expr *batch = ex_cast(x, DT_i32, build_load(&b, rois, batch_at));
-    const Expr *top = ex_i(x, v->shape[0] - 1);
+    const Expr *top = ex_i(x, v->dims[0] - 1);
     const Expr *index[4] = {ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, batch, top)),
                             ex_var(x, 1)};
     const Expr *inside = ex_int(x, DT_bool, 1), *none = ex_int(x, DT_bool, 0);
@@ -296,10 +296,10 @@ void import_max_roi_pool(Node *n) {
         const Expr *o = ex_cast(x, work, ex_var(x, 2 + i));
         const Expr *first = ex_add(x, ex_un(x, EX_floor, ex_mul(x, o, bin)), low);
         const Expr *end = ex_add(x, ex_un(x, EX_ceil, ex_mul(x, ex_add(x, o, one), bin)), low);
-        const Expr *limit = ex_num(x, work, (double)v->shape[2 + i]);
+        const Expr *limit = ex_num(x, work, (double)v->dims[2 + i]);
         first = ex_bin(x, EX_min, limit, ex_bin(x, EX_max, zero, first));
         end = ex_bin(x, EX_min, limit, ex_bin(x, EX_max, zero, end));
-        index[2 + i] = build_red(&b, v->shape[2 + i]);
+        index[2 + i] = build_red(&b, v->dims[2 + i]);
         const Expr *at = ex_cast(x, work, index[2 + i]);
         inside = ex_and(x, inside, ex_and(x, ex_le(x, first, at), ex_lt(x, at, end)));
         none = ex_bin(x, EX_or, none, ex_le(x, end, first));

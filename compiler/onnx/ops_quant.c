@@ -75,7 +75,7 @@ bool quant_read(Node *n, int i, DType dt, Quant *q) {
 
 Value *quant_decode(Node *n, Value *v, const Quant *q) {
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *e = ex_cast(x, DT_i32, build_in(&b, v));
     if (q->zero) e = ex_sub(x, e, ex_cast(x, DT_i32, only(&b, q->zero)));
     e = ex_mul(x, ex_cast(x, DT_f32, e), ex_cast(x, DT_f32, only(&b, q->scale)));
@@ -84,7 +84,7 @@ Value *quant_decode(Node *n, Value *v, const Quant *q) {
 
 Value *quant_encode(Node *n, Value *v, const Quant *q) {
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *e = ex_div(x, build_in(&b, v), ex_cast(x, DT_f32, only(&b, q->scale)));
     return build_map(&b, q->dt, encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL));
 }
@@ -93,14 +93,14 @@ Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
     Exprs *x = n->x;
     int rank;
     int64_t shape[MAX_RANK];
-    if (!shape_broadcast(v->rank, v->shape, factor->rank, factor->shape, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->shape)) {
+    if (!shape_broadcast(n->x, v->rank, v->dims, factor->rank, factor->dims, &rank, shape) ||
+        !shape_equal(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "scales of shape %s do not fit a result of shape %s",
-                shape_text(n->g->arena, factor->rank, factor->shape),
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, factor->rank, factor->dims),
+                shape_text(n->g->arena, v->rank, v->dims));
         return NULL;
     }
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *e =
         ex_mul(x, ex_cast(x, DT_f32, build_in(&b, v)), ex_cast(x, DT_f32, build_in(&b, factor)));
     return build_map(&b, q->dt, encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL));
@@ -135,17 +135,17 @@ static bool grain_fits(Node *n, const Grain *grain, const Value *v, const Value 
     if (grain->block) {
         fits = p->rank == v->rank;
         for (int i = 0; i < v->rank && fits; i++) {
-            int64_t d = v->shape[i];
+            int64_t d = v->dims[i];
             if (i == grain->axis) d = d / grain->block + (d % grain->block != 0);
-            fits = p->shape[i] == d;
+            fits = p->dims[i] == d;
         }
     } else {
-        fits = p->rank == 1 && grain->axis >= 0 && p->shape[0] == v->shape[grain->axis];
+        fits = p->rank == 1 && grain->axis >= 0 && p->dims[0] == v->dims[grain->axis];
     }
     if (!fits)
         invalid(n, E2005, "a scale or zero point of shape %s does not fit a tensor of shape %s",
-                shape_text(n->g->arena, p->rank, p->shape),
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, p->rank, p->dims),
+                shape_text(n->g->arena, v->rank, v->dims));
     return fits;
 }
 
@@ -209,7 +209,7 @@ void import_quantize_linear(Node *n) {
         invalid(n, E2006, "precision is %s", dt_name(work));
         return;
     }
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     /* the division rounds to `work`, what follows is computed in a type that holds all integers */
     const Expr *e = ex_div(x, ex_cast(x, work, build_in(&b, v)),
                            ex_cast(x, work, grain_load(&b, &grain, scale)));
@@ -241,7 +241,7 @@ void import_dequantize_linear(Node *n) {
         invalid(n, E2006, "the zero point is %s, the input %s", dt_name(zero->dt), dt_name(v->dt));
         return;
     }
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     DType work = dt_reg(dt), whole = is_small_int(v->dt) ? DT_i32 : dt_is_int(v->dt) ? v->dt : work;
     const Expr *e = ex_cast(x, whole, build_in(&b, v));
     if (zero) e = ex_sub(x, e, ex_cast(x, whole, grain_load(&b, &grain, zero)));
@@ -297,10 +297,10 @@ static Value *joined_scale(Node *n, Value *a, Value *b, Value *y) {
         unsupported(n, "a scale of the result that is not one number");
         return NULL;
     }
-    if (!shape_broadcast(a->rank, a->shape, b->rank, b->shape, &rank, shape)) {
+    if (!shape_broadcast(n->x, a->rank, a->dims, b->rank, b->dims, &rank, shape)) {
         invalid(n, E2005, "scales of shapes %s and %s do not broadcast",
-                shape_text(n->g->arena, a->rank, a->shape),
-                shape_text(n->g->arena, b->rank, b->shape));
+                shape_text(n->g->arena, a->rank, a->dims),
+                shape_text(n->g->arena, b->rank, b->dims));
         return NULL;
     }
     Value *product = g_bin(n->g, EX_mul, a, b);
@@ -332,7 +332,7 @@ void import_qlinear_conv(Node *n) {
     Graph *g = n->g;
     Quant q;
     if (!quant_read(n, 6, in[7]->dt, &q)) return;
-    if (in[3]->rank < 1 || (bias && (bias->dt != DT_i32 || value_numel(bias) != in[3]->shape[0]))) {
+    if (in[3]->rank < 1 || (bias && (bias->dt != DT_i32 || value_numel(bias) != in[3]->dims[0]))) {
         invalid(n, E2005, "the bias must have one i32 for each output channel");
         return;
     }
@@ -342,12 +342,12 @@ void import_qlinear_conv(Node *n) {
     if (!sum) return;
     /* what goes with the channels lies along dimension 1 */
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < sum->rank; i++) shape[i] = i == 1 ? sum->shape[1] : 1;
+    for (int i = 0; i < sum->rank; i++) shape[i] = i == 1 ? sum->dims[1] : 1;
     if (bias) sum = g_bin(g, EX_add, sum, g_reshape(g, bias, sum->rank, shape));
     if (w->rank) {
-        if (w->rank != 1 || w->shape[0] != sum->shape[1]) {
+        if (w->rank != 1 || w->dims[0] != sum->dims[1]) {
             invalid(n, E2005, "the weights' scales have shape %s; expected [%lld]",
-                    shape_text(g->arena, w->rank, w->shape), (long long)sum->shape[1]);
+                    shape_text(g->arena, w->rank, w->dims), (long long)sum->dims[1]);
             return;
         }
         w = g_reshape(g, w, sum->rank, shape);

@@ -166,7 +166,7 @@ void import_random(Node *n) {
     const int64_t *shape = like ? NULL : attr_ints(n, "shape", &count);
     if ((like && !model) || n->failed) return;
     if (like) {
-        shape = model->shape;
+        shape = model->dims;
         count = model->rank;
     } else if (!shape) {
         invalid(n, E2004, "attribute 'shape' is missing");
@@ -191,21 +191,21 @@ void import_multinomial(Node *n) {
     DType dt = node_dtype(n, attr_int(n, "dtype", 6));
     int64_t samples = attr_int(n, "sample_size", 1);
     if (!v || dt == DT_none || n->failed) return;
-    if (v->rank != 2 || v->shape[1] < 1 || !dt_is_float(v->dt) || !dt_is_int(dt)) {
+    if (v->rank != 2 || v->dims[1] < 1 || !dt_is_float(v->dt) || !dt_is_int(dt)) {
         invalid(n, E2005, "an input of %s%s", dt_name(v->dt),
-                shape_text(g->arena, v->rank, v->shape));
+                shape_text(g->arena, v->rank, v->dims));
         return;
     }
-    int64_t shape[2] = {v->shape[0], samples};
+    int64_t shape[2] = {v->dims[0], samples};
     if (!node_shape_ok(n, 2, shape)) return;
     Value *probs = g_softmax(g, g_cast(g, v, DT_f32), 2, false);
-    Builder c = build(g, 2, probs->shape);
+    Builder c = build(g, 2, probs->dims);
     const Expr *at[2] = {ex_var(x, 0), ex_var(x, 2)};
     Value *sums = build_scan(&c, DT_f32, COMBINE_sum, 1, false, false, build_load(&c, probs, at));
     Value *unit = random_uniform(n, 2, shape);
     /* how many sums are not above the number; the last class has no end */
     Builder b = build(g, 2, shape);
-    const Expr *place[2] = {ex_var(x, 0), build_red(&b, v->shape[1] - 1)};
+    const Expr *place[2] = {ex_var(x, 0), build_red(&b, v->dims[1] - 1)};
     const Expr *passed = ex_le(x, build_load(&b, sums, place), build_in(&b, unit));
     n->out[0] = build_reduce(&b, dt, COMBINE_sum, ex_cast(x, DT_i32, passed), NULL);
 }
@@ -234,9 +234,9 @@ void import_dropout_training(Node *n) {
     }
     if (ratio && ratio->rank) ratio = g_reshape(g, ratio, 0, NULL);
     if (training->rank) training = g_reshape(g, training, 0, NULL);
-    Value *unit = random_uniform(n, v->rank, v->shape);
+    Value *unit = random_uniform(n, v->rank, v->dims);
     DType work = dt_reg(v->dt);
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     const Expr *p = ratio ? ex_cast(x, DT_f32, build_in(&b, ratio)) : ex_num(x, DT_f32, 0.5);
     const Expr *on = ex_cast(x, DT_bool, build_in(&b, training));
     const Expr *keep = ex_bin(x, EX_or, ex_un(x, EX_not, on), ex_le(x, p, build_in(&b, unit)));

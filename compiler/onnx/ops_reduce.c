@@ -45,14 +45,14 @@ static Value *reduce_axes(Node *n, const ReduceRow *row, Value *v, uint32_t mask
     int rank = 0;
     for (int i = 0; i < v->rank; i++) {
         bool reduced = mask >> i & 1;
-        if (reduced) count *= v->shape[i];
-        if (!reduced || keep) shape[rank++] = reduced ? 1 : v->shape[i];
+        if (reduced) count = dim_mul(x, count, v->dims[i]);
+        if (!reduced || keep) shape[rank++] = reduced ? 1 : v->dims[i];
     }
     Builder b = build(n->g, rank, shape);
     const Expr *index[MAX_RANK];
     for (int i = 0, at = 0; i < v->rank; i++) {
         bool reduced = mask >> i & 1;
-        index[i] = reduced ? build_red(&b, v->shape[i]) : ex_var(x, at);
+        index[i] = reduced ? build_red(&b, v->dims[i]) : ex_var(x, at);
         at += !reduced || keep;
     }
     /* bools are reduced as numbers: max is `or`, min is `and` */
@@ -63,7 +63,7 @@ static Value *reduce_axes(Node *n, const ReduceRow *row, Value *v, uint32_t mask
     const Expr *acc = ex_acc(x, (DType)body->dt);
     if (row->real && !dt_is_float(work)) acc = ex_cast(x, DT_f64, acc);
     if (count == 0 && !dt_is_float(work)) count = 1; /* a mean of nothing: 0 */
-    const Expr *total = ex_num(x, (DType)acc->dt, (double)count);
+    const Expr *total = ex_cast(x, (DType)acc->dt, ex_int(x, DT_i64, count));
     const Expr *post = formula_of(n, row->post, acc, total);
     return post ? build_reduce(&b, v->dt, row->combine, body, post) : NULL;
 }
@@ -83,7 +83,7 @@ static Value *reduce_log_sum_exp(Node *n, const ReduceRow *row, Value *v, uint32
     int64_t shape[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < v->rank; i++)
-        if (!(mask >> i & 1)) shape[rank++] = v->shape[i];
+        if (!(mask >> i & 1)) shape[rank++] = v->dims[i];
     return g_reshape(g, result, rank, shape);
 }
 
@@ -98,7 +98,7 @@ static bool mask_gives(const Value *v, uint32_t mask, bool keep, int rank, const
     for (int i = 0; i < v->rank; i++) {
         bool reduced = mask >> i & 1;
         if (reduced && !keep) continue;
-        if (at == rank || shape[at++] != (reduced ? 1 : v->shape[i])) return false;
+        if (at == rank || shape[at++] != (reduced ? 1 : v->dims[i])) return false;
     }
     return at == rank;
 }
@@ -130,7 +130,7 @@ static void reduce_runtime(Node *n, const ReduceRow *row, Value *v, Value *axes,
         node_need_ints(n, 1, "the axes", &ignored);
         return;
     }
-    int count = axes->shape[0] > v->rank ? v->rank : (int)axes->shape[0];
+    int count = axes->dims[0] > v->rank ? v->rank : (int)axes->dims[0];
     Value *result = NULL;
     for (uint32_t mask = 0; mask < 1u << v->rank; mask++) {
         int bits = 0;
@@ -138,7 +138,7 @@ static void reduce_runtime(Node *n, const ReduceRow *row, Value *v, Value *axes,
         /* an axis of extent 1 that is kept may be reduced or not: the same result */
         bool plain = keep ? bits <= count : bits == count;
         for (int i = 0; i < v->rank && keep; i++)
-            if (mask >> i & 1 && v->shape[i] == 1) plain = false;
+            if (mask >> i & 1 && v->dims[i] == 1) plain = false;
         if (!plain || !mask_gives(v, mask, keep, rank, shape)) continue;
         Value *one = reduce_with(n, row, v, mask, keep);
         if (!one) return;
@@ -146,7 +146,7 @@ static void reduce_runtime(Node *n, const ReduceRow *row, Value *v, Value *axes,
     }
     if (!result)
         invalid(n, E2009, "no axes reduce shape %s to the declared %s",
-                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, rank, shape));
+                shape_text(n->g->arena, v->rank, v->dims), shape_text(n->g->arena, rank, shape));
     n->out[0] = result;
 }
 
@@ -194,9 +194,9 @@ static Value *arg_reduce(Node *n, Value *v, int axis, bool largest, bool last, b
     int64_t shape[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < v->rank; i++)
-        if (i != axis || keep) shape[rank++] = i == axis ? 1 : v->shape[i];
+        if (i != axis || keep) shape[rank++] = i == axis ? 1 : v->dims[i];
     Builder b = build(g, rank, shape);
-    const Expr *index[MAX_RANK], *top_index[MAX_RANK], *r = build_red(&b, v->shape[axis]);
+    const Expr *index[MAX_RANK], *top_index[MAX_RANK], *r = build_red(&b, v->dims[axis]);
     for (int i = 0, at = 0; i < v->rank; i++) {
         index[i] = i == axis ? r : ex_var(x, at);
         top_index[i] = i == axis ? ex_i(x, 0) : ex_var(x, at);
@@ -205,7 +205,7 @@ static Value *arg_reduce(Node *n, Value *v, int axis, bool largest, bool last, b
     const Expr *e = build_load(&b, v, index);
     const Expr *hit = ex_bin(x, EX_eq, e, build_load(&b, top, top_index));
     hit = ex_bin(x, EX_or, hit, ex_un(x, EX_isnan, e));
-    const Expr *miss = ex_i(x, last ? 0 : v->shape[axis] - 1);
+    const Expr *miss = ex_i(x, last ? 0 : v->dims[axis] - 1);
     return build_reduce(&b, DT_i64, last ? COMBINE_max : COMBINE_min, ex_select(x, hit, r, miss),
                         NULL);
 }
@@ -215,7 +215,7 @@ void import_arg_reduce(Node *n) {
     if (!v) return;
     int axis = node_axis(n, attr_int(n, "axis", 0), v->rank);
     if (axis < 0) return;
-    if (v->shape[axis] == 0) {
+    if (v->dims[axis] == 0) {
         invalid(n, E2005, "axis %d is empty", axis);
         return;
     }
@@ -227,7 +227,7 @@ void import_arg_reduce(Node *n) {
 /* --- CumSum, CumProd -------------------------------------------------------------------------- */
 
 static Value *cumulate(Node *n, Value *v, int axis, Combine combine, bool exclusive, bool reverse) {
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++) index[i] = ex_var(n->x, i == axis ? v->rank : i);
     return build_scan(&b, v->dt, combine, axis, exclusive, reverse, build_load(&b, v, index));
@@ -300,7 +300,7 @@ void import_hardmax(Node *n) {
             part = 1;
         else if (part == 1)
             part = 2;
-        shape[part] *= v->shape[i];
+        shape[part] = dim_mul(n->x, shape[part], v->dims[i]);
     }
     Exprs *x = n->x;
     if (value_numel(v) == 0) {
@@ -312,7 +312,7 @@ void import_hardmax(Node *n) {
     Builder b = build(n->g, 3, shape);
     const Expr *hit = ex_bin(x, EX_eq, build_in(&b, top), ex_cast(x, DT_i64, ex_var(x, 1)));
     const Expr *e = ex_select(x, hit, ex_num(x, v->dt, 1), ex_num(x, v->dt, 0));
-    n->out[0] = g_reshape(n->g, build_map(&b, v->dt, e), v->rank, v->shape);
+    n->out[0] = g_reshape(n->g, build_map(&b, v->dt, e), v->rank, v->dims);
 }
 
 /* x / norm, and 0 where the norm is 0. */

@@ -111,7 +111,7 @@ static bool read_axes(Resize *r) {
             return false;
         }
         seen[at] = true;
-        r->axis[i] = (Axis){.number = at, .in = r->v->shape[at], .slot = i};
+        r->axis[i] = (Axis){.number = at, .in = r->v->dims[at], .slot = i};
     }
     return true;
 }
@@ -166,7 +166,7 @@ static bool read_extents(Resize *r) {
     }
     int64_t declared[MAX_TENSOR_RANK];
     int rank;
-    for (int i = 0; i < r->v->rank; i++) r->shape[i] = r->v->shape[i];
+    for (int i = 0; i < r->v->rank; i++) r->shape[i] = r->v->dims[i];
     if (!shape_from_consts(r)) {
         if (!node_declared_shape(n, 0, &rank, declared)) {
             invalid(n, E3004,
@@ -478,7 +478,7 @@ static Value *resize_axis(Resize *r, Value *v, const Axis *a, const Taps *taps, 
     int64_t shape[MAX_RANK];
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++) {
-        shape[i] = i == a->number ? a->out : v->shape[i];
+        shape[i] = i == a->number ? a->out : v->dims[i];
         index[i] = ex_var(x, i);
     }
     if (!node_shape_ok(r->n, v->rank, shape)) return NULL;

@@ -74,9 +74,9 @@ struct Rnn {
 /* Input i, if it is there, must have this shape. */
 static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *shape) {
     const Value *v = node_in(r->n, i);
-    if (!v || shape_equal(v->rank, v->shape, rank, shape)) return true;
+    if (!v || shape_equal(v->rank, v->dims, rank, shape)) return true;
     invalid(r->n, E2005, "%s has shape %s; expected %s", what,
-            shape_text(r->n->g->arena, v->rank, v->shape), shape_text(r->n->g->arena, rank, shape));
+            shape_text(r->n->g->arena, v->rank, v->dims), shape_text(r->n->g->arena, rank, shape));
     return false;
 }
 
@@ -88,10 +88,10 @@ static bool read_shapes(Rnn *r) {
         invalid(n, E2005, "X, W and R must have 3 dimensions");
         return false;
     }
-    r->steps = v->shape[r->batch_first];
-    r->batch = v->shape[!r->batch_first];
-    r->in = v->shape[2];
-    r->hidden = rec->shape[2];
+    r->steps = v->dims[r->batch_first];
+    r->batch = v->dims[!r->batch_first];
+    r->in = v->dims[2];
+    r->hidden = rec->dims[2];
     int64_t wide = r->gates * r->hidden, dirs = r->dirs,
             hidden = attr_int(n, "hidden_size", r->hidden);
     if (n->failed) return false;
@@ -410,9 +410,9 @@ static Value *initial_state(Rnn *r, int i) {
 /* An outer value as the body of the loop sees it: a constant of its own, or one more input. */
 static Value *bring_in(Graph *sub, Value *v, Value **in, int *n_in) {
     if (!v) return NULL;
-    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->shape, v->data);
+    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->dims, v->data);
     in[(*n_in)++] = v;
-    return graph_input(sub, NULL, v->dt, v->rank, v->shape);
+    return graph_input(sub, NULL, v->dt, v->rank, v->dims);
 }
 
 /* Runs the steps in a loop; r->next gets the last states. Returns the outputs of all steps,
@@ -424,7 +424,7 @@ static Value *run_loop(Rnn *r, bool stacked) {
     int n_in = 0;
     for (int i = 0; i < r->n_states; i++) {
         in[n_in++] = outer.state[i];
-        r->state[i] = graph_input(sub, NULL, r->work, 3, outer.state[i]->shape);
+        r->state[i] = graph_input(sub, NULL, r->work, 3, outer.state[i]->dims);
     }
     r->x_gates = bring_in(sub, outer.x_gates, in, &n_in);
     r->r = bring_in(sub, outer.r, in, &n_in);

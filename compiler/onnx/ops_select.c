@@ -27,7 +27,7 @@ static Value *order_keys(Graph *g, Value *v) {
     DType reg = v->dt == DT_bool ? DT_i32 : dt_reg(v->dt),
           dt = dt_store(reg) == 8 ? DT_i64 : DT_i32;
     if (reg == dt) return g_cast(g, v, dt);
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     const Expr *e = ex_cast(x, reg, build_in(&b, v)), *bits = ex_bits(x, dt, e);
     const Expr *lowest = ex_int(x, dt, dt == DT_i64 ? INT64_MIN : INT32_MIN);
     const Expr *highest = ex_int(x, dt, dt == DT_i64 ? INT64_MAX : INT32_MAX);
@@ -50,8 +50,8 @@ static const Expr *count_if(Exprs *x, const Expr *cond) {
 /* The place of every element along the axis when the largest keys come first, i32. */
 static Value *ranks(Node *n, Value *keys, int axis) {
     Exprs *x = n->x;
-    Builder b = build(n->g, keys->rank, keys->shape);
-    const Expr *r = build_red(&b, keys->shape[axis]), *index[MAX_RANK];
+    Builder b = build(n->g, keys->rank, keys->dims);
+    const Expr *r = build_red(&b, keys->dims[axis]), *index[MAX_RANK];
     for (int i = 0; i < keys->rank; i++) index[i] = ex_var(x, i);
     const Expr *own = build_load(&b, keys, index);
     index[axis] = r;
@@ -78,10 +78,10 @@ static const Expr *is_after(Builder *b, Value *keys, Value *last_key, Value *las
 static Graph *next_largest(Node *n, const Value *whole) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
-    int64_t shape[2] = {whole->shape[0], whole->shape[2]}, count = whole->shape[1];
+    int64_t shape[2] = {whole->dims[0], whole->dims[2]}, count = whole->dims[1];
     Value *last_key = graph_input(g, NULL, whole->dt, 2, shape);
     Value *last_at = graph_input(g, NULL, DT_i32, 2, shape);
-    Value *keys = graph_input(g, NULL, whole->dt, 3, whole->shape);
+    Value *keys = graph_input(g, NULL, whole->dt, 3, whole->dims);
     Builder b = build(g, 2, shape);
     const Expr *r = build_red(&b, count), *at[3] = {ex_var(x, 0), r, ex_var(x, 1)};
     const Expr *lowest = ex_const(x, whole->dt, combine_identity(COMBINE_max, whole->dt));
@@ -104,10 +104,10 @@ static Graph *next_largest(Node *n, const Value *whole) {
 static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
     Graph *g = n->g;
     int rank = keys->rank;
-    int64_t split[3] = {1, keys->shape[axis], 1}, shape[MAX_RANK];
+    int64_t split[3] = {1, keys->dims[axis], 1}, shape[MAX_RANK];
     for (int i = 0; i < rank; i++) {
-        shape[i] = i == axis ? k : keys->shape[i];
-        if (i != axis) split[i < axis ? 0 : 2] *= keys->shape[i];
+        shape[i] = i == axis ? k : keys->dims[i];
+        if (i != axis) split[i < axis ? 0 : 2] *= keys->dims[i];
     }
     int64_t line[2] = {split[0], split[2]};
     keys = g_reshape(g, keys, 3, split);
@@ -125,7 +125,7 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
 static Value *take_to(Node *n, Value *v, Value *place, int axis, const int64_t *shape, DType dt,
                       bool position) {
     Exprs *x = n->x;
-    Builder b = build(n->g, v->rank, v->shape);
+    Builder b = build(n->g, v->rank, v->dims);
     const Expr *target[MAX_RANK];
     for (int i = 0; i < v->rank; i++) target[i] = ex_var(x, i);
     target[axis] = build_in(&b, place);
@@ -154,12 +154,12 @@ void import_topk(Node *n) {
         if (!n->failed) invalid(n, E2005, "k must be one number");
         return;
     }
-    if (k < 0 || k > v->shape[axis]) {
+    if (k < 0 || k > v->dims[axis]) {
         invalid(n, E2005, "k is %lld, but axis %d has %lld elements", (long long)k, axis,
-                (long long)v->shape[axis]);
+                (long long)v->dims[axis]);
         return;
     }
-    for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->shape[i];
+    for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
     if (shape_numel(v->rank, shape) == 0) {
         n->out[0] = zeros(n->g, v->dt, v->rank, shape);
         n->out[1] = zeros(n->g, DT_i64, v->rank, shape);
@@ -167,7 +167,7 @@ void import_topk(Node *n) {
     }
     Value *keys = order_keys(n->g, v);
     if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
-    int64_t extent = v->shape[axis];
+    int64_t extent = v->dims[axis];
     if (extent > MAX_COMPARED / value_numel(v) && k <= extent / 4) {
         Value *at = choose_largest(n, keys, axis, k);
         Builder b = build(n->g, v->rank, shape);
@@ -189,12 +189,12 @@ void import_topk(Node *n) {
  */
 static Value *places_of(Node *n, Value *flags, Value **count) {
     Exprs *x = n->x;
-    Builder b = build(n->g, 1, flags->shape);
+    Builder b = build(n->g, 1, flags->dims);
     const Expr *at = ex_var(x, 1);
     Value *place = build_scan(&b, DT_i32, COMBINE_sum, 0, true, false,
                               count_if(x, build_load(&b, flags, &at)));
     b = build(n->g, 0, NULL);
-    at = build_red(&b, flags->shape[0]);
+    at = build_red(&b, flags->dims[0]);
     *count = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, build_load(&b, flags, &at)), NULL);
     return place;
 }
@@ -222,8 +222,8 @@ void import_non_zero(Node *n) {
         const Expr *at = ex_var(x, 1), *e = ex_i(x, 0);
         int64_t below = size[0];
         for (int i = 0; i < v->rank; i++) {
-            below /= v->shape[i];
-            const Expr *c = ex_bin(x, EX_rem, ex_div(x, at, ex_i(x, below)), ex_i(x, v->shape[i]));
+            below /= v->dims[i];
+            const Expr *c = ex_bin(x, EX_rem, ex_div(x, at, ex_i(x, below)), ex_i(x, v->dims[i]));
             e = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)), c, e);
         }
         const Expr *target[2] = {ex_var(x, 0), build_load(&b, place, &at)};
@@ -251,12 +251,12 @@ void import_compress(Node *n) {
         return;
     }
     /* a condition may be shorter than the axis, and then leaves the rest out */
-    if (flags->shape[0] > v->shape[axis]) {
+    if (flags->dims[0] > v->dims[axis]) {
         const int64_t start = 0, step = 1;
-        flags = g_slice(g, flags, &start, &step, &v->shape[axis]);
+        flags = g_slice(g, flags, &start, &step, &v->dims[axis]);
     }
     Value *place = places_of(n, flags, &count);
-    memcpy(shape, v->shape, sizeof(int64_t) * (size_t)v->rank);
+    memcpy(shape, v->dims, sizeof(int64_t) * (size_t)v->rank);
     if (!node_chosen_extent(n, count, 0, axis, &shape[axis])) {
         node_no_extent(n);
         return;
@@ -264,8 +264,8 @@ void import_compress(Node *n) {
     if (!node_shape_ok(n, v->rank, shape)) return;
     Value *result = zeros(g, v->dt, v->rank, shape);
     int64_t space[MAX_RANK];
-    memcpy(space, v->shape, sizeof(int64_t) * (size_t)v->rank);
-    space[axis] = flags->shape[0];
+    memcpy(space, v->dims, sizeof(int64_t) * (size_t)v->rank);
+    space[axis] = flags->dims[0];
     if (shape_numel(v->rank, space) && shape[axis]) {
         Builder b = build(g, v->rank, space);
         const Expr *at = ex_var(x, axis), *target[MAX_RANK];
@@ -330,7 +330,7 @@ static Value *per_unique(Node *n, Value *place, int64_t count, Combine combine, 
     Exprs *x = n->x;
     Value *result = zeros(n->g, DT_i64, 1, &count);
     if (!count || !value_numel(place)) return result;
-    Builder b = build(n->g, 1, place->shape);
+    Builder b = build(n->g, 1, place->dims);
     const Expr *i = ex_var(x, 0), *target[1] = {build_in(&b, place)};
     const Expr *guard = ex_lt(x, target[0], ex_i(x, count));
     if (first) guard = ex_and(x, ex_bin(x, EX_eq, build_in(&b, first), i), guard);
@@ -349,7 +349,7 @@ void import_unique(Node *n) {
     int rank = 1;
     if (by_axis) {
         rank = v->rank;
-        memcpy(shape, v->shape, sizeof(int64_t) * (size_t)rank);
+        memcpy(shape, v->dims, sizeof(int64_t) * (size_t)rank);
     }
     for (int i = 0; i < rank; i++) split[i < axis ? 0 : i > axis ? 2 : 1] *= shape[i];
     Items it = {.n = split[1], .before = split[0], .after = split[2]};
@@ -454,24 +454,24 @@ static const Expr *overlap(Builder *b, Value *boxes, Value *threshold, const Exp
 static Graph *nms_step(Node *n, Value *boxes, Value *scores, Value *threshold, bool centred) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
-    int64_t count = scores->shape[2];
-    Value *left = graph_input(g, NULL, DT_bool, 3, scores->shape);
-    boxes = graph_input(g, NULL, DT_f32, 3, boxes->shape);
-    scores = graph_input(g, NULL, DT_f32, 3, scores->shape);
+    int64_t count = scores->dims[2];
+    Value *left = graph_input(g, NULL, DT_bool, 3, scores->dims);
+    boxes = graph_input(g, NULL, DT_f32, 3, boxes->dims);
+    scores = graph_input(g, NULL, DT_f32, 3, scores->dims);
     if (threshold) threshold = graph_input(g, NULL, DT_f32, 0, NULL);
     const Expr *batch = ex_var(x, 0), *class = ex_var(x, 1);
-    Builder b = build(g, 2, scores->shape);
+    Builder b = build(g, 2, scores->dims);
     const Expr *r = build_red(&b, count), *at[3] = {batch, class, r};
     const Expr *none = ex_un(x, EX_neg, ex_div(x, ex_num(x, DT_f32, 1), ex_num(x, DT_f32, 0)));
     const Expr *e = ex_select(x, build_load(&b, left, at), build_load(&b, scores, at), none);
     Value *best = build_reduce(&b, DT_f32, COMBINE_max, e, NULL);
-    b = build(g, 2, scores->shape);
+    b = build(g, 2, scores->dims);
     r = build_red(&b, count);
     const Expr *is_best = ex_bin(x, EX_eq, build_load(&b, scores, at), build_in(&b, best));
     is_best = ex_and(x, build_load(&b, left, at), is_best);
     Value *chosen =
         build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, is_best, r, ex_i(x, count)), NULL);
-    b = build(g, 3, scores->shape);
+    b = build(g, 3, scores->dims);
     const Expr *pair[2] = {batch, class}, *box = ex_var(x, 2);
     const Expr *pick = build_load(&b, chosen, pair);
     const Expr *inside = index_clamp(x, pick, count);
@@ -497,7 +497,7 @@ static Value *one_number(Node *n, int i, DType dt) {
 static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes, int64_t rows) {
     Exprs *x = n->x;
     Graph *g = n->g;
-    int64_t trips = chosen->shape[0], batches = chosen->shape[1], classes = chosen->shape[2];
+    int64_t trips = chosen->dims[0], batches = chosen->dims[1], classes = chosen->dims[2];
     int64_t space[2] = {3, trips * batches * classes}, shape[2] = {rows, 3};
     Builder b = build(g, 1, space + 1);
     const Expr *i = ex_var(x, 0), *none = ex_i(x, boxes);
@@ -528,11 +528,11 @@ void import_non_max_suppression(Node *n) {
     if (!boxes || !scores) return;
     Exprs *x = n->x;
     Graph *g = n->g;
-    if (boxes->rank != 3 || scores->rank != 3 || boxes->shape[2] != 4 ||
-        boxes->shape[0] != scores->shape[0] || boxes->shape[1] != scores->shape[2]) {
+    if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
+        boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2]) {
         invalid(n, E2005, "boxes of shape %s and scores of shape %s",
-                shape_text(g->arena, boxes->rank, boxes->shape),
-                shape_text(g->arena, scores->rank, scores->shape));
+                shape_text(g->arena, boxes->rank, boxes->dims),
+                shape_text(g->arena, scores->rank, scores->dims));
         return;
     }
     if (boxes->dt != DT_f32 || scores->dt != DT_f32) {
@@ -544,10 +544,10 @@ void import_non_max_suppression(Node *n) {
     if (n->failed) return;
     if (!most) most = g_scalar(g, DT_i64, 0);
     int rank, n_known;
-    int64_t rows, shape[MAX_TENSOR_RANK], trips = boxes->shape[1];
+    int64_t rows, shape[MAX_TENSOR_RANK], trips = boxes->dims[1];
     const int64_t *known = value_ints(g, most, &n_known);
     if (known && known[0] < trips) trips = known[0] < 0 ? 0 : known[0];
-    int64_t lines = scores->shape[0] * scores->shape[1];
+    int64_t lines = scores->dims[0] * scores->dims[1];
     if (trips == 0 || lines == 0) {
         rows = 0;
     } else if (node_declared_shape(n, 0, &rank, shape) && rank == 2) {
@@ -565,12 +565,12 @@ void import_non_max_suppression(Node *n) {
         n->out[0] = zeros(g, DT_i64, 2, out_shape);
         return;
     }
-    Builder b = build(g, 3, scores->shape);
+    Builder b = build(g, 3, scores->dims);
     const Expr *score = build_in(&b, scores);
     const Expr *open = ex_un(x, EX_not, ex_un(x, EX_isnan, score));
     if (least) open = ex_lt(x, build_in(&b, least), score);
     Value *in[4] = {build_map(&b, DT_bool, open), boxes, scores, iou}, *out[2];
     bool centred = attr_int(n, "center_point_box", 0) != 0;
     build_loop(g, nms_step(n, boxes, scores, iou, centred), trips, 1, iou ? 4 : 3, in, out);
-    n->out[0] = nms_rows(n, out[1], most, boxes->shape[1], rows);
+    n->out[0] = nms_rows(n, out[1], most, boxes->dims[1], rows);
 }

@@ -121,7 +121,7 @@ static Value *item_at_runtime(Node *n, const Entity *from, Value *at) {
     if (at->rank) at = g_reshape(n->g, at, 0, NULL);
     for (int i = from->n - 1; i >= 0; i--) {
         Value *item = from->items[i]->tensor;
-        if (!item || !shape_equal(item->rank, item->shape, first->rank, first->shape)) return NULL;
+        if (!item || !shape_equal(item->rank, item->dims, first->rank, first->dims)) return NULL;
         Builder b = build(n->g, 0, NULL);
         const Expr *p = ex_cast(x, DT_i64, build_in(&b, at)), *zero = ex_int(x, DT_i64, 0);
         p = ex_select(x, ex_lt(x, p, zero), ex_add(x, p, ex_int(x, DT_i64, from->n)), p);
@@ -170,18 +170,18 @@ void import_concat_from_sequence(Node *n) {
         v[i] = from->items[i]->tensor;
         int64_t shape[MAX_RANK];
         for (int k = 0, at = 0; k < rank && stack; k++)
-            shape[k] = k == axis ? 1 : v[i]->rank == first->rank ? v[i]->shape[at++] : -1;
+            shape[k] = k == axis ? 1 : v[i]->rank == first->rank ? v[i]->dims[at++] : -1;
         if (stack && v[i]->rank == first->rank) v[i] = g_reshape(g, v[i], rank, shape);
         bool fits = v[i]->rank == rank;
-        for (int k = 0; k < rank && fits; k++) fits = k == axis || v[i]->shape[k] == v[0]->shape[k];
+        for (int k = 0; k < rank && fits; k++) fits = k == axis || v[i]->dims[k] == v[0]->dims[k];
         if (!fits) {
             invalid(n, E2005, "items of shapes %s and %s",
-                    shape_text(g->arena, first->rank, first->shape),
-                    shape_text(g->arena, v[i]->rank, v[i]->shape));
+                    shape_text(g->arena, first->rank, first->dims),
+                    shape_text(g->arena, v[i]->rank, v[i]->dims));
             return;
         }
         for (int k = 0; k < rank; k++)
-            total[k] = k == axis ? total[k] + v[i]->shape[k] : v[i]->shape[k];
+            total[k] = k == axis ? total[k] + v[i]->dims[k] : v[i]->dims[k];
     }
     if (!node_shape_ok(n, rank, total)) return;
     n->out[0] = g_concat(g, from->n, v, axis);
@@ -196,7 +196,7 @@ void import_split_to_sequence(Node *n) {
     const int64_t *given = node_need_ints(n, 1, "the lengths", &count);
     if (axis < 0 || n->failed) return;
     bool keep = split || attr_int(n, "keepdims", 1) != 0;
-    int64_t extent = v->shape[axis], each = !split ? 1 : split->rank == 0 ? given[0] : 0;
+    int64_t extent = v->dims[axis], each = !split ? 1 : split->rank == 0 ? given[0] : 0;
     if (split && split->rank == 0 && each < 1) {
         invalid(n, E2004, "parts of length %lld", (long long)each);
         return;
@@ -208,7 +208,7 @@ void import_split_to_sequence(Node *n) {
     }
     Entity *e = new_entity(n, ENTITY_sequence, (int)parts, v->dt);
     int64_t start[MAX_RANK] = {0}, step[MAX_RANK], size[MAX_RANK];
-    for (int k = 0; k < v->rank; k++) step[k] = 1, size[k] = v->shape[k];
+    for (int k = 0; k < v->rank; k++) step[k] = 1, size[k] = v->dims[k];
     for (int64_t i = 0; i < parts; i++) {
         size[axis] = !each ? given[i] : extent - sum < each ? extent - sum : each;
         if (size[axis] < 0 || size[axis] > extent - sum) {
@@ -222,7 +222,7 @@ void import_split_to_sequence(Node *n) {
         int64_t squeezed[MAX_RANK];
         int rank = 0;
         for (int k = 0; k < v->rank; k++)
-            if (k != axis) squeezed[rank++] = v->shape[k];
+            if (k != axis) squeezed[rank++] = v->dims[k];
         if (!keep) part = g_reshape(g, part, rank, squeezed);
         e->items[i] = entity_tensor(n->im, part);
     }

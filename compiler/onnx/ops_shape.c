@@ -33,9 +33,10 @@ static int copy_dims(Node *n, int count, const int64_t *from, int64_t *to) {
 /* Gives `v` another shape of as many elements. */
 static void set_reshaped(Node *n, Value *v, int rank, const int64_t *shape) {
     if (!node_shape_ok(n, rank, shape)) return;
-    if (shape_numel(rank, shape) != value_numel(v)) {
+    int64_t count = dim_product(n->x, rank, shape), own = dim_product(n->x, v->rank, v->dims);
+    if (count != own && !dim_varies(count) && !dim_varies(own)) {
         invalid(n, E2005, "shape %s cannot hold the elements of shape %s",
-                shape_text(n->g->arena, rank, shape), shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, rank, shape), shape_text(n->g->arena, v->rank, v->dims));
         return;
     }
     n->out[0] = g_reshape(n->g, v, rank, shape);
@@ -64,18 +65,20 @@ void import_reshape(Node *n) {
                         v->rank);
                 return;
             }
-            shape[i] = v->shape[i];
+            shape[i] = v->dims[i];
         }
-        if (shape[i] < -1 || shape[i] > INT32_MAX || (shape[i] == -1 && open >= 0)) {
+        bool wrong = shape[i] < -1 && !dim_varies(shape[i]);
+        if (wrong || shape[i] > INT32_MAX || (shape[i] == -1 && open >= 0)) {
             invalid(n, E2005, "%s is not a shape", shape_text(n->g->arena, rank, shape));
             return;
         }
         if (shape[i] == -1)
             open = i;
         else
-            known = known > INT32_MAX ? known : known * shape[i];
+            known = known > INT32_MAX ? known : dim_mul(n->x, known, shape[i]);
     }
-    if (open >= 0) shape[open] = known ? value_numel(v) / known : 0;
+    int64_t all = dim_product(n->x, v->rank, v->dims);
+    if (open >= 0) shape[open] = known ? dim_div(n->x, all, known) : 0;
     set_reshaped(n, v, rank, shape);
 }
 
@@ -88,7 +91,8 @@ void import_flatten(Node *n) {
         return;
     }
     if (axis < 0) axis += v->rank;
-    for (int i = 0; i < v->rank; i++) shape[i >= axis] *= v->shape[i];
+    for (int i = 0; i < v->rank; i++)
+        shape[i >= axis] = dim_mul(n->x, shape[i >= axis], v->dims[i]);
     n->out[0] = g_reshape(n->g, v, 2, shape);
 }
 
@@ -125,12 +129,12 @@ void import_squeeze(Node *n) {
     }
     if (n->failed || !axis_mask(n, count, axes, v->rank, &mask)) return;
     for (int i = 0; i < v->rank; i++) {
-        bool drop = axes ? mask >> i & 1 : v->shape[i] == 1;
-        if (drop && v->shape[i] != 1) {
-            invalid(n, E2005, "axis %d has extent %lld, not 1", i, (long long)v->shape[i]);
+        bool drop = axes ? mask >> i & 1 : v->dims[i] == 1;
+        if (drop && v->dims[i] != 1) {
+            invalid(n, E2005, "axis %d has extent %lld, not 1", i, (long long)v->dims[i]);
             return;
         }
-        if (!drop) shape[rank++] = v->shape[i];
+        if (!drop) shape[rank++] = v->dims[i];
     }
     set_reshaped(n, v, rank, shape);
 }
@@ -156,7 +160,7 @@ void import_unsqueeze(Node *n) {
     }
     rank = v->rank + count;
     if (!axis_mask(n, count, axes, rank, &mask)) return;
-    for (int i = 0; i < rank; i++) shape[i] = mask >> i & 1 ? 1 : v->shape[at++];
+    for (int i = 0; i < rank; i++) shape[i] = mask >> i & 1 ? 1 : v->dims[at++];
     set_reshaped(n, v, rank, shape);
 }
 
@@ -193,9 +197,9 @@ void import_expand(Node *n) {
     else if (!declared_instead(n, 1, "the shape", &rank, asked))
         return;
     if (rank < 0 || !node_shape_ok(n, rank, asked)) return;
-    if (!shape_broadcast(v->rank, v->shape, rank, asked, &rank, shape)) {
+    if (!shape_broadcast(n->x, v->rank, v->dims, rank, asked, &rank, shape)) {
         invalid(n, E2005, "shape %s does not broadcast to %s",
-                shape_text(n->g->arena, v->rank, v->shape), shape_text(n->g->arena, rank, asked));
+                shape_text(n->g->arena, v->rank, v->dims), shape_text(n->g->arena, rank, asked));
         return;
     }
     if (node_shape_ok(n, rank, shape)) n->out[0] = g_expand(n->g, v, rank, shape);
@@ -207,9 +211,9 @@ static void set_tiled(Node *n, Value *v, const int64_t *shape) {
     Builder b = build(n->g, v->rank, shape);
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++)
-        index[i] = v->shape[i] == shape[i]
+        index[i] = v->dims[i] == shape[i]
                        ? ex_var(n->x, i)
-                       : ex_bin(n->x, EX_rem, ex_var(n->x, i), ex_i(n->x, v->shape[i]));
+                       : ex_bin(n->x, EX_rem, ex_var(n->x, i), ex_i(n->x, v->dims[i]));
     n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
 }
 
@@ -232,12 +236,12 @@ void import_tile(Node *n) {
     } else if (!given) {
         if (!declared_instead(n, 1, "the repeats", &rank, shape)) return;
         for (int i = 0; i < rank && rank == v->rank; i++) {
-            if (v->shape[i] ? shape[i] % v->shape[i] : shape[i]) rank = -1;
+            if (v->dims[i] ? shape[i] % v->dims[i] : shape[i]) rank = -1;
             if (rank < 0) break;
         }
         if (rank != v->rank)
             invalid(n, E2009, "the declared shape is no multiple of the input's, %s",
-                    shape_text(n->g->arena, v->rank, v->shape));
+                    shape_text(n->g->arena, v->rank, v->dims));
         else
             set_tiled(n, v, shape);
         return;
@@ -248,11 +252,11 @@ void import_tile(Node *n) {
         for (int i = 0; i < count; i++) repeats[i] = given[i];
     }
     for (int i = 0; i < v->rank; i++) {
-        if (repeats[i] < 0 || repeats[i] > INT32_MAX) {
+        if ((repeats[i] < 0 && !dim_varies(repeats[i])) || repeats[i] > INT32_MAX) {
             invalid(n, E2004, "%lld repeats", (long long)repeats[i]);
             return;
         }
-        shape[i] = v->shape[i] * repeats[i];
+        shape[i] = dim_mul(n->x, v->dims[i], repeats[i]);
     }
     set_tiled(n, v, shape);
 }
@@ -267,14 +271,18 @@ void import_shape(Node *n) {
     if (end < 0) end += v->rank;
     start = start < 0 ? 0 : start > v->rank ? v->rank : start;
     end = end < start ? start : end > v->rank ? v->rank : end;
-    n->out[0] = g_ints(n->g, (int)(end - start), v->shape + start);
+    if (!dims_vary((int)(end - start), v->dims + start)) {
+        n->out[0] = g_ints(n->g, (int)(end - start), v->dims + start);
+        return;
+    }
+    int64_t one[1] = {1}, first[1] = {start}, count[1] = {end - start};
+    n->out[0] = g_slice(n->g, graph_shape(n->g, v), first, one, count);
 }
 
 void import_size(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
-    int64_t size = value_numel(v);
-    n->out[0] = graph_const(n->g, DT_i64, 0, NULL, arena_copy(n->g->arena, &size, sizeof size));
+    n->out[0] = g_dim(n->g, DT_i64, dim_product(n->x, v->rank, v->dims));
 }
 
 /* --- tensors from nothing --------------------------------------------------------------------- */
@@ -331,6 +339,19 @@ void import_constant_of_shape(Node *n) {
     n->out[0] = build_map(&b, value->dt, e);
 }
 
+/* The number of elements of Range where its operands are made of dimensions that vary; false if they
+ * are not. Only delta is constant. */
+static bool range_of_dims(Node *n, Value *const *v, int64_t *length) {
+    int count;
+    const int64_t *start = value_dims(n->g, v[0], &count), *limit = value_dims(n->g, v[1], &count);
+    const int64_t *delta = value_ints(n->g, v[2], &count);
+    if (!start || !limit || !delta || *delta == 0 || *delta == INT64_MIN) return false;
+    int64_t step = *delta > 0 ? *delta : -*delta;
+    int64_t span = *delta > 0 ? dim_sub(n->x, *limit, *start) : dim_sub(n->x, *start, *limit);
+    *length = dim_div(n->x, dim_larger(n->x, dim_add(n->x, span, step - 1), 0), step);
+    return true;
+}
+
 /* Number of elements of Range for constant operands; -1 if there is no such number. */
 static int64_t range_length(const Value *start, const Value *limit, const Value *delta) {
     Scalar a = dt_load(start->dt, start->data, 0), b = dt_load(limit->dt, limit->data, 0),
@@ -370,7 +391,8 @@ void import_range(Node *n) {
             invalid(n, E2004, "delta is zero, or the range has more than 2^31-1 elements");
             return;
         }
-    } else if (!node_declared_shape(n, 0, &rank, shape) || rank != 1) {
+    } else if (!range_of_dims(n, v, shape) &&
+               (!node_declared_shape(n, 0, &rank, shape) || rank != 1)) {
         int open = !value_is_const(v[0]) ? 0 : !value_is_const(v[1]) ? 1 : 2;
         static const char *const names[] = {"start", "limit", "delta"};
         invalid(n, E3004, "%s is computed at run time, and the number of elements is not declared",
@@ -385,7 +407,8 @@ void import_range(Node *n) {
     const Expr *start = ex_cast(x, reg, build_load(&b, v[0], zeros));
     const Expr *delta = ex_cast(x, reg, build_load(&b, v[2], zeros));
     const Expr *at = ex_cast(x, reg, ex_var(x, 0));
-    n->out[0] = build_map(&b, dt, ex_add(x, start, ex_mul(x, at, delta)));
+    if (node_shape_ok(n, 1, shape))
+        n->out[0] = build_map(&b, dt, ex_add(x, start, ex_mul(x, at, delta)));
 }
 
 void import_eye_like(Node *n) {
@@ -401,7 +424,7 @@ void import_eye_like(Node *n) {
     if (k > INT32_MAX / 2) k = INT32_MAX / 2;
     if (k < -(INT32_MAX / 2)) k = -(INT32_MAX / 2);
     Exprs *x = n->x;
-    Builder b = build(n->g, 2, v->shape);
+    Builder b = build(n->g, 2, v->dims);
     const Expr *on = ex_bin(x, EX_eq, ex_sub(x, ex_var(x, 1), ex_var(x, 0)), ex_i(x, k));
     n->out[0] = build_map(&b, dt, ex_select(x, on, ex_num(x, dt, 1), ex_num(x, dt, 0)));
 }
@@ -413,12 +436,14 @@ void import_one_hot(Node *n) {
     int axis = node_axis(n, attr_int(n, "axis", -1), rank);
     int64_t extent, declared[MAX_TENSOR_RANK], shape[MAX_RANK];
     if (axis < 0) return;
-    if (values->rank != 1 || values->shape[0] != 2) {
+    if (values->rank != 1 || values->dims[0] != 2) {
         invalid(n, E2005, "values must hold two elements, off and on");
         return;
     }
     if (value_is_const(depth) && value_numel(depth) == 1) {
         extent = dt_cast(depth->dt, DT_i64, dt_load(depth->dt, depth->data, 0)).i;
+    } else if (node_ints(n, 1, &declared_rank) && declared_rank == 1) {
+        extent = node_ints(n, 1, &declared_rank)[0];
     } else if (declared_instead(n, 1, "the depth", &declared_rank, declared)) {
         if (declared_rank != rank) {
             invalid(n, E2009, "declared with %d dimensions, but computed with %d", declared_rank,
@@ -430,7 +455,7 @@ void import_one_hot(Node *n) {
         return;
     }
     for (int i = 0; i < rank; i++)
-        shape[i] = i == axis ? extent : indices->shape[i < axis ? i : i - 1];
+        shape[i] = i == axis ? extent : indices->dims[i < axis ? i : i - 1];
     if (!node_shape_ok(n, rank, shape)) return;
     Exprs *x = n->x;
     Builder b = build(n->g, rank, shape);

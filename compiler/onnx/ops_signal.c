@@ -62,8 +62,8 @@ static double part_weight(double re, double im, int i, int o) {
 static Value *transform_by_table(const Transform *t, Value *v) {
     Graph *g = t->n->g;
     Exprs *x = g->x;
-    int64_t n = v->shape[1], parts = v->shape[3];
-    int64_t shape[4] = {v->shape[0], n, v->shape[2], 2}, table_shape[4] = {n, parts, n, 2};
+    int64_t n = v->dims[1], parts = v->dims[3];
+    int64_t shape[4] = {v->dims[0], n, v->dims[2], 2}, table_shape[4] = {n, parts, n, 2};
     char *table = arena_array(g->arena, (size_t)(n * n * parts * 2), dt_store(t->work));
     size_t at = 0;
     for (int64_t time = 0; time < n; time++)
@@ -120,7 +120,7 @@ static const Expr *complex_product(Builder *b, Value *v, const Expr **from, bool
 static Value *transform_by_roots(const Transform *t, Value *v) {
     Graph *g = t->n->g;
     Exprs *x = g->x;
-    int64_t n = v->shape[1], shape[4] = {v->shape[0], n, v->shape[2], 2};
+    int64_t n = v->dims[1], shape[4] = {v->dims[0], n, v->dims[2], 2};
     Value *table = roots(t, n);
     Builder b = build(g, 4, shape);
     const Expr *time = build_red(&b, n), *k = ex_var(x, 1);
@@ -129,7 +129,7 @@ static Value *transform_by_roots(const Transform *t, Value *v) {
     turn = ex_cast(x, DT_i32, ex_bin(x, EX_rem, turn, ex_int(x, work, n)));
     const Expr *re_at[2] = {turn, ex_i(x, 0)}, *im_at[2] = {turn, ex_i(x, 1)};
     const Expr *from[4] = {ex_var(x, 0), time, ex_var(x, 2), NULL};
-    const Expr *e = complex_product(&b, v, from, v->shape[3] == 1, build_load(&b, table, re_at),
+    const Expr *e = complex_product(&b, v, from, v->dims[3] == 1, build_load(&b, table, re_at),
                                     build_load(&b, table, im_at), ex_var(x, 3));
     return build_reduce(&b, t->work, COMBINE_sum, e, NULL);
 }
@@ -151,13 +151,13 @@ static int64_t first_factor(const Transform *t, int64_t n) {
 static Value *transform(const Transform *t, Value *v) {
     Graph *g = t->n->g;
     Exprs *x = g->x;
-    int64_t n = v->shape[1], n1 = first_factor(t, n);
+    int64_t n = v->dims[1], n1 = first_factor(t, n);
     if (n1 == n) return n <= FULL_TABLE ? transform_by_table(t, v) : transform_by_roots(t, v);
     /* time = n2 * t1 + t2, frequency = k1 + n1 * k2 */
-    int64_t n2 = n / n1, p = v->shape[0], q = v->shape[2];
-    int64_t split[4] = {p, n1, n2 * q, v->shape[3]};
+    int64_t n2 = n / n1, p = v->dims[0], q = v->dims[2];
+    int64_t split[4] = {p, n1, n2 * q, v->dims[3]};
     Value *first = transform(t, g_reshape(g, v, 4, split)), *table = roots(t, n);
-    Builder b = build(g, 4, first->shape);
+    Builder b = build(g, 4, first->dims);
     const Expr *t2 = ex_div(x, ex_var(x, 2), ex_i(x, q)), *turn = ex_mul(x, ex_var(x, 1), t2);
     const Expr *re_at[2] = {turn, ex_i(x, 0)}, *im_at[2] = {turn, ex_i(x, 1)};
     const Expr *from[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), NULL};
@@ -185,7 +185,7 @@ static int64_t bins(const DftForm *f, int64_t length) {
  * one-sided spectrum the other side is put in: conjugates, without what must be real. */
 static Value *fit_length(Node *n, const DftForm *f, Value *v, int64_t length) {
     Exprs *x = n->x;
-    int64_t shape[4] = {v->shape[0], length, v->shape[2], v->shape[3]}, given = v->shape[1];
+    int64_t shape[4] = {v->dims[0], length, v->dims[2], v->dims[3]}, given = v->dims[1];
     bool mirror = f->inverse && f->onesided;
     DType work = work_type(v->dt, f->inverse);
     const Expr *at = ex_var(x, 1), *zero = ex_num(x, work, 0);
@@ -216,10 +216,10 @@ static Value *dft(Node *n, const DftForm *f, Value *v, int axis, int64_t length,
     Graph *g = n->g;
     Exprs *x = n->x;
     int rank = v->rank;
-    int64_t flat[4] = {1, v->shape[axis], 1, v->shape[rank - 1]}, shape[MAX_RANK];
+    int64_t flat[4] = {1, v->dims[axis], 1, v->dims[rank - 1]}, shape[MAX_RANK];
     for (int i = 0; i < rank - 1; i++) {
-        shape[i] = i == axis ? bins(f, length) : v->shape[i];
-        if (i != axis) flat[i < axis ? 0 : 2] *= v->shape[i];
+        shape[i] = i == axis ? bins(f, length) : v->dims[i];
+        if (i != axis) flat[i < axis ? 0 : 2] *= v->dims[i];
     }
     shape[rank - 1] = f->inverse && f->onesided ? 1 : 2;
     int64_t work[4] = {flat[0], length, flat[2], 2};
@@ -247,8 +247,8 @@ static Value *dft_along(Node *n, const DftForm *f, Value *v, int axis) {
     const int64_t *known = node_ints(n, 1, &count);
     bool declared = node_declared_shape(n, 0, &rank, shape) && rank == v->rank;
     for (int i = 0; i < v->rank - 1 && declared; i++)
-        if (i != axis && shape[i] != v->shape[i]) return NULL;
-    int64_t length = v->shape[axis];
+        if (i != axis && shape[i] != v->dims[i]) return NULL;
+    int64_t length = v->dims[axis];
     if (f->inverse && f->onesided) length = 2 * (length - 1);
     if (known && count == 1) length = known[0];
     if (!given || known) {
@@ -279,10 +279,10 @@ void import_dft(Node *n) {
           *result = NULL;
     if (!v) return;
     DftForm f = {attr_int(n, "inverse", 0) != 0, attr_int(n, "onesided", 0) != 0};
-    int64_t parts = v->rank ? v->shape[v->rank - 1] : 0;
+    int64_t parts = v->rank ? v->dims[v->rank - 1] : 0;
     if (v->rank < 2 || parts < 1 || parts > 2 || !dt_is_float(v->dt)) {
         invalid(n, E2005, "the input of shape %s must be floats with 1 or 2 in the last dimension",
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
         return;
     }
     int count;
@@ -296,7 +296,7 @@ void import_dft(Node *n) {
         for (int axis = 0; axis < v->rank - 1 && !n->failed; axis++) {
             Value *one = dft_along(n, &f, v, axis);
             if (!one) continue;
-            if (result && !shape_equal(one->rank, one->shape, result->rank, result->shape)) {
+            if (result && !shape_equal(one->rank, one->dims, result->rank, result->dims)) {
                 node_need_ints(n, 2, "the axis", &count);
                 return;
             }
@@ -319,7 +319,7 @@ void import_dft(Node *n) {
     n->out[0] = dft_along(n, &f, v, axis);
     if (!n->out[0] && !n->failed)
         invalid(n, E2009, "the declared shape does not fit an input of shape %s",
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
 }
 
 /* --- STFT -------------------------------------------------------------------------------------*/
@@ -328,7 +328,7 @@ void import_dft(Node *n) {
 static Value *frames_of(Node *n, Value *v, Value *step, Value *window, int64_t frames,
                         int64_t length) {
     Exprs *x = n->x;
-    int64_t shape[4] = {v->shape[0], frames, length, v->shape[2]}, samples = v->shape[1];
+    int64_t shape[4] = {v->dims[0], frames, length, v->dims[2]}, samples = v->dims[1];
     if (!node_shape_ok(n, 4, shape)) return NULL;
     Builder b = build(n->g, 4, shape);
     const Expr *zero[MAX_RANK];
@@ -364,11 +364,11 @@ void import_stft(Node *n) {
     int64_t shape[MAX_TENSOR_RANK], length = 0, frames;
     int rank, count, n_step;
     if (v->rank == 2) { /* a real signal may come without its last dimension */
-        int64_t real[3] = {v->shape[0], v->shape[1], 1};
+        int64_t real[3] = {v->dims[0], v->dims[1], 1};
         v = g_reshape(n->g, v, 3, real);
     }
-    if (v->rank != 3 || !dt_is_float(v->dt) || v->shape[2] < 1 || v->shape[2] > 2 ||
-        v->shape[1] < 1 || (window && (window->rank != 1 || !dt_is_float(window->dt))) ||
+    if (v->rank != 3 || !dt_is_float(v->dt) || v->dims[2] < 1 || v->dims[2] > 2 ||
+        v->dims[1] < 1 || (window && (window->rank != 1 || !dt_is_float(window->dt))) ||
         value_numel(step) != 1 || !dt_is_int(step->dt)) {
         invalid(n, E2005,
                 "the signal must be [batch, length, 1 or 2] of floats, the step one integer");
@@ -377,22 +377,22 @@ void import_stft(Node *n) {
     bool declared = node_declared_shape(n, 0, &rank, shape) && rank == 4;
     const int64_t *known = node_ints(n, 3, &count), *known_step = node_ints(n, 1, &n_step);
     if (window) {
-        length = window->shape[0];
+        length = window->dims[0];
     } else if (known && count == 1) {
         length = known[0];
     } else if (!length_value) {
-        length = v->shape[1];
+        length = v->dims[1];
     } else if (!declared || shape[2] < 1 || value_numel(length_value) != 1) {
         node_need_ints(n, 3, "frame_length", &count);
         return;
     }
-    if (length < 0 || length > v->shape[1] || (known_step && known_step[0] < 1)) {
+    if (length < 0 || length > v->dims[1] || (known_step && known_step[0] < 1)) {
         invalid(n, E2005, "frames of length %lld in a signal of length %lld", (long long)length,
-                (long long)v->shape[1]);
+                (long long)v->dims[1]);
         return;
     }
     if (known_step && length) {
-        frames = 1 + (v->shape[1] - length) / known_step[0];
+        frames = 1 + (v->dims[1] - length) / known_step[0];
     } else if (declared) {
         frames = shape[1];
     } else {

@@ -20,20 +20,20 @@ static Value *kernel_values(Node *n, Value *v, int64_t vectors) {
     const float *params = attr_floats(n, "kernel_params", &n_params);
     const float *numbers = attr_floats(n, "support_vectors", &n_numbers);
     if (n->failed) return NULL;
-    if (!numbers || n_numbers != vectors * v->shape[1] || (n_params && n_params < 3)) {
+    if (!numbers || n_numbers != vectors * v->dims[1] || (n_params && n_params < 3)) {
         invalid(n, E2004, "%d numbers for %lld support vectors of %lld features", n_numbers,
-                (long long)vectors, (long long)v->shape[1]);
+                (long long)vectors, (long long)v->dims[1]);
         return NULL;
     }
-    int64_t shape[2] = {vectors, v->shape[1]};
+    int64_t shape[2] = {vectors, v->dims[1]};
     Value *table = g_cast(g, ml_floats(g, numbers, 2, shape), v->dt);
     double gamma = n_params ? (double)params[0] : 0, offset = n_params ? (double)params[1] : 0;
     double degree = n_params ? (double)params[2] : 0;
     bool rbf = !strcmp(kind, "RBF");
-    int64_t out[2] = {v->shape[0], vectors};
+    int64_t out[2] = {v->dims[0], vectors};
     if (!node_shape_ok(n, 2, out)) return NULL;
     Builder b = build(g, 2, out);
-    const Expr *r = build_red(&b, v->shape[1]);
+    const Expr *r = build_red(&b, v->dims[1]);
     const Expr *own_at[2] = {ex_var(x, 0), r}, *vector_at[2] = {ex_var(x, 1), r};
     const Expr *own = build_load(&b, v, own_at), *vector = build_load(&b, table, vector_at);
     const Expr *apart = ex_sub(x, own, vector);
@@ -65,7 +65,7 @@ void import_ml_svm_regressor(Node *n) {
     const float *rho = attr_floats(n, "rho", &n_rho);
     int64_t vectors = attr_int(n, "n_supports", 0);
     if (n->failed) return;
-    int64_t shape[2] = {vectors > 0 ? vectors : v->shape[1], 1};
+    int64_t shape[2] = {vectors > 0 ? vectors : v->dims[1], 1};
     if (!coefficients || count != shape[0] || !rho || n_rho < 1) {
         invalid(n, E2004, "%d coefficients, expected %lld, and %d numbers in rho, expected 1",
                 count, (long long)shape[0], n_rho);
@@ -115,7 +115,7 @@ static bool read_svm(Node *n, const Value *v, Svm *s) {
         if (s->vectors >= 0) s->vectors += s->per_class[i];
     }
     s->pairs = s->classes * (s->classes - 1) / 2;
-    int64_t want = s->vectors ? s->vectors * (s->classes - 1) : s->classes * v->shape[1];
+    int64_t want = s->vectors ? s->vectors * (s->classes - 1) : s->classes * v->dims[1];
     bool fits = s->vectors >= 0 && s->coefficients && n_coefficients == want && n_rho >= 1;
     if (s->vectors) fits = fits && s->classes >= 2 && n_classes == s->classes && n_rho == s->pairs;
     if (!n_a || !s->vectors) s->prob_a = NULL;
@@ -153,7 +153,7 @@ static Value *pair_scores(Node *n, const Svm *s, Value *v) {
 static Value *votes(Node *n, const Svm *s, Value *scores) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    int64_t shape[2] = {scores->shape[0], s->classes}, pairs[1] = {s->pairs};
+    int64_t shape[2] = {scores->dims[0], s->classes}, pairs[1] = {s->pairs};
     int64_t *ends[2];
     for (int e = 0; e < 2; e++) ends[e] = ARENA_ARRAY(g->arena, s->pairs, int64_t);
     for (int i = 0, pair = 0; i < s->classes; i++)
@@ -174,7 +174,7 @@ static Value *pair_probabilities(Node *n, const Svm *s, Value *scores) {
     Graph *g = n->g;
     Exprs *x = n->x;
     DType dt = scores->dt;
-    int64_t shape[3] = {scores->shape[0], s->classes, s->classes}, pairs[1] = {s->pairs};
+    int64_t shape[3] = {scores->dims[0], s->classes, s->classes}, pairs[1] = {s->pairs};
     Value *in[3] = {scores, g_cast(g, ml_floats(g, s->prob_a, 1, pairs), dt),
                     g_cast(g, ml_floats(g, s->prob_b, 1, pairs), dt)};
     Value *p = node_formula(n, "max(min(1 / (1 + exp(a * b + c)), 0.9999999), 0.0000001)", 3, in);
@@ -200,11 +200,11 @@ static Graph *coupling_round(Node *n, Value *p, Value *q) {
     Graph *g = graph_new_sub(n->g);
     Exprs *x = n->x;
     DType dt = p->dt;
-    int64_t classes = p->shape[1], column[2] = {p->shape[0], 1};
-    p = graph_input(g, NULL, dt, 2, p->shape);
+    int64_t classes = p->dims[1], column[2] = {p->dims[0], 1};
+    p = graph_input(g, NULL, dt, 2, p->dims);
     Value *done = graph_input(g, NULL, DT_bool, 2, column), *old = p;
-    q = graph_input(g, NULL, dt, 3, q->shape);
-    Builder b = build(g, 2, p->shape);
+    q = graph_input(g, NULL, dt, 3, q->dims);
+    Builder b = build(g, 2, p->dims);
     const Expr *r = build_red(&b, classes);
     const Expr *q_at[3] = {ex_var(x, 0), ex_var(x, 1), r}, *p_at[2] = {ex_var(x, 0), r};
     const Expr *e = ex_mul(x, build_load(&b, q, q_at), build_load(&b, p, p_at));
@@ -222,12 +222,12 @@ static Graph *coupling_round(Node *n, Value *p, Value *q) {
         Value *product = build_map(&b, dt, build_load(&b, qp, product_at));
         b = build(g, 2, column);
         Value *weight = build_map(&b, dt, build_load(&b, q, own));
-        b = build(g, 2, p->shape);
+        b = build(g, 2, p->dims);
         const Expr *line_at[3] = {row, ex_i(x, t), ex_var(x, 1)};
         Value *line = build_map(&b, dt, build_load(&b, q, line_at));
         Value *step_in[3] = {pqp, product, weight};
         Value *step = g_formula(g, "(a - b) / c", 3, names, step_in);
-        b = build(g, 2, p->shape);
+        b = build(g, 2, p->dims);
         const Expr *is_t = ex_bin(x, EX_eq, ex_var(x, 1), ex_i(x, t)), *by = build_in(&b, step);
         e = ex_add(x, build_in(&b, p), ex_select(x, is_t, by, ex_num(x, dt, 0)));
         p = build_map(&b, dt, ex_div(x, e, ex_add(x, by, ex_num(x, dt, 1))));
@@ -246,7 +246,7 @@ static Value *couple(Node *n, const Svm *s, Value *pairs) {
     Graph *g = n->g;
     Exprs *x = n->x;
     DType dt = pairs->dt;
-    int64_t rows = pairs->shape[0], shape[3] = {rows, s->classes, s->classes},
+    int64_t rows = pairs->dims[0], shape[3] = {rows, s->classes, s->classes},
             column[2] = {rows, 1};
     Builder b = build(g, 3, shape);
     const Expr *row = ex_var(x, 0), *i = ex_var(x, 1), *j = ex_var(x, 2),
@@ -279,7 +279,7 @@ void import_ml_svm_classifier(Node *n) {
         if (s.prob_a) scores = pairs ? couple(n, &s, pairs) : NULL;
     } else {
         static const int turned[2] = {1, 0};
-        int64_t shape[2] = {s.classes, v->shape[1]};
+        int64_t shape[2] = {s.classes, v->dims[1]};
         Value *weights = g_transpose(g, ml_floats(g, s.coefficients, 2, shape), turned);
         scores = g_matmul(g, v, g_cast(g, weights, v->dt), v->dt, v->dt);
         scores =
@@ -287,7 +287,7 @@ void import_ml_svm_classifier(Node *n) {
     }
     if (!scores) return;
     Value *position = ml_best(g, ballot ? ballot : scores);
-    if (scores->shape[1] == 1 && s.classes == 2)
+    if (scores->dims[1] == 1 && s.classes == 2)
         scores =
             ml_two_scores(n, scores, transform == ML_none ? ML_negated : ML_complement, transform);
     else

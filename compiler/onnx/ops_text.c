@@ -11,17 +11,17 @@
 static bool read_pair(Node *n, Value **v, int *rank, int64_t *shape) {
     for (int i = 0; i < 2; i++)
         if (!(v[i] = node_text(n, i))) return false;
-    if (shape_broadcast(v[0]->rank - 1, v[0]->shape, v[1]->rank - 1, v[1]->shape, rank, shape))
+    if (shape_broadcast(n->x, v[0]->rank - 1, v[0]->dims, v[1]->rank - 1, v[1]->dims, rank, shape))
         return true;
     invalid(n, E2005, "input shapes %s and %s do not broadcast",
-            shape_text(n->g->arena, v[0]->rank - 1, v[0]->shape),
-            shape_text(n->g->arena, v[1]->rank - 1, v[1]->shape));
+            shape_text(n->g->arena, v[0]->rank - 1, v[0]->dims),
+            shape_text(n->g->arena, v[1]->rank - 1, v[1]->dims));
     return false;
 }
 
 /* Coordinates in `v`, of `own` dimensions, of the element that broadcasts to an output's. */
 static void broadcast_place(Exprs *x, const Value *v, int own, int rank, const Expr **at) {
-    for (int i = 0; i < own; i++) at[i] = v->shape[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - own + i);
+    for (int i = 0; i < own; i++) at[i] = v->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - own + i);
 }
 
 void import_text_equal(Node *n) {
@@ -75,12 +75,12 @@ static Value *const_bytes(Graph *g, const uint8_t *bytes, int64_t n) {
 static Graph *one_byte(Node *n, const Automaton *m, const Value *text, bool all) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
-    Value *state = graph_input(g, NULL, DT_i32, 1, text->shape);
-    Value *bytes = graph_input(g, NULL, DT_u8, 2, text->shape);
+    Value *state = graph_input(g, NULL, DT_i32, 1, text->dims);
+    Value *bytes = graph_input(g, NULL, DT_u8, 2, text->dims);
     int64_t entries[1] = {(int64_t)m->n_states * m->n_classes};
     Value *next = graph_const(g, DT_i32, 1, entries, m->next);
     Value *class_of = const_bytes(g, m->class_of, 256);
-    Builder b = build(g, 1, text->shape);
+    Builder b = build(g, 1, text->dims);
     const Expr *at[2] = {ex_var(x, 0), ex_ctr(x, g->depth - 1)};
     const Expr *byte = ex_cast(x, DT_i32, build_load(&b, bytes, at));
     const Expr *class = ex_cast(x, DT_i32, build_load(&b, class_of, &byte));
@@ -95,7 +95,7 @@ static Graph *one_byte(Node *n, const Automaton *m, const Value *text, bool all)
 /* Runs the automaton over the strings [count, width]. The states in the end [count], or, if `all`,
  * after each byte [width, count]; i32. */
 static Value *run_automaton(Node *n, const Automaton *m, Value *text, bool all) {
-    Builder b = build(n->g, 1, text->shape);
+    Builder b = build(n->g, 1, text->dims);
     Value *start = build_map(&b, DT_i32, ex_i(n->x, m->start));
     Value *in[2] = {start, text}, *out[2];
     build_loop(n->g, one_byte(n, m, text, all), text_width(text), 1, 2, in, out);
@@ -120,10 +120,10 @@ void import_regex_full_match(Node *n) {
     Exprs *x = n->x;
     Value *state = run_automaton(n, &m, text_rows(n->g, v), false);
     Value *accept = const_bytes(n->g, m.accept, m.n_states);
-    Builder b = build(n->g, 1, state->shape);
+    Builder b = build(n->g, 1, state->dims);
     const Expr *at = build_in(&b, state);
     const Expr *e = ex_bin(x, EX_ne, ex_cast(x, DT_i32, build_load(&b, accept, &at)), ex_i(x, 0));
-    n->out[0] = g_reshape(n->g, build_map(&b, DT_bool, e), v->rank - 1, v->shape);
+    n->out[0] = g_reshape(n->g, build_map(&b, DT_bool, e), v->rank - 1, v->dims);
 }
 
 /* --- StringSplit ------------------------------------------------------------------------------ */
@@ -152,7 +152,7 @@ static Cuts cut_at_blanks(Node *n, Value *text) {
     Exprs *x = n->x;
     Cuts cuts = {0};
     for (int end = 0; end < 2; end++) {
-        Builder b = build(n->g, 2, text->shape);
+        Builder b = build(n->g, 2, text->dims);
         const Expr *w = ex_var(x, 1), *last = ex_sub(x, w, ex_i(x, 1));
         const Expr *blank = is_blank(x, text_own_byte(&b, text, w));
         const Expr *before =
@@ -171,7 +171,7 @@ static Cuts cut_at_word(Node *n, Value *text, const char *delimiter) {
     int length = (int)strlen(delimiter);
     automaton_of_word(n->g->arena, delimiter, &m);
     Value *states = run_automaton(n, &m, text, true);
-    Builder b = build(n->g, 2, text->shape);
+    Builder b = build(n->g, 2, text->dims);
     const Expr *at[2] = {ex_var(x, 1), ex_var(x, 0)};
     const Expr *found = ex_bin(x, EX_eq, build_load(&b, states, at), ex_i(x, length));
     const Expr *byte = text_own_byte(&b, text, ex_var(x, 1));
@@ -183,7 +183,7 @@ static Cuts cut_at_word(Node *n, Value *text, const char *delimiter) {
 /* How many flags there are up to each byte; i32 [count, width]. */
 static Value *count_up(Graph *g, Value *flags) {
     Exprs *x = g->x;
-    Builder b = build(g, 2, flags->shape);
+    Builder b = build(g, 2, flags->dims);
     const Expr *at[2] = {ex_var(x, 0), ex_var(x, 2)};
     const Expr *flag = ex_cast(x, DT_i32, build_load(&b, flags, at));
     return build_scan(&b, DT_i32, COMBINE_sum, 1, false, false, flag);
@@ -194,9 +194,9 @@ static Value *count_up(Graph *g, Value *flags) {
 static Value *place_of(Graph *g, Value *flags, int64_t pieces, bool skip, int64_t add) {
     Exprs *x = g->x;
     Value *counts = count_up(g, flags);
-    int64_t shape[2] = {flags->shape[0], pieces};
+    int64_t shape[2] = {flags->dims[0], pieces};
     Builder b = build(g, 2, shape);
-    const Expr *w = build_red(&b, flags->shape[1]), *at[2] = {ex_var(x, 0), w};
+    const Expr *w = build_red(&b, flags->dims[1]), *at[2] = {ex_var(x, 0), w};
     const Expr *k = skip ? ex_var(x, 1) : ex_add(x, ex_var(x, 1), ex_i(x, 1));
     const Expr *flag = ex_bin(x, EX_ne, ex_cast(x, DT_i32, build_load(&b, flags, at)), ex_i(x, 0));
     const Expr *hit = ex_and(x, flag, ex_bin(x, EX_eq, build_load(&b, counts, at), k));
@@ -208,7 +208,7 @@ static Value *place_of(Graph *g, Value *flags, int64_t pieces, bool skip, int64_
 static Value *take_pieces(Node *n, Value *text, const Cuts *cuts, Value *count, int64_t pieces) {
     Exprs *x = n->x;
     Graph *g = n->g;
-    int64_t shape[3] = {text->shape[0], pieces, text_width(text)};
+    int64_t shape[3] = {text->dims[0], pieces, text_width(text)};
     int64_t most = attr_int(n, "maxsplit", -1);
     Value *begin = place_of(g, cuts->begins, pieces, cuts->first, cuts->before);
     Value *end = place_of(g, cuts->ends, pieces, false, cuts->after);
@@ -242,7 +242,7 @@ void import_string_split(Node *n) {
     }
     Cuts cuts = *delimiter ? cut_at_word(n, text, delimiter) : cut_at_blanks(n, text);
     /* pieces: a word begins each, or a delimiter lies between each and the next */
-    Builder b = build(g, 1, text->shape);
+    Builder b = build(g, 1, text->dims);
     const Expr *at[2] = {ex_var(x, 0), build_red(&b, text_width(text))}, *sum = ex_acc(x, DT_i32);
     if (cuts.first) sum = ex_add(x, sum, ex_i(x, 1));
     if (most >= 0 && most < INT32_MAX) sum = ex_bin(x, EX_min, sum, ex_i(x, most + 1));
@@ -250,23 +250,23 @@ void import_string_split(Node *n) {
         build_reduce(&b, DT_i64, COMBINE_sum, ex_cast(x, DT_i32, build_load(&b, cuts.begins, at)),
                      ex_cast(x, DT_i64, sum));
     b = build(g, 0, NULL);
-    at[0] = build_red(&b, text->shape[0]);
+    at[0] = build_red(&b, text->dims[0]);
     Value *largest =
         build_reduce(&b, DT_i64, COMBINE_max,
                      ex_bin(x, EX_max, build_load(&b, count, at), ex_int(x, DT_i64, 0)), NULL);
     int64_t shape[MAX_RANK];
-    if (!text->shape[0])
+    if (!text->dims[0])
         shape[rank] = 0;
     else if (!node_chosen_extent(n, largest, 0, rank, &shape[rank])) {
         node_no_extent(n);
         return;
     }
-    for (int i = 0; i < rank; i++) shape[i] = v->shape[i];
+    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
     shape[rank + 1] = text_width(v);
     if (!node_shape_ok(n, rank + 2, shape)) return;
     node_set_text(n, 0,
                   g_reshape(g, take_pieces(n, text, &cuts, count, shape[rank]), rank + 2, shape));
-    n->out[1] = g_reshape(g, count, rank, v->shape);
+    n->out[1] = g_reshape(g, count, rank, v->dims);
 }
 
 /* --- StringNormalizer ------------------------------------------------------------------------- */
@@ -277,7 +277,7 @@ typedef enum Case { CASE_as_it_is, CASE_lower, CASE_upper } Case;
 static Value *change_case(Graph *g, Value *text, Case to) {
     if (to == CASE_as_it_is) return text;
     Exprs *x = g->x;
-    Builder b = build(g, text->rank, text->shape);
+    Builder b = build(g, text->rank, text->dims);
     const Expr *c = ex_cast(x, DT_i32, build_in(&b, text));
     int from = to == CASE_lower ? 'A' : 'a';
     const Expr *letter = ex_and(x, ex_le(x, ex_i(x, from), c), ex_le(x, c, ex_i(x, from + 25)));
@@ -303,13 +303,13 @@ static Value *without_words(Node *n, Value *compared, Value *text, Value *stop, 
     Exprs *x = n->x;
     Graph *g = n->g;
     Value *found = text_find(g, compared, stop);
-    Builder b = build(g, 1, found->shape);
+    Builder b = build(g, 1, found->dims);
     const Expr *at = ex_var(x, 1), *none = ex_i(x, 0), *one = ex_i(x, 1);
     const Expr *kept = ex_lt(x, build_load(&b, found, &at), none);
     Value *place =
         build_scan(&b, DT_i32, COMBINE_sum, 0, true, false, ex_select(x, kept, one, none));
     b = build(g, 0, NULL);
-    at = build_red(&b, found->shape[0]);
+    at = build_red(&b, found->dims[0]);
     kept = ex_lt(x, build_load(&b, found, &at), none);
     Value *count = build_reduce(&b, DT_i64, COMBINE_sum, ex_select(x, kept, one, none),
                                 ex_cast(x, DT_i64, ex_bin(x, EX_max, ex_acc(x, DT_i32), one)));
@@ -320,8 +320,8 @@ static Value *without_words(Node *n, Value *compared, Value *text, Value *stop, 
     }
     if (!node_shape_ok(n, 2, shape)) return NULL;
     Value *result = zeros(g, DT_u8, 2, shape);
-    if (!shape[0] || !text->shape[0]) return result;
-    b = build(g, 2, text->shape);
+    if (!shape[0] || !text->dims[0]) return result;
+    b = build(g, 2, text->dims);
     const Expr *own = ex_var(x, 0), *target[2] = {build_load(&b, place, &own), ex_var(x, 1)};
     const Expr *guard = ex_and(x, ex_lt(x, build_load(&b, found, &own), none),
                                ex_lt(x, target[0], ex_i(x, shape[0])));
@@ -335,21 +335,21 @@ void import_string_normalizer(Node *n) {
     if (!v || !read_case(n, &to)) return;
     Graph *g = n->g;
     int axis = v->rank - 2; /* of the strings */
-    if (axis < 0 || axis > 1 || (axis == 1 && v->shape[0] != 1)) {
+    if (axis < 0 || axis > 1 || (axis == 1 && v->dims[0] != 1)) {
         invalid(n, E2005, "the input must have shape [C] or [1, C], not %s",
-                shape_text(g->arena, v->rank - 1, v->shape));
+                shape_text(g->arena, v->rank - 1, v->dims));
         return;
     }
     bool exact = attr_int(n, "is_case_sensitive", 0) != 0;
     Value *text = text_rows(g, v), *stop = attr_text(n, "stopwords");
     if (n->failed) return;
     Value *changed = change_case(g, text, to);
-    if (stop && stop->shape[0]) {
+    if (stop && stop->dims[0]) {
         Value *compared = exact ? text : change_case(g, text, CASE_lower);
         if (!exact) stop = change_case(g, stop, CASE_lower);
         changed = without_words(n, compared, changed, stop, axis);
         if (!changed) return;
     }
-    int64_t shape[3] = {1, changed->shape[0], text_width(changed)};
+    int64_t shape[3] = {1, changed->dims[0], text_width(changed)};
     node_set_text(n, 0, g_reshape(g, changed, axis + 2, shape + 1 - axis));
 }

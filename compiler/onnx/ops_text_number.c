@@ -117,7 +117,7 @@ static const Expr *high_half(Exprs *x, const Expr *a, const Expr *b) {
 static const Expr *look_up(Builder *b, Value *table, const Expr *at) {
     Exprs *x = b->x;
     at = ex_bin(x, EX_max, at, ex_i(x, 0));
-    at = ex_bin(x, EX_min, at, ex_i(x, table->shape[0] - 1));
+    at = ex_bin(x, EX_min, at, ex_i(x, table->dims[0] - 1));
     return build_load(b, table, &at);
 }
 
@@ -136,7 +136,7 @@ static Value *small_powers(Graph *g) {
 static Value *count_digits(Graph *g, Value *v) {
     Exprs *x = g->x;
     Value *powers = small_powers(g);
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     const Expr *i = build_red(&b, 20), *own = build_in(&b, v);
     const Expr *reached = ex_le(x, build_load(&b, powers, &i), own);
     return build_reduce(&b, DT_i32, COMBINE_max,
@@ -166,9 +166,9 @@ static Value *whole_to_text(Node *n, Value *v) {
     Graph *g = n->g;
     bool sign = dt_kind(v->dt) == DK_sint;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = v->shape[i];
+    for (int i = 0; i < v->rank; i++) shape[i] = v->dims[i];
     shape[v->rank] = dt_store(v->dt) == 8 ? 20 : dt_store(v->dt) == 4 ? 11 : 6;
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     const Expr *own = ex_cast(x, dt_reg(v->dt), build_in(&b, v)), *wide = ex_cast(x, DT_u64, own);
     const Expr *less = sign ? CALC("a < 0", own) : ex_int(x, DT_bool, 0);
     Value *size = build_map(&b, DT_u64, CALC("select(b, 0 - a, a)", wide, less));
@@ -196,7 +196,7 @@ static void shortest(Graph *g, Value *v, Value **digits, Value **power) {
     int bias = big ? 1075 : half ? 25 : brain ? 134 : 150;
     Value *high, *low;
     power_tables(g, ROUND_up, &high, &low);
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     DType unsigned_type = big ? DT_u64 : width == 16 ? DT_u16 : DT_u32;
     const Expr *bits = ex_cast(x, DT_u64, ex_bits(x, unsigned_type, build_in(&b, v)));
     const Expr *m = ex_int(x, DT_u64, mantissa), *one = ex_int(x, DT_u64, 1);
@@ -247,16 +247,16 @@ static void shortest(Graph *g, Value *v, Value **digits, Value **power) {
 static void strip(Graph *g, Value **digits, Value **power) {
     Exprs *x = g->x;
     Value *powers = small_powers(g);
-    Builder b = build(g, (*digits)->rank, (*digits)->shape);
+    Builder b = build(g, (*digits)->rank, (*digits)->dims);
     const Expr *i = build_red(&b, 18),
                *rest = CALC("a % b", build_in(&b, *digits), build_load(&b, powers, &i));
     Value *zeros_at_end =
         build_reduce(&b, DT_i32, COMBINE_max, CALC("select(a == 0, b, 0)", rest, i), NULL);
-    b = build(g, (*digits)->rank, (*digits)->shape);
+    b = build(g, (*digits)->rank, (*digits)->dims);
     const Expr *drop = build_in(&b, zeros_at_end);
     Value *shorter =
         build_map(&b, DT_u64, ex_div(x, build_in(&b, *digits), look_up(&b, powers, drop)));
-    b = build(g, (*digits)->rank, (*digits)->shape);
+    b = build(g, (*digits)->rank, (*digits)->dims);
     *power = build_map(&b, DT_i32, CALC("a + b", build_in(&b, *power), build_in(&b, zeros_at_end)));
     *digits = shorter;
 }
@@ -271,17 +271,17 @@ static Value *float_to_text(Node *n, Value *v) {
     strip(g, &digits, &power);
     Value *count = count_digits(g, digits), *powers = small_powers(g);
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = v->shape[i];
+    for (int i = 0; i < v->rank; i++) shape[i] = v->dims[i];
     shape[v->rank] = v->dt == DT_f64 ? 24 : 16;
     double most = v->dt == DT_f64 ? 1e16 : v->dt == DT_f32 || v->dt == DT_bf16 ? 1e6 : 1e3;
-    Builder b = build(g, v->rank, v->shape);
+    Builder b = build(g, v->rank, v->dims);
     const Expr *size = ex_un(x, EX_abs, ex_cast(x, DT_f64, build_in(&b, v)));
     const Expr *zero = ex_num(x, DT_f64, 0);
     const Expr *plain = CALC("a == b || (a >= c && a < d)", size, zero, ex_num(x, DT_f64, 1e-4),
                              ex_num(x, DT_f64, most));
     Value *is_plain = build_map(&b, DT_bool, plain);
     DType same = v->dt == DT_f64 ? DT_i64 : dt_bits(v->dt) == 16 ? DT_i16 : DT_i32;
-    b = build(g, v->rank, v->shape);
+    b = build(g, v->rank, v->dims);
     const Expr *sign = ex_cast(x, dt_reg(same), ex_bits(x, same, build_in(&b, v)));
     const Expr *nan = ex_un(x, EX_isnan, ex_cast(x, dt_reg(v->dt), build_in(&b, v)));
     Value *minus = build_map(
@@ -365,7 +365,7 @@ static Value *first_place(Builder *b, Value *text, const Expr *w, const Expr *hi
 /* Does a byte as a lower-case letter occur? */
 static Value *has_letter(Graph *g, Value *text, int which) {
     Exprs *x = g->x;
-    Builder b = build(g, text->rank - 1, text->shape);
+    Builder b = build(g, text->rank - 1, text->dims);
     const Expr *w = build_red(&b, text_width(text));
     const Expr *hit = ex_bin(x, EX_eq, letter(x, text_own_byte(&b, text, w)), ex_i(x, which));
     return build_reduce(&b, DT_bool, COMBINE_max, CALC("select(a, 1, b)", hit, ex_i(x, 0)), NULL);
@@ -373,7 +373,7 @@ static Value *has_letter(Graph *g, Value *text, int which) {
 
 /* How many places up to each (from it to the end: `reverse`) have a flag; i32 [count, width]. */
 static Value *running_count(Graph *g, Value *flags, bool reverse) {
-    Builder b = build(g, 2, flags->shape);
+    Builder b = build(g, 2, flags->dims);
     const Expr *at[2] = {ex_var(g->x, 0), ex_var(g->x, 2)};
     return build_scan(&b, DT_i32, COMBINE_sum, 1, false, reverse,
                       ex_cast(g->x, DT_i32, build_load(&b, flags, at)));
@@ -390,7 +390,7 @@ static Decimal read_decimal(Graph *g, Value *text, int kept) {
     Value *powers = small_powers(g);
     Builder b;
 #define OVER_BYTES(rank)                                                                           \
-    (b = build(g, rank, text->shape), w = (rank) == 1 ? build_red(&b, width) : ex_var(x, 1),       \
+    (b = build(g, rank, text->dims), w = (rank) == 1 ? build_red(&b, width) : ex_var(x, 1),       \
      byte = text_own_byte(&b, text, w))
     OVER_BYTES(1);
     Value *e = first_place(&b, text, w, ex_bin(x, EX_eq, letter(x, byte), ex_i(x, 'e')));
@@ -438,7 +438,7 @@ static Decimal read_decimal(Graph *g, Value *text, int kept) {
     }
 #undef OVER_BYTES
     d.negative = minus[0];
-    b = build(g, 1, text->shape);
+    b = build(g, 1, text->dims);
     const Expr *written = ex_cast(x, DT_i32, build_in(&b, exponent));
     written = CALC("select(a, 0 - b, b)", build_in(&b, minus[1]), written);
     const Expr *dropped = CALC("max(a - b, 0)", build_in(&b, total), limit);
@@ -450,7 +450,7 @@ static Decimal read_decimal(Graph *g, Value *text, int kept) {
 static Value *to_whole(Graph *g, const Decimal *d, DType dt) {
     Exprs *x = g->x;
     Value *powers = small_powers(g);
-    Builder b = build(g, 1, d->digits->shape);
+    Builder b = build(g, 1, d->digits->dims);
     const Expr *v = build_in(&b, d->digits), *p = build_in(&b, d->power);
     const Expr *up = ex_mul(x, v, look_up(&b, powers, p));
     const Expr *down = ex_div(x, v, look_up(&b, powers, CALC("0 - a", p)));
@@ -470,7 +470,7 @@ static Value *to_float(Graph *g, const Decimal *d, const Format *f) {
     Exprs *x = g->x;
     Value *high, *low;
     power_tables(g, ROUND_up_small, &high, &low);
-    Builder b = build(g, 1, d->digits->shape);
+    Builder b = build(g, 1, d->digits->dims);
     const Expr *w = build_in(&b, d->digits), *q = build_in(&b, d->power),
                *is_zero = CALC("a == 0", w);
     const Expr *lz = ex_i(x, 0), *one = ex_int(x, DT_u64, 1);
@@ -481,7 +481,7 @@ static Value *to_float(Graph *g, const Decimal *d, const Format *f) {
         lz = ex_select(x, clear, ex_add(x, lz, ex_i(x, s)), lz);
     }
     Value *shifted = build_map(&b, DT_u64, w), *zeros_before = build_map(&b, DT_i32, lz);
-    b = build(g, 1, d->digits->shape);
+    b = build(g, 1, d->digits->dims);
     w = build_in(&b, shifted);
     lz = build_in(&b, zeros_before);
     q = build_in(&b, d->power);
@@ -539,7 +539,7 @@ void cast_from_text(Node *n, Value *v, DType dt) {
     Value *text = text_rows(g, v), *result;
     Decimal d = read_decimal(g, text, dt_is_float(dt) ? KEPT_DIGITS : KEPT_DIGITS + 1);
     if (dt == DT_bool) {
-        Builder b = build(g, 1, text->shape);
+        Builder b = build(g, 1, text->dims);
         result = build_map(&b, DT_bool,
                            calc(g->x, "a != 0 || b", build_in(&b, d.digits), build_in(&b, d.on),
                                 (const Expr *)NULL));
@@ -548,5 +548,5 @@ void cast_from_text(Node *n, Value *v, DType dt) {
     } else {
         result = to_whole(g, &d, dt);
     }
-    n->out[0] = g_reshape(g, result, v->rank - 1, v->shape);
+    n->out[0] = g_reshape(g, result, v->rank - 1, v->dims);
 }

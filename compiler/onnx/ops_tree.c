@@ -60,10 +60,10 @@ static bool check_forest(Node *n, Forest *f, const Value *v) {
     f->depth = 0;
     for (int i = 0; i < count; i++) {
         const TreeNode *node = &f->nodes.items[i];
-        if (node->branch == BRANCH_leaf || (node->feature >= 0 && node->feature < v->shape[1]))
+        if (node->branch == BRANCH_leaf || (node->feature >= 0 && node->feature < v->dims[1]))
             continue;
         invalid(n, E2004, "a node tests feature %d of %lld", (int)node->feature,
-                (long long)v->shape[1]);
+                (long long)v->dims[1]);
         return false;
     }
     for (int t = 0; t < f->roots.n; t++) {
@@ -151,9 +151,9 @@ static const Expr *compare(Exprs *x, Branch branch, const Expr *a, const Expr *b
 static Graph *step_down(Node *n, const Forest *f, const Value *v) {
     Graph *g = graph_new_sub(n->g);
     Exprs *x = n->x;
-    int64_t shape[2] = {v->shape[0], f->roots.n};
+    int64_t shape[2] = {v->dims[0], f->roots.n};
     Value *where = graph_input(g, NULL, DT_i32, 2, shape);
-    Value *rows = graph_input(g, NULL, v->dt, 2, v->shape);
+    Value *rows = graph_input(g, NULL, v->dt, 2, v->dims);
     Builder b = build(g, 2, shape);
     const Expr *node = build_in(&b, where);
     const Expr *at[2] = {ex_var(x, 0),
@@ -192,7 +192,7 @@ static Graph *step_down(Node *n, const Forest *f, const Value *v) {
 /* The leaf that each row reaches in each tree [rows, trees]. */
 static Value *find_leaves(Node *n, const Forest *f, Value *v) {
     Graph *g = n->g;
-    int64_t shape[2] = {v->shape[0], f->roots.n};
+    int64_t shape[2] = {v->dims[0], f->roots.n};
     if (!node_shape_ok(n, 2, shape)) return NULL;
     int32_t *roots = arena_copy(g->arena, f->roots.items, (size_t)f->roots.n * sizeof *roots);
     Value *in[2] = {g_expand(g, graph_const(g, DT_i32, 1, shape + 1, roots), 2, shape), v}, *out;
@@ -231,7 +231,7 @@ static Value *join_votes(Node *n, const Forest *f, Value *leaves, Combine combin
     int32_t *number = ARENA_ARRAY(g->arena, f->nodes.n, int32_t);
     int32_t *held = ARENA_ARRAY(g->arena, f->nodes.n, int32_t);
     int most, count = number_leaves(f, number, held, &most);
-    int64_t node_shape[1] = {f->nodes.n}, shape[2] = {leaves->shape[0], f->targets};
+    int64_t node_shape[1] = {f->nodes.n}, shape[2] = {leaves->dims[0], f->targets};
     bool by_target = 2 * (int64_t)most >= f->targets;
     int64_t width = by_target ? f->targets : most, table[2] = {count, width};
     if (!node_shape_ok(n, 2, shape) || !node_shape_ok(n, 2, table)) return NULL;
@@ -505,7 +505,7 @@ static void set_binary(Node *n, const Forest *f, Value *scores, int voted, MlTra
     Graph *g = n->g;
     bool positive = true;
     for (int i = 0; i < f->votes.n; i++) positive &= f->votes.items[i].weight >= 0;
-    int64_t start[2] = {0, voted}, step[2] = {1, 1}, shape[2] = {scores->shape[0], 1};
+    int64_t start[2] = {0, voted}, step[2] = {1, 1}, shape[2] = {scores->dims[0], 1};
     Value *score = g_slice(g, scores, start, step, shape);
     const char *formula = positive ? "select(a > 0.5, 1, 0)" : "select(a > 0, 1, 0)";
     Value *second = node_formula(n, formula, 1, &score);
@@ -523,7 +523,7 @@ static void set_single(Node *n, Value *scores, MlTransform transform) {
     Value *second = node_formula(n, "select(a > 0, 1, 0)", 1, &scores);
     Value *result = ml_transform(n, scores, transform);
     if (!second || !result) return;
-    Value *position = g_reshape(n->g, g_cast(n->g, second, DT_i32), 1, scores->shape);
+    Value *position = g_reshape(n->g, g_cast(n->g, second, DT_i32), 1, scores->dims);
     ml_set_labels(n, position, &(MlLabels){.count = 2, .ints = labels});
     n->out[1] = g_cast(n->g, result, DT_f32);
 }

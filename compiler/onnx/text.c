@@ -18,7 +18,7 @@ Value *node_text(Node *n, int i) {
 }
 
 void node_set_text(Node *n, int i, Value *bytes) {
-    if (bytes && node_shape_ok(n, bytes->rank, bytes->shape))
+    if (bytes && node_shape_ok(n, bytes->rank, bytes->dims))
         n->out_entity[i] = entity_strings(n->im, bytes);
 }
 
@@ -85,11 +85,11 @@ Value *attr_text(Node *n, const char *name) {
 /* --- rows ------------------------------------------------------------------------------------- */
 
 int64_t text_width(const Value *text) {
-    return text->shape[text->rank - 1];
+    return text->dims[text->rank - 1];
 }
 
 Value *text_rows(Graph *g, Value *text) {
-    int64_t shape[2] = {shape_numel(text->rank - 1, text->shape), text_width(text)};
+    int64_t shape[2] = {shape_numel(text->rank - 1, text->dims), text_width(text)};
     return g_reshape(g, text, 2, shape);
 }
 
@@ -116,7 +116,7 @@ const Expr *text_own_byte(Builder *b, Value *text, const Expr *w) {
 
 Value *text_lengths(Graph *g, Value *text) {
     Exprs *x = g->x;
-    Builder b = build(g, text->rank - 1, text->shape);
+    Builder b = build(g, text->rank - 1, text->dims);
     const Expr *byte = text_own_byte(&b, text, build_red(&b, text_width(text)));
     const Expr *is_zero = ex_bin(x, EX_eq, byte, ex_i(x, 0));
     return build_reduce(&b, DT_i32, COMBINE_sum, ex_select(x, is_zero, ex_i(x, 0), ex_i(x, 1)),
@@ -133,7 +133,7 @@ static Value *widen(Graph *g, Value *text, int64_t width) {
 bool text_same_width(Graph *g, int n, Value **text) {
     int64_t width = 0;
     for (int i = 0; i < n; i++) {
-        if (!shape_equal(text[0]->rank - 1, text[0]->shape, text[i]->rank - 1, text[i]->shape))
+        if (!shape_equal(text[0]->rank - 1, text[0]->dims, text[i]->rank - 1, text[i]->dims))
             return false;
         if (text_width(text[i]) > width) width = text_width(text[i]);
     }
@@ -152,8 +152,8 @@ Value *text_find(Graph *g, Value *text, Value *table) {
     int rank = text->rank - 1;
     int64_t shape[MAX_RANK], width = text_width(text);
     const Expr *at[MAX_RANK];
-    for (int i = 0; i < rank; i++) shape[i] = text->shape[i];
-    shape[rank] = table->shape[0];
+    for (int i = 0; i < rank; i++) shape[i] = text->dims[i];
+    shape[rank] = table->dims[0];
     if (text_width(table) > width) width = text_width(table);
     own_place(x, rank + 1, at);
     Builder b = build(g, rank + 1, shape);
@@ -173,7 +173,7 @@ Value *text_pick(Graph *g, Value *table, Value *numbers) {
     int rank = numbers->rank;
     int64_t shape[MAX_RANK];
     const Expr *at[MAX_RANK], *row[2];
-    for (int i = 0; i < rank; i++) shape[i] = numbers->shape[i];
+    for (int i = 0; i < rank; i++) shape[i] = numbers->dims[i];
     shape[rank] = text_width(table);
     own_place(x, rank, at);
     Builder b = build(g, rank + 1, shape);
@@ -211,14 +211,14 @@ static Value *gather_rows(Node *n, const Pool *pool, Value *numbers) {
     const Expr *at[MAX_RANK];
     for (int k = 0; k < pool->n; k++)
         if (text_width(pool->text[k]) > width) width = text_width(pool->text[k]);
-    for (int i = 0; i < rank; i++) shape[i] = numbers->shape[i];
+    for (int i = 0; i < rank; i++) shape[i] = numbers->dims[i];
     shape[rank] = width;
     own_place(x, rank, at);
     if (!node_shape_ok(n, rank + 1, shape)) return NULL;
     Builder b = build(n->g, rank + 1, shape);
     const Expr *number = ex_cast(x, DT_i32, build_load(&b, numbers, at)), *byte = ex_i(x, 0);
     for (int k = 0; k < pool->n; k++) {
-        int64_t count = pool->text[k]->shape[0];
+        int64_t count = pool->text[k]->dims[0];
         if (!count) continue;
         const Expr *row = index_clamp(x, ex_sub(x, number, ex_i(x, pool->start[k])), count);
         const Expr *own = text_byte(&b, pool->text[k], &row, ex_var(x, rank));
@@ -241,14 +241,14 @@ void import_text_move(Node *n) {
         if (!n->entity[i] || n->entity[i]->kind != ENTITY_text) continue;
         Value *text = n->entity[i]->tensor;
         Value *rows = text_rows(g, text);
-        if (pool.n == 64 || pool.start[pool.n] + rows->shape[0] > MAX_POOL) {
+        if (pool.n == 64 || pool.start[pool.n] + rows->dims[0] > MAX_POOL) {
             unsupported(n, "more than 64 inputs, or %d elements, of strings", MAX_POOL);
             return;
         }
-        n->in[i] = number_through(g, text->rank - 1, text->shape, pool.start[pool.n]);
+        n->in[i] = number_through(g, text->rank - 1, text->dims, pool.start[pool.n]);
         n->entity[i] = entity_tensor(n->im, n->in[i]);
         pool.text[pool.n] = rows;
-        pool.start[pool.n + 1] = pool.start[pool.n] + rows->shape[0];
+        pool.start[pool.n + 1] = pool.start[pool.n] + rows->dims[0];
         pool.n++;
     }
     const OpRow *row = check_op_row(&im->ops, n->domain, n->op, n->version);

@@ -45,7 +45,7 @@ bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
         invalid(n, E2005,
                 "the input has shape %s; a window slides over the dimensions from the third "
                 "on, and it has none",
-                shape_text(n->g->arena, v->rank, v->shape));
+                shape_text(n->g->arena, v->rank, v->dims));
         return false;
     }
     if (!kernel && !attr_has(n, "kernel_shape")) {
@@ -59,7 +59,7 @@ bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
         return false;
     for (int i = 0; i < w->n; i++) {
         Slide *s = &w->dim[i];
-        s->in = v->shape[i + 2];
+        s->in = v->dims[i + 2];
         s->kernel = kernel ? kernel[i] : size[i];
         s->stride = stride[i];
         s->dilation = dilation[i];
@@ -136,7 +136,7 @@ Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill) {
             before[i] = s->before;
             after[i] = past > 0 ? past : 0;
         }
-        shape[i] = v->shape[i] + before[i] + after[i];
+        shape[i] = v->dims[i] + before[i] + after[i];
         any |= before[i] || after[i];
     }
     if (!any || !node_shape_ok(n, v->rank, shape)) return v;

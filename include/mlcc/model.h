@@ -40,6 +40,10 @@ typedef struct mlcc_tensor {
     uint64_t bytes;       /* size of the whole tensor */
 } mlcc_tensor;
 
+typedef struct mlcc_range {
+    int32_t low, high;
+} mlcc_range;
+
 typedef struct mlcc_model {
     uint32_t abi_version;  /* MLCC_ABI_VERSION */
     uint32_t struct_bytes; /* sizeof(mlcc_model) of the compiler that wrote it */
@@ -66,6 +70,18 @@ typedef struct mlcc_model {
      * the same, bit by bit, for any number. Not while `run` works. NULL where it is not offered;
      * after a failure it is one thread again. */
     int (*set_threads)(void *state, int threads);
+
+    /* Dimensions that vary from run to run; all three are NULL where none does. Then the shapes above
+     * are the largest ones, and so are the sizes in bytes: `outputs` of a run must have room for them.
+     * A run's tensors are dense all the same, and of its inputs no more is read than they hold.
+     * input_extents[i]: NULL, or for each dimension of input i the number of the input, an int32, that
+     * holds its extent; -1 where it is fixed. input_range[i]: the range of an input like that (high
+     * 0: it is none); `run` returns MLCC_E_ARGUMENT for others. output_shape[i]: the number of the
+     * output that holds the extents of output i, an int64 for each dimension; -1 where they are
+     * fixed. */
+    const int32_t *const *input_extents;
+    const mlcc_range *input_range;
+    const int32_t *output_shape;
 } mlcc_model;
 
 /* The one symbol a model library exports. */

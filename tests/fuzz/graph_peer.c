@@ -156,18 +156,18 @@ static void run_all(Data *d, bool (*run)(void *user, void **in, void **out), voi
 
 static Data graph_data(Session *s, const Graph *g) {
     TensorInfo *info = ARENA_ARRAY(&s->arena, g->inputs.n + g->outputs.n + 1, TensorInfo);
-    for (int i = 0; i < g->inputs.n; i++) info[i] = info_of_value(g->inputs.items[i], "", false);
+    for (int i = 0; i < g->inputs.n; i++) info[i] = info_of_value(&s->arena, g->inputs.items[i], "", false);
     for (int i = 0; i < g->outputs.n; i++)
-        info[g->inputs.n + i] = info_of_value(g->outputs.items[i], "", false);
+        info[g->inputs.n + i] = info_of_value(&s->arena, g->outputs.items[i], "", false);
     return (Data){
         .n_in = g->inputs.n, .n_out = g->outputs.n, .in = info, .out = info + g->inputs.n};
 }
 
 static Data model_data(Session *s, const mlcc_model *m) {
     TensorInfo *info = ARENA_ARRAY(&s->arena, (int)(m->n_inputs + m->n_outputs + 1), TensorInfo);
-    for (uint32_t i = 0; i < m->n_inputs; i++) info[i] = info_of_model(&m->inputs[i]);
+    for (uint32_t i = 0; i < m->n_inputs; i++) info[i] = info_of_model(&s->arena, &m->inputs[i]);
     for (uint32_t i = 0; i < m->n_outputs; i++)
-        info[m->n_inputs + i] = info_of_model(&m->outputs[i]);
+        info[m->n_inputs + i] = info_of_model(&s->arena, &m->outputs[i]);
     return (Data){.n_in = (int)m->n_inputs,
                   .n_out = (int)m->n_outputs,
                   .in = info,

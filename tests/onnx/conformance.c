@@ -88,7 +88,7 @@ static bool compare_strings(const TensorInfo *info, const char *data, const Onnx
 }
 
 static bool compare(Session *s, const mlcc_tensor *out, const void *data, const OnnxTensor *want) {
-    TensorInfo info = info_of_model(out);
+    TensorInfo info = info_of_model(&s->arena, out);
     if (info.dt != want->dt || !shape_equal(info.rank, info.shape, want->rank, want->dims)) {
         snprintf(suite.current->message, MESSAGE_MAX, "output %s is %s%s, expected %s%s", out->name,
                  dt_name(info.dt), shape_text(&s->arena, info.rank, info.shape), dt_name(want->dt),
@@ -129,7 +129,7 @@ static bool run_data_set(Session *s, LoadedModel *m, const char *folder) {
     for (uint32_t i = 0; i < model->n_inputs; i++) {
         OnnxTensor t;
         if (!read_tensor(s, arena_printf(&s->arena, "%s/input_%u.pb", folder, i), &t)) return false;
-        TensorInfo info = info_of_model(&model->inputs[i]);
+        TensorInfo info = info_of_model(&s->arena, &model->inputs[i]);
         if (t.dt != info.dt || !shape_equal(t.rank, t.dims, info.rank, info.shape)) {
             snprintf(suite.current->message, MESSAGE_MAX, "input %s of the test does not fit",
                      info.name);

@@ -232,12 +232,12 @@ static void missing_tensors(void **unused) {
     const void *inputs[] = {y, NULL};
     void *outputs[] = {y};
     assert_int_equal(mlcc_gpu_run(state, inputs, outputs, NULL), MLCC_E_ARGUMENT);
-    assert_string_equal(mlcc_gpu_error(state), "no memory given for input 'b'");
+    assert_string_equal(mlcc_gpu_error(state), "input 'b' is null");
     assert_int_equal(mlcc_gpu_run(state, NULL, outputs, NULL), MLCC_E_ARGUMENT);
     inputs[1] = y;
     outputs[0] = NULL;
     assert_int_equal(mlcc_gpu_run(state, inputs, outputs, NULL), MLCC_E_ARGUMENT);
-    assert_string_equal(mlcc_gpu_error(state), "no memory given for output 'y'");
+    assert_string_equal(mlcc_gpu_error(state), "output 'y' is null");
     mlcc_gpu_close(state);
 }
 

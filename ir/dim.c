@@ -1,0 +1,511 @@
+/* Dimensions that vary; see dim.h. */
+#include "ir/dim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Expression number k is FIRST + k * STEP, and what differs from it by less than half a STEP is it
+ * plus a constant. */
+#define FIRST     (-((int64_t)0x2d4c4d << 40))
+#define STEP      ((int64_t)1 << 24)
+#define MAX_DIMS  65536
+#define MAX_TERMS 64
+
+struct Dims {
+    VEC(const Expr *) expr;
+    VEC(DimSymbol) symbol;
+};
+
+bool dim_varies(int64_t d) {
+    return d >= FIRST - STEP / 2 && d < FIRST + MAX_DIMS * STEP;
+}
+
+bool dims_vary(int rank, const int64_t *dims) {
+    for (int i = 0; i < rank; i++)
+        if (dim_varies(dims[i])) return true;
+    return false;
+}
+
+bool dims_fit(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
+    if (rank_a != rank_b) return false;
+    for (int i = 0; i < rank_a; i++)
+        if (!dim_fits(a[i], b[i])) return false;
+    return true;
+}
+
+/* --- bounds ---------------------------------------------------------------------------------*/
+
+typedef struct Interval {
+    double low, high;
+} Interval;
+
+#define MAX_DEPTH 64
+
+static bool interval(const Exprs *x, const Expr *e, int depth, Interval *to);
+
+static Interval around(const double *value, int n) {
+    Interval to = {value[0], value[0]};
+    for (int i = 1; i < n; i++) {
+        if (value[i] < to.low) to.low = value[i];
+        if (value[i] > to.high) to.high = value[i];
+    }
+    return to;
+}
+
+/* A function that never falls, at both ends. */
+static Interval rising(const Expr *e, Interval a) {
+    DType from = (DType)e->arg[0]->dt, dt = (DType)e->dt;
+    double end[2] = {a.low, a.high};
+    for (int i = 0; i < 2; i++) {
+        Scalar at = {.f = end[i]};
+        if (!dt_is_float(from)) at.i = (int64_t)end[i];
+        Scalar value = ex_apply((ExprOp)e->op, dt, from, &at);
+        end[i] = dt_is_float(dt) ? value.f : (double)value.i;
+    }
+    return around(end, 2);
+}
+
+static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to) {
+    double corner[4] = {a.low, a.low, a.high, a.high}, other[4] = {b.low, b.high, b.low, b.high};
+    bool is_float = dt_is_float((DType)e->dt);
+    for (int i = 0; i < 4; i++) {
+        double l = corner[i], r = other[i];
+        switch ((ExprOp)e->op) {
+        case EX_add: corner[i] = l + r; break;
+        case EX_sub: corner[i] = l - r; break;
+        case EX_mul: corner[i] = l * r; break;
+        case EX_min: corner[i] = l < r ? l : r; break;
+        case EX_max: corner[i] = l > r ? l : r; break;
+        case EX_div:
+            if (b.low <= 0) return false;
+            corner[i] = is_float ? l / r : (double)((int64_t)l / (int64_t)r);
+            break;
+        case EX_rem:
+            if (b.low <= 0) return false;
+            corner[i] = i < 2 ? (a.low < 0 ? 1 - b.high : 0) : a.high < b.high - 1 ? a.high : b.high - 1;
+            break;
+        default: return false;
+        }
+    }
+    *to = around(corner, 4);
+    return true;
+}
+
+static bool interval(const Exprs *x, const Expr *e, int depth, Interval *to) {
+    Interval part[3];
+    if (e->op == EX_const) {
+        to->low = to->high = dt_is_float((DType)e->dt) ? e->k.f : (double)e->k.i;
+        return true;
+    }
+    if (e->op == EX_var) {
+        int64_t k = e->k.i - DIM_VAR;
+        if (!x->dims || k < 0 || k >= x->dims->symbol.n) return false;
+        *to = (Interval){(double)x->dims->symbol.items[k].low,
+                         (double)x->dims->symbol.items[k].high};
+        return true;
+    }
+    if (e->op == EX_load || e->n < 1 || e->n > 3 || depth == MAX_DEPTH) return false;
+    if (e->dt == DT_bool) {
+        *to = (Interval){0, 1};
+        return true;
+    }
+    for (int i = e->op == EX_select; i < e->n; i++)
+        if (!interval(x, e->arg[i], depth + 1, &part[i])) return false;
+    switch ((ExprOp)e->op) {
+    case EX_select: {
+        double ends[4] = {part[1].low, part[1].high, part[2].low, part[2].high};
+        *to = around(ends, 4);
+        return true;
+    }
+    case EX_neg: *to = (Interval){-part[0].high, -part[0].low}; return true;
+    case EX_cast:
+    case EX_floor:
+    case EX_ceil:
+    case EX_round:
+    case EX_trunc:
+    case EX_sqrt: *to = rising(e, part[0]); return true;
+    default: return e->n == 2 && interval_of_two(e, part[0], part[1], to);
+    }
+}
+
+bool dim_bounds(const Exprs *x, const Expr *e, int64_t *low, int64_t *high) {
+    Interval range;
+    if (!interval(x, e, 0, &range)) return false;
+    if (!(range.low >= -9e15 && range.high <= 9e15)) return false;
+    *low = (int64_t)range.low;
+    *high = (int64_t)range.high;
+    return true;
+}
+
+/* --- sums of products -----------------------------------------------------------------------*/
+
+/* coef * product; product NULL: 1 */
+typedef struct Term {
+    int64_t coef;
+    const Expr *product;
+} Term;
+
+typedef struct Sum {
+    Term term[MAX_TERMS];
+    int n;
+    bool whole; /* it had room for all */
+} Sum;
+
+static void sum_add(Sum *s, int64_t coef, const Expr *product) {
+    for (int i = 0; i < s->n; i++) {
+        if (s->term[i].product != product) continue;
+        s->term[i].coef += coef;
+        if (s->term[i].coef == 0) s->term[i] = s->term[--s->n];
+        return;
+    }
+    if (coef == 0) return;
+    if (s->n == MAX_TERMS || coef > INT32_MAX || coef < -INT32_MAX)
+        s->whole = false;
+    else
+        s->term[s->n++] = (Term){coef, product};
+}
+
+#define MAX_FACTORS 16
+
+/* Adds the factors of a product (NULL: 1), which are no products; more than fit stay one. */
+static int factors_of(const Expr *product, const Expr **to) {
+    if (!product) return 0;
+    int n = 0, left = 1;
+    const Expr *stack[MAX_FACTORS] = {product};
+    while (left) {
+        const Expr *e = stack[--left];
+        if (e->op != EX_mul || n + left + 2 > MAX_FACTORS) {
+            to[n++] = e;
+            continue;
+        }
+        stack[left++] = e->arg[0];
+        stack[left++] = e->arg[1];
+    }
+    return n;
+}
+
+static int by_structure(const void *a, const void *b) {
+    return ex_order(*(const Expr *const *)a, *(const Expr *const *)b);
+}
+
+/* The one product of these factors, whatever their order. */
+static const Expr *product_of(Exprs *x, int n, const Expr **factor) {
+    if (n == 0) return NULL;
+    qsort(factor, (size_t)n, sizeof *factor, by_structure);
+    const Expr *product = factor[0];
+    for (int i = 1; i < n; i++) product = ex_mul(x, product, factor[i]);
+    return product;
+}
+
+static const Expr *multiply(Exprs *x, const Expr *a, const Expr *b) {
+    const Expr *factor[2 * MAX_FACTORS];
+    int n = factors_of(a, factor);
+    n += factors_of(b, factor + n);
+    return product_of(x, n, factor);
+}
+
+static void sum_times(Exprs *x, const Sum *a, const Sum *b, Sum *to) {
+    *to = (Sum){.whole = a->whole && b->whole};
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++)
+            sum_add(to, a->term[i].coef * b->term[k].coef,
+                    multiply(x, a->term[i].product, b->term[k].product));
+}
+
+static const Expr *normal(Exprs *x, const Expr *e);
+
+static void sum_of(Exprs *x, const Expr *e, Sum *to);
+
+static void sum_of_two(Exprs *x, const Expr *e, int64_t sign, Sum *to) {
+    Sum b;
+    sum_of(x, e->arg[0], to);
+    sum_of(x, e->arg[1], &b);
+    to->whole &= b.whole;
+    for (int i = 0; i < b.n; i++) sum_add(to, sign * b.term[i].coef, b.term[i].product);
+}
+
+static void sum_of(Exprs *x, const Expr *e, Sum *to) {
+    *to = (Sum){.whole = true};
+    Sum a, b;
+    switch ((ExprOp)e->op) {
+    case EX_const: sum_add(to, e->k.i, NULL); return;
+    case EX_add: sum_of_two(x, e, 1, to); return;
+    case EX_sub: sum_of_two(x, e, -1, to); return;
+    case EX_mul:
+        sum_of(x, e->arg[0], &a);
+        sum_of(x, e->arg[1], &b);
+        sum_times(x, &a, &b, to);
+        return;
+    default: sum_add(to, 1, e);
+    }
+}
+
+static int by_product(const void *a, const void *b) {
+    const Expr *l = ((const Term *)a)->product, *r = ((const Term *)b)->product;
+    if (!l || !r) return l ? -1 : r ? 1 : 0;
+    return ex_order(l, r);
+}
+
+static const Expr *sum_expr(Exprs *x, Sum *s) {
+    qsort(s->term, (size_t)s->n, sizeof *s->term, by_product);
+    const Expr *sum = NULL;
+    for (int i = 0; i < s->n; i++) {
+        const Expr *product = s->term[i].product, *coef = ex_i(x, s->term[i].coef);
+        const Expr *term = product ? ex_mul(x, product, coef) : coef;
+        sum = sum ? ex_add(x, sum, term) : term;
+    }
+    return sum ? sum : ex_i(x, 0);
+}
+
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b). */
+static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
+    int64_t low, high;
+    Sum s, out = {.whole = true}, rest = {.whole = true};
+    if (a->op == EX_div && ex_is_const(a->arg[1]) && ex_is_const(b))
+        return quotient(x, a->arg[0], ex_mul(x, a->arg[1], b));
+    sum_of(x, a, &s);
+    if (!ex_is_const(b)) {
+        /* a product of all the factors of b in every term */
+        Sum divisor;
+        const Expr *want[MAX_FACTORS];
+        sum_of(x, b, &divisor);
+        if (divisor.n != 1) return ex_div(x, a, b);
+        int n_want = factors_of(divisor.term[0].product, want);
+        for (int i = 0; i < s.n; i++) {
+            const Expr *have[MAX_FACTORS];
+            int n = factors_of(s.term[i].product, have);
+            for (int k = 0; k < n_want; k++) {
+                int at = 0;
+                while (at < n && have[at] != want[k]) at++;
+                if (at == n) return ex_div(x, a, b);
+                have[at] = have[--n];
+            }
+            if (s.term[i].coef % divisor.term[0].coef) return ex_div(x, a, b);
+            sum_add(&out, s.term[i].coef / divisor.term[0].coef, product_of(x, n, have));
+        }
+        return out.whole ? sum_expr(x, &out) : ex_div(x, a, b);
+    }
+    int64_t c = b->k.i;
+    for (int i = 0; i < s.n; i++) {
+        bool divides = s.term[i].coef % c == 0;
+        if (!divides && !s.term[i].product) {
+            int64_t k = s.term[i].coef, r = ((k % c) + c) % c;
+            sum_add(&out, (k - r) / c, NULL);
+            sum_add(&rest, r, NULL);
+        } else {
+            sum_add(divides ? &out : &rest, divides ? s.term[i].coef / c : s.term[i].coef,
+                    s.term[i].product);
+        }
+    }
+    const Expr *left = sum_expr(x, &rest);
+    if (!s.whole || !dim_bounds(x, a, &low, &high) || low < 0 ||
+        !dim_bounds(x, left, &low, &high) || low < 0)
+        return ex_div(x, a, b);
+    if (high < c) return sum_expr(x, &out);
+    if (left->op == EX_div && ex_is_const(left->arg[1]))
+        left = quotient(x, left, b);
+    else
+        left = ex_div(x, left, b);
+    return normal(x, ex_add(x, sum_expr(x, &out), left));
+}
+
+/* Of i32 sums, products, quotients and extremes of symbols; all else is taken as it is. */
+static const Expr *normal(Exprs *x, const Expr *e) {
+    if (e->dt != DT_i32 || e->n == 0) return e;
+    if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) {
+        Sum s;
+        const Expr *arg[2] = {normal(x, e->arg[0]), normal(x, e->arg[1])};
+        const Expr *again = ex_rebuild(x, e, arg);
+        sum_of(x, again, &s);
+        return s.whole ? sum_expr(x, &s) : again;
+    }
+    if (e->op == EX_div) return quotient(x, normal(x, e->arg[0]), normal(x, e->arg[1]));
+    if (e->op == EX_min || e->op == EX_max) {
+        int64_t low, high;
+        const Expr *a = normal(x, e->arg[0]), *b = normal(x, e->arg[1]);
+        const Expr *difference = normal(x, ex_sub(x, a, b));
+        if (dim_bounds(x, difference, &low, &high)) {
+            if (low >= 0) return e->op == EX_max ? a : b;
+            if (high <= 0) return e->op == EX_max ? b : a;
+        }
+        return ex_bin(x, (ExprOp)e->op, a, b);
+    }
+    return e;
+}
+
+/* --- dimensions -----------------------------------------------------------------------------*/
+
+int dim_new_symbol(Exprs *x, const char *name, int64_t low, int64_t high) {
+    if (!x->dims) x->dims = ARENA_NEW(x->arena, struct Dims);
+    if (x->dims->symbol.n == DIM_MAX_SYMBOLS) return -1;
+    vec_push(x->arena, &x->dims->symbol, ((DimSymbol){name, low, high}));
+    return x->dims->symbol.n - 1;
+}
+
+static int64_t number_of(Exprs *x, const Expr *e) {
+    if (ex_is_const(e)) return e->k.i;
+    for (int i = 0; i < x->dims->expr.n; i++)
+        if (x->dims->expr.items[i] == e) return FIRST + i * STEP;
+    if (x->dims->expr.n == MAX_DIMS) return INT64_MIN / 2;
+    vec_push(x->arena, &x->dims->expr, e);
+    return FIRST + (x->dims->expr.n - 1) * STEP;
+}
+
+/* The number of an expression in normal form; a constant that it adds goes into the number. */
+static int64_t dim_of(Exprs *x, const Expr *e) {
+    return number_of(x, normal(x, e));
+}
+
+int64_t dim_of_symbol(Exprs *x, int symbol) {
+    return dim_of(x, ex_var(x, DIM_VAR + symbol));
+}
+
+const Expr *dim_expr(Exprs *x, int64_t d) {
+    if (!dim_varies(d)) return ex_const(x, DT_i32, (Scalar){.i = d});
+    int64_t k = (d - FIRST + STEP / 2) / STEP, more = d - FIRST - k * STEP;
+    if (k >= x->dims->expr.n) return ex_const(x, DT_i32, (Scalar){.i = 0});
+    const Expr *e = x->dims->expr.items[k];
+    return more ? normal(x, ex_add(x, e, ex_const(x, DT_i32, (Scalar){.i = more}))) : e;
+}
+
+int dim_symbol(const Exprs *x, int64_t d) {
+    if (!x->dims || !dim_varies(d)) return -1;
+    int64_t k = (d - FIRST) / STEP;
+    const Expr *e = k < x->dims->expr.n && d == FIRST + k * STEP ? x->dims->expr.items[k] : NULL;
+    return e && e->op == EX_var ? (int)e->k.i - DIM_VAR : -1;
+}
+
+DimSymbol dim_symbol_range(const Exprs *x, int symbol) {
+    return x->dims->symbol.items[symbol];
+}
+
+int64_t dim_normal(Exprs *x, int64_t d) {
+    return dim_varies(d) ? number_of(x, dim_expr(x, d)) : d;
+}
+
+int64_t dim_max(Exprs *x, int64_t d) {
+    int64_t low, high;
+    if (!dim_varies(d)) return d;
+    return dim_bounds(x, dim_expr(x, d), &low, &high) ? high < 0 ? 0 : high : -1;
+}
+
+int64_t dim_min(Exprs *x, int64_t d) {
+    int64_t low, high;
+    if (!dim_varies(d)) return d;
+    return dim_bounds(x, dim_expr(x, d), &low, &high) ? low : 0;
+}
+
+/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into; NULL if a
+ * constant does not. */
+static const Expr *as_i32(Exprs *x, const Expr *e) {
+    if (e->dt == DT_i32 && e->op != EX_cast) {
+        if (e->n == 0) return e;
+    } else if (e->op == EX_const && dt_is_int((DType)e->dt)) {
+        int64_t k = e->k.i;
+        k = k > INT32_MAX ? INT32_MAX : k < -INT32_MAX ? -INT32_MAX : k;
+        return ex_i(x, k);
+    }
+    if (e->op == EX_cast && dt_is_int((DType)e->dt)) {
+        if (dt_is_int((DType)e->arg[0]->dt)) return as_i32(x, e->arg[0]);
+        if (e->arg[0]->dt == DT_bool) return ex_cast(x, DT_i32, e->arg[0]);
+        return ex_cast(x, DT_i32, e->arg[0]);
+    }
+    if (!dt_is_int((DType)e->dt) || e->n == 0) return NULL;
+    const Expr *arg[3] = {NULL};
+    for (int i = 0; i < e->n && i < 3; i++) {
+        arg[i] = e->arg[i]->dt == DT_bool ? e->arg[i] : as_i32(x, e->arg[i]);
+        if (!arg[i]) return NULL;
+    }
+    return e->n > 3 ? NULL : ex_rebuild(x, e, arg);
+}
+
+bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d) {
+    int64_t low, high;
+    if (ex_is_const(e)) {
+        if (!dt_is_int((DType)e->dt)) return false;
+        *d = e->k.i;
+        return true;
+    }
+    if (!dt_is_int((DType)e->dt)) return false;
+    const Expr *small = as_i32(x, e);
+    if (!small) return false;
+    small = normal(x, small);
+    if (!dim_bounds(x, small, &low, &high) || high > INT32_MAX || low < -INT32_MAX) return false;
+    *d = low == high ? low : number_of(x, small);
+    return true;
+}
+
+static int64_t apply(Exprs *x, ExprOp op, int64_t a, int64_t b) {
+    if (!dim_varies(a) && !dim_varies(b)) {
+        Scalar args[2] = {{.i = a}, {.i = b}};
+        return ex_apply(op, DT_i64, DT_i64, args).i;
+    }
+    return dim_of(x, ex_bin(x, op, dim_expr(x, a), dim_expr(x, b)));
+}
+
+int64_t dim_add(Exprs *x, int64_t a, int64_t b) {
+    return apply(x, EX_add, a, b);
+}
+int64_t dim_sub(Exprs *x, int64_t a, int64_t b) {
+    return apply(x, EX_sub, a, b);
+}
+int64_t dim_mul(Exprs *x, int64_t a, int64_t b) {
+    return apply(x, EX_mul, a, b);
+}
+int64_t dim_div(Exprs *x, int64_t a, int64_t b) {
+    return apply(x, EX_div, a, b);
+}
+int64_t dim_larger(Exprs *x, int64_t a, int64_t b) {
+    return apply(x, EX_max, a, b);
+}
+int64_t dim_smaller(Exprs *x, int64_t a, int64_t b) {
+    return apply(x, EX_min, a, b);
+}
+
+int64_t dim_product(Exprs *x, int rank, const int64_t *dims) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n = dim_mul(x, n, dims[i]);
+    return n;
+}
+
+void dims_max(Exprs *x, int rank, const int64_t *dims, int64_t *shape) {
+    for (int i = 0; i < rank; i++) shape[i] = dim_max(x, dims[i]);
+}
+
+static void add_text(Exprs *x, const Expr *e, Text *to) {
+    static const char *const infix[EX_count] = {
+        [EX_add] = " + ", [EX_sub] = " - ", [EX_mul] = "*", [EX_div] = "/", [EX_rem] = "%"};
+    if (e->op == EX_const && dt_is_int((DType)e->dt)) {
+        text_addf(to, "%lld", (long long)e->k.i);
+    } else if (e->op == EX_const) {
+        text_addf(to, "%g", e->k.f);
+    } else if (e->op == EX_var) {
+        const char *name = x->dims->symbol.items[e->k.i - DIM_VAR].name;
+        text_add(to, name ? name : arena_printf(x->arena, "n%d", (int)e->k.i - DIM_VAR));
+    } else {
+        const char *between = infix[e->op];
+        if (!between) text_add(to, ex_name((ExprOp)e->op));
+        text_add(to, "(");
+        for (int i = 0; i < e->n; i++) {
+            if (i) text_add(to, between ? between : ", ");
+            add_text(x, e->arg[i], to);
+        }
+        text_add(to, ")");
+    }
+}
+
+const char *dim_text(Exprs *x, int64_t d) {
+    Text t = text_new(x->arena);
+    add_text(x, dim_expr(x, d), &t);
+    return text_get(&t);
+}
+
+const char *dims_text(Exprs *x, int rank, const int64_t *dims) {
+    Text t = text_new(x->arena);
+    for (int i = 0; i < rank; i++) {
+        text_add(&t, i ? ", " : "[");
+        add_text(x, dim_expr(x, dims[i]), &t);
+    }
+    text_add(&t, rank ? "]" : "[]");
+    return text_get(&t);
+}

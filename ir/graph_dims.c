@@ -1,0 +1,257 @@
+/* Shapes with dimensions that vary: reshapes of such tensors, and reading dimensions off the tensors
+ * that they are computed in. See graph.h and dim.h.
+ */
+#include "ir/graph_dims.h"
+
+/* --- reshapes -------------------------------------------------------------------------------*/
+
+/* Neighbouring dimensions of both shapes that have as many elements. */
+typedef struct Group {
+    int from, to;         /* of the operand */
+    int new_from, new_to; /* of the result */
+} Group;
+
+/* Cuts both shapes into the smallest groups; returns how many. */
+static int cut_groups(Exprs *x, int rank, const int64_t *old, int new_rank, const int64_t *new_dims,
+                      Group *group) {
+    int n = 0, i = 0, k = 0;
+    while (i < rank || k < new_rank) {
+        Group *at = &group[n++];
+        *at = (Group){i, i, k, k};
+        int64_t have = i < rank ? old[i++] : 1, want = k < new_rank ? new_dims[k++] : 1;
+        while (have != want && (i < rank || k < new_rank)) {
+            if (i < rank && (k == new_rank || dim_max(x, have) <= dim_max(x, want)))
+                have = dim_mul(x, have, old[i++]);
+            else
+                want = dim_mul(x, want, new_dims[k++]);
+        }
+        at->to = i;
+        at->new_to = k;
+    }
+    return n;
+}
+
+/* Are elements at the same place of the memory as long as no other than the first of these dimensions
+ * (those of 1 left out) varies? *most: how many there may be. */
+static bool outermost_varies(Exprs *x, const int64_t *dims, int from, int to, int64_t *most) {
+    bool first = true;
+    *most = 1;
+    for (int i = from; i < to; i++) {
+        if (dims[i] == 1) continue;
+        if (!first && dim_varies(dims[i])) return false;
+        *most *= dim_max(x, dims[i]);
+        first = false;
+    }
+    return true;
+}
+
+/* The operand's coordinates of a group from those of the result. */
+static void regroup(Exprs *x, const Group *g, const int64_t *old, const int64_t *new_dims,
+                    const Expr **index) {
+    const Expr *place = ex_i(x, 0);
+    int last = -1, count = 0, new_last = -1, new_count = 0;
+    for (int i = g->from; i < g->to; i++) {
+        index[i] = ex_i(x, 0);
+        if (old[i] == 1) continue;
+        last = i;
+        count++;
+    }
+    for (int k = g->new_from; k < g->new_to; k++) {
+        if (new_dims[k] == 1) continue;
+        place = ex_add(x, ex_mul(x, place, ex_i(x, new_dims[k])), ex_var(x, k));
+        new_last = k;
+        new_count++;
+    }
+    if (count == 1 && new_count == 1) place = ex_var(x, new_last);
+    for (int i = last; i >= g->from; i--) {
+        if (old[i] == 1) continue;
+        count--;
+        index[i] = count ? ex_bin(x, EX_rem, place, ex_i(x, old[i])) : place;
+        if (count) place = ex_div(x, place, ex_i(x, old[i]));
+    }
+}
+
+Value *reshape_memory(Graph *g, Value *v, int rank, const int64_t *shape) {
+    Op *op = graph_new_op(g, OP_reshape, 1, &v, 1);
+    graph_new_value(g, op, 0, v->dt, rank, shape);
+    graph_append(g, op);
+    return op->out[0];
+}
+
+Value *reshape_varying(Graph *g, Value *v, int rank, const int64_t *shape) {
+    Builder b = build(g, rank, shape);
+    Group group[2 * MAX_RANK];
+    const Expr *index[MAX_RANK];
+    int n = cut_groups(g->x, v->rank, v->dims, rank, b.shape, group);
+    bool same_memory = true;
+    for (int i = 0; i < n; i++) {
+        int64_t most, new_most;
+        const Group *at = &group[i];
+        same_memory &= outermost_varies(g->x, v->dims, at->from, at->to, &most) &&
+                       outermost_varies(g->x, b.shape, at->new_from, at->new_to, &new_most) &&
+                       most == new_most;
+        regroup(g->x, at, v->dims, b.shape, index);
+    }
+    if (same_memory) return reshape_memory(g, v, rank, b.shape);
+    return build_map(&b, v->dt, build_load(&b, v, index));
+}
+
+/* --- inputs and outputs ---------------------------------------------------------------------*/
+
+Value *graph_from_dense(Graph *g, Value *input) {
+    Exprs *x = g->x;
+    int64_t count = dim_product(x, input->rank, input->dims);
+    Value *flat = reshape_memory(g, input, 1, &count);
+    Builder b = build(g, input->rank, input->dims);
+    const Expr *place = ex_i(x, 0), *all = ex_int(x, DT_bool, 1);
+    for (int i = 0; i < input->rank; i++) {
+        const Expr *extent = ex_i(x, input->dims[i]);
+        place = ex_add(x, ex_mul(x, place, extent), ex_var(x, i));
+        if (dim_varies(input->dims[i])) all = ex_and(x, all, ex_lt(x, ex_var(x, i), extent));
+    }
+    const Expr *e = build_load(&b, flat, &place);
+    return build_map(&b, input->dt, ex_select(x, all, e, ex_num(x, input->dt, 0)));
+}
+
+Value *graph_to_dense(Graph *g, Value *v) {
+    int64_t count = dim_product(g->x, v->rank, v->dims);
+    return reshape_memory(g, g_reshape(g, v, 1, &count), v->rank, v->dims);
+}
+
+Value *graph_shape(Graph *g, const Value *v) {
+    Exprs *x = g->x;
+    int64_t rank = v->rank;
+    if (!dims_vary(v->rank, v->dims)) return g_ints(g, v->rank, v->dims);
+    Builder b = build(g, 1, &rank);
+    const Expr *e = ex_int(x, DT_i64, v->dims[rank - 1]);
+    for (int i = v->rank - 2; i >= 0; i--)
+        e = ex_select(x, ex_lt(x, ex_var(x, 0), ex_i(x, i + 1)), ex_int(x, DT_i64, v->dims[i]), e);
+    return build_map(&b, DT_i64, e);
+}
+
+void graph_output_varying(Graph *g, Value *value, const char *name) {
+    graph_output(g, graph_to_dense(g, value), name);
+    int at = g->outputs.n - 1;
+    g->output_shape.items[at] = g->outputs.n;
+    graph_output(g, graph_shape(g, value), arena_printf(g->arena, "%s.shape", name));
+}
+
+/* --- dimensions as values -------------------------------------------------------------------*/
+
+#define MAX_DIM_VALUES 64   /* elements of a tensor of dimensions */
+#define MAX_WALK       4000 /* elements looked at for one of them */
+
+typedef struct Walk {
+    Graph *g;
+    int steps; /* left */
+} Walk;
+
+typedef struct Element {
+    Walk *walk;
+    const Op *op;
+    const int64_t *at; /* coordinates, then those reduced over */
+    int n;
+    const Expr *acc;
+} Element;
+
+static const Expr *element(Walk *w, const Value *v, const int64_t *at);
+
+/* What is not known is an acc, so that what does not depend on it is known still. */
+static const Expr *unknown(Walk *w, DType dt) {
+    return ex_acc(w->g->x, dt);
+}
+
+static const Expr *leaf_of_element(void *user, const Expr *e, const Expr *const *args) {
+    Element *el = user;
+    Exprs *x = el->walk->g->x;
+    if (e->op == EX_acc) return el->acc;
+    if (e->op == EX_var && e->k.i < el->n) return ex_i(x, el->at[e->k.i]);
+    if (e->op != EX_load) return unknown(el->walk, (DType)e->dt);
+    const Value *v = el->op->in[e->k.i];
+    int64_t at[MAX_RANK];
+    for (int i = 0; i < e->n; i++) {
+        if (!ex_is_const(args[i])) return unknown(el->walk, (DType)e->dt);
+        at[i] = args[i]->k.i;
+        if (at[i] < 0 || at[i] >= v->shape[i]) return unknown(el->walk, (DType)e->dt);
+    }
+    return element(el->walk, v, at);
+}
+
+static int64_t place_of(const Value *v, const int64_t *at) {
+    int64_t place = 0;
+    for (int i = 0; i < v->rank; i++) place = place * v->shape[i] + at[i];
+    return place;
+}
+
+static void coordinates(int rank, const int64_t *shape, int64_t place, int64_t *at) {
+    for (int i = rank - 1; i >= 0; i--) {
+        at[i] = place % shape[i];
+        place /= shape[i];
+    }
+}
+
+static const Expr *element_of_reduce(Walk *w, const Op *op, const int64_t *at) {
+    Exprs *x = w->g->x;
+    DType dt = (DType)op->body->dt;
+    int rank = op->out[0]->rank;
+    int64_t total = shape_numel(op->n_red, op->red), all[MAX_RANK];
+    if (total > MAX_DIM_VALUES) return unknown(w, op->out[0]->dt);
+    for (int i = 0; i < rank; i++) all[i] = at[i];
+    const Expr *acc = ex_const(x, dt, combine_identity(op->combine, dt));
+    Element el = {w, op, all, rank + op->n_red, NULL};
+    for (int64_t r = 0; r < total; r++) {
+        coordinates(op->n_red, op->red, r, all + rank);
+        const Expr *one = ex_rewrite(x, op->body, leaf_of_element, &el);
+        acc = r ? ex_bin(x, combine_expr(op->combine), acc, one) : one;
+    }
+    el.n = rank;
+    el.acc = acc;
+    return ex_rewrite(x, op->post, leaf_of_element, &el);
+}
+
+/* An element as an expression of symbols. */
+static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
+    Exprs *x = w->g->x;
+    const Op *op = v->def;
+    int64_t inner[MAX_RANK];
+    if (--w->steps < 0) return unknown(w, v->dt);
+    for (int k = 0; k < w->g->symbols.n; k++)
+        if (w->g->symbols.items[k] == v) return ex_var(x, DIM_VAR + k);
+    switch (op->kind) {
+    case OP_const:
+        return dt_kind(v->dt) > DK_float
+                   ? unknown(w, v->dt)
+                   : ex_const(x, v->dt, dt_load(v->dt, v->data, (size_t)place_of(v, at)));
+    case OP_reshape:
+        coordinates(op->in[0]->rank, op->in[0]->shape, place_of(v, at), inner);
+        return element(w, op->in[0], inner);
+    case OP_map: {
+        Element el = {w, op, at, v->rank, unknown(w, v->dt)};
+        return ex_rewrite(x, op->body, leaf_of_element, &el);
+    }
+    case OP_reduce: return element_of_reduce(w, op, at);
+    default: return unknown(w, v->dt);
+    }
+}
+
+static void note_unknown(void *user, const Expr *e) {
+    if (e->op == EX_acc) *(bool *)user = true;
+}
+
+const int64_t *value_dims(Graph *g, const Value *v, int *n) {
+    const int64_t *known = value_ints(g, v, n);
+    int64_t count = value_numel(v), at[MAX_RANK];
+    if (known || !g->x->dims) return known;
+    if (!dt_is_int(v->dt) || dims_vary(v->rank, v->dims) || count > MAX_DIM_VALUES) return NULL;
+    int64_t *result = ARENA_ARRAY(g->arena, count + 1, int64_t);
+    for (int64_t i = 0; i < count; i++) {
+        Walk walk = {g, MAX_WALK};
+        bool open = false;
+        coordinates(v->rank, v->shape, i, at);
+        const Expr *e = element(&walk, v, at);
+        ex_visit(g->arena, e, note_unknown, &open);
+        if (open || !dim_from_expr(g->x, e, &result[i])) return NULL;
+    }
+    *n = (int)count;
+    return result;
+}
