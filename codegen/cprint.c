@@ -313,6 +313,7 @@ static void print_loop(Printer *p, const Stmt *s) {
     int mark = p->named.n;
     begin_statement(p, 1, &extent);
     const char *bound = print_root(p, extent), *var = p->var[s->var];
+    if (strchr(bound, ' ')) bound = arena_printf(p->scratch, "(%s)", bound);
     bool few = ex_is_const(extent) && extent->k.i <= MOST_UNROLLED;
     if (s->role == ROLE_unroll && p->d->unroll && few) {
         p->unit->needs |= NEEDS_unroll;

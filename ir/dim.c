@@ -11,9 +11,23 @@
 #define MAX_DIMS  65536
 #define MAX_TERMS 64
 
+typedef struct Interval {
+    double low, high;
+} Interval;
+
+/* What was found of an expression. They are shared: walks over them as trees would not end. */
+typedef struct Known {
+    const Expr *key;    /* NULL: free */
+    const Expr *normal; /* NULL: not asked for yet */
+    enum { BOUNDS_unasked, BOUNDS_none, BOUNDS_known } bounds;
+    Interval interval;
+} Known;
+
 struct Dims {
     VEC(const Expr *) expr;
     VEC(DimSymbol) symbol;
+    Known *known;
+    uint32_t n_known, cap;
 };
 
 bool dim_varies(int64_t d) {
@@ -33,15 +47,31 @@ bool dims_fit(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
     return true;
 }
 
+static Known *known_slot(const struct Dims *d, const Expr *e) {
+    uint32_t at = e->hash & (d->cap - 1);
+    while (d->known[at].key && d->known[at].key != e) at = (at + 1) & (d->cap - 1);
+    return &d->known[at];
+}
+
+/* The entry of an expression, which stays where it is until the next one is asked for. */
+static Known *known_of(const Exprs *x, const Expr *e) {
+    struct Dims *d = x->dims;
+    if (d->n_known * 2 >= d->cap) {
+        struct Dims old = *d;
+        d->cap = old.cap ? old.cap * 2 : 256;
+        d->known = ARENA_ARRAY(x->arena, d->cap, Known);
+        for (uint32_t i = 0; i < old.cap; i++)
+            if (old.known[i].key) *known_slot(d, old.known[i].key) = old.known[i];
+    }
+    Known *known = known_slot(d, e);
+    if (!known->key) d->n_known++;
+    known->key = e;
+    return known;
+}
+
 /* --- bounds ---------------------------------------------------------------------------------*/
 
-typedef struct Interval {
-    double low, high;
-} Interval;
-
-#define MAX_DEPTH 64
-
-static bool interval(const Exprs *x, const Expr *e, int depth, Interval *to);
+static bool interval(const Exprs *x, const Expr *e, Interval *to);
 
 static Interval around(const double *value, int n) {
     Interval to = {value[0], value[0]};
@@ -91,26 +121,15 @@ static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to)
     return true;
 }
 
-static bool interval(const Exprs *x, const Expr *e, int depth, Interval *to) {
+static bool find_interval(const Exprs *x, const Expr *e, Interval *to) {
     Interval part[3];
-    if (e->op == EX_const) {
-        to->low = to->high = dt_is_float((DType)e->dt) ? e->k.f : (double)e->k.i;
-        return true;
-    }
-    if (e->op == EX_var) {
-        int64_t k = e->k.i - DIM_VAR;
-        if (!x->dims || k < 0 || k >= x->dims->symbol.n) return false;
-        *to = (Interval){(double)x->dims->symbol.items[k].low,
-                         (double)x->dims->symbol.items[k].high};
-        return true;
-    }
-    if (e->op == EX_load || e->n < 1 || e->n > 3 || depth == MAX_DEPTH) return false;
+    if (e->op == EX_load || e->n < 1 || e->n > 3) return false;
     if (e->dt == DT_bool) {
         *to = (Interval){0, 1};
         return true;
     }
     for (int i = e->op == EX_select; i < e->n; i++)
-        if (!interval(x, e->arg[i], depth + 1, &part[i])) return false;
+        if (!interval(x, e->arg[i], &part[i])) return false;
     switch ((ExprOp)e->op) {
     case EX_select: {
         double ends[4] = {part[1].low, part[1].high, part[2].low, part[2].high};
@@ -128,9 +147,32 @@ static bool interval(const Exprs *x, const Expr *e, int depth, Interval *to) {
     }
 }
 
+static bool interval(const Exprs *x, const Expr *e, Interval *to) {
+    if (e->op == EX_const) {
+        to->low = to->high = dt_is_float((DType)e->dt) ? e->k.f : (double)e->k.i;
+        return true;
+    }
+    if (!x->dims) return false;
+    if (e->op == EX_var) {
+        int64_t k = e->k.i - DIM_VAR;
+        if (k < 0 || k >= x->dims->symbol.n) return false;
+        const DimSymbol *symbol = &x->dims->symbol.items[k];
+        *to = (Interval){(double)symbol->low, (double)symbol->high};
+        return true;
+    }
+    const Known *before = known_of(x, e);
+    *to = before->interval;
+    if (before->bounds != BOUNDS_unasked) return before->bounds == BOUNDS_known;
+    bool found = find_interval(x, e, to);
+    Known *known = known_of(x, e);
+    known->bounds = found ? BOUNDS_known : BOUNDS_none;
+    if (found) known->interval = *to;
+    return found;
+}
+
 bool dim_bounds(const Exprs *x, const Expr *e, int64_t *low, int64_t *high) {
     Interval range;
-    if (!interval(x, e, 0, &range)) return false;
+    if (!interval(x, e, &range)) return false;
     if (!(range.low >= -9e15 && range.high <= 9e15)) return false;
     *low = (int64_t)range.low;
     *high = (int64_t)range.high;
@@ -213,6 +255,7 @@ static void sum_times(Exprs *x, const Sum *a, const Sum *b, Sum *to) {
 }
 
 static const Expr *normal(Exprs *x, const Expr *e);
+static const Expr *as_i32(Exprs *x, const Expr *e);
 
 static void sum_of(Exprs *x, const Expr *e, Sum *to);
 
@@ -309,9 +352,28 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     return normal(x, ex_add(x, sum_expr(x, &out), left));
 }
 
+#define MOST_EXACT ((double)(1 << 24)) /* integers up to here are exact in f32 */
+
+/* A float made an integer: models compute with extents in floats, too. */
+static const Expr *from_float(Exprs *x, const Expr *e) {
+    const Expr *a = e->arg[0];
+    Interval l, r;
+    while ((a->op == EX_min || a->op == EX_max) && interval(x, a->arg[0], &l) &&
+           interval(x, a->arg[1], &r) && (l.high <= r.low || r.high <= l.low))
+        a = a->arg[(l.high <= r.low) != (a->op == EX_min)];
+    if (a->op == EX_floor || a->op == EX_ceil || a->op == EX_round || a->op == EX_trunc)
+        if (a->arg[0]->op == EX_cast && dt_is_int((DType)a->arg[0]->arg[0]->dt)) a = a->arg[0];
+    bool holds = a->dt == DT_f32 || a->dt == DT_f64;
+    if (a->op == EX_cast && holds && dt_is_int((DType)a->arg[0]->dt) && interval(x, a, &l) &&
+        l.low >= -MOST_EXACT && l.high <= MOST_EXACT) {
+        const Expr *integer = as_i32(x, a->arg[0]);
+        if (integer) return normal(x, integer);
+    }
+    return a == e->arg[0] ? e : ex_cast(x, DT_i32, a);
+}
+
 /* Of i32 sums, products, quotients and extremes of symbols; all else is taken as it is. */
-static const Expr *normal(Exprs *x, const Expr *e) {
-    if (e->dt != DT_i32 || e->n == 0) return e;
+static const Expr *find_normal(Exprs *x, const Expr *e) {
     if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) {
         Sum s;
         const Expr *arg[2] = {normal(x, e->arg[0]), normal(x, e->arg[1])};
@@ -323,6 +385,9 @@ static const Expr *normal(Exprs *x, const Expr *e) {
     if (e->op == EX_min || e->op == EX_max) {
         int64_t low, high;
         const Expr *a = normal(x, e->arg[0]), *b = normal(x, e->arg[1]);
+        if (ex_is_const(b) && a->op == e->op && ex_is_const(a->arg[1])) /* max(max(a, 1), 0) */
+            return normal(x, ex_bin(x, (ExprOp)e->op, a->arg[0],
+                                    ex_bin(x, (ExprOp)e->op, a->arg[1], b)));
         const Expr *difference = normal(x, ex_sub(x, a, b));
         if (dim_bounds(x, difference, &low, &high)) {
             if (low >= 0) return e->op == EX_max ? a : b;
@@ -330,7 +395,18 @@ static const Expr *normal(Exprs *x, const Expr *e) {
         }
         return ex_bin(x, (ExprOp)e->op, a, b);
     }
+    if (e->op == EX_cast) return from_float(x, e);
     return e;
+}
+
+static const Expr *normal(Exprs *x, const Expr *e) {
+    if (e->dt != DT_i32 || e->n == 0 || !x->dims) return e;
+    const Expr *found = known_of(x, e)->normal;
+    if (found) return found;
+    found = find_normal(x, e);
+    known_of(x, e)->normal = found;
+    known_of(x, found)->normal = found;
+    return found;
 }
 
 /* --- dimensions -----------------------------------------------------------------------------*/

@@ -538,6 +538,29 @@ const Expr *ex_subst_vars(Exprs *x, const Expr *e, int n, const Expr *const *to)
     return ex_rewrite(x, e, subst_leaf, &s);
 }
 
+static const Expr *replace(Exprs *x, Memo *memo, const Expr *e, const Expr *part, const Expr *to) {
+    if (e == part) return to;
+    if (e->n == 0 || e->id < part->id) return e; /* operands are older than what they are in */
+    MemoSlot *slot = memo_slot(memo, e);
+    if (slot->key) return slot->value;
+    const Expr **arg = ARENA_ARRAY(x->arena, e->n, const Expr *);
+    bool same = true;
+    for (int i = 0; i < e->n; i++) {
+        arg[i] = replace(x, memo, e->arg[i], part, to);
+        same &= arg[i] == e->arg[i];
+    }
+    const Expr *result = same ? e : ex_rebuild(x, e, arg);
+    memo_set(memo, e, result);
+    return result;
+}
+
+const Expr *ex_replace(Exprs *x, const Expr *e, const Expr *part, const Expr *to) {
+    Memo memo = {.arena = x->arena};
+    const Expr *result = replace(x, &memo, e, part, to);
+    memo_end(&memo);
+    return result;
+}
+
 static void visit(Memo *memo, const Expr *e, ExprVisitFn *fn, void *user) {
     MemoSlot *slot = memo_slot(memo, e);
     if (slot->key) return;

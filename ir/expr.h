@@ -109,6 +109,8 @@ int ex_order(const Expr *a, const Expr *b);
 const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg);
 /* Replaces var i by to[i] for i < n. */
 const Expr *ex_subst_vars(Exprs *x, const Expr *e, int n, const Expr *const *to);
+/* Puts `to` in the place of `part` wherever it stands in `e`. */
+const Expr *ex_replace(Exprs *x, const Expr *e, const Expr *part, const Expr *to);
 /* Adds `by` to the number of every load. */
 const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by);
 

@@ -272,6 +272,6 @@ void pass_layout(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) {
             int axis = l.axis[op->out[i]->id];
-            if (axis >= 0) op->out[i]->shape = permuted_shape(g, op->out[i], axis);
+            if (axis >= 0) op->out[i]->dims = op->out[i]->shape = permuted_shape(g, op->out[i], axis);
         }
 }

@@ -125,6 +125,51 @@ static void warn_of_unused(const Lower *l) {
                      unused, total, l->schedules->file);
 }
 
+typedef struct Limits {
+    Lower *l;
+    Op *op;     /* gets the symbols as inputs */
+    bool known; /* they have values that are computed before */
+} Limits;
+
+static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *args) {
+    Limits *u = user;
+    (void)args;
+    int64_t k = e->k.i - DIM_VAR;
+    Value *v = e->op == EX_var && k < u->l->g->symbols.n ? u->l->g->symbols.items[k] : NULL;
+    if (!v || v->def->kind != OP_input) { /* of others no operator says that it needs them */
+        u->known = false;
+        return e;
+    }
+    int at = 0;
+    while (at < u->op->n_in && u->op->in[at] != v) at++;
+    u->op->in[at] = v;
+    if (at == u->op->n_in) u->op->n_in++;
+    return ex_load(u->l->p->x, DT_i32, at, 0, NULL);
+}
+
+/* How far the coordinates of the operator's result go in a run, and the operator with the symbols that
+ * say so among its inputs. */
+static const Op *limited(Lower *l, const Op *op, const Expr **limit) {
+    const Value *out = op->out[0];
+    Exprs *x = l->p->x;
+    bool any = false;
+    if (!x->dims || !dims_vary(out->rank, out->dims) || op->kind == OP_scatter) return op;
+    Op *own = arena_copy(l->p->arena, op, sizeof *op);
+    own->in = ARENA_ARRAY(l->p->arena, op->n_in + l->g->symbols.n, Value *);
+    for (int i = 0; i < op->n_in; i++) own->in[i] = op->in[i];
+    for (int i = 0; i < out->rank; i++) {
+        if (!dim_varies(out->dims[i]) || out->shape[i] < 2) continue;
+        Limits u = {l, own, true};
+        int before = own->n_in;
+        limit[i] = ex_rewrite(x, dim_expr(x, out->dims[i]), load_symbol, &u);
+        any |= u.known;
+        if (u.known) continue;
+        limit[i] = NULL;
+        own->n_in = before;
+    }
+    return any ? own : op;
+}
+
 static void lower_compute(Lower *l, const Op *op) {
     int64_t extent[MAX_RANK];
     int n_extents = op_extents(op, extent);
@@ -133,9 +178,13 @@ static void lower_compute(Lower *l, const Op *op) {
     if (op->kind == OP_scatter && shape_numel(n_extents, extent) == 0) return;
     if (op->kind == OP_map && op->guard && ex_is_int(op->guard, 0)) return; /* others write it all */
     Nest n;
-    nest_begin(&n, l->p, op, l->target);
-    n.variant = l->variant;
     uint64_t key = schedule_key(l->p->arena, op, l->target);
+    const Expr *limit[MAX_RANK] = {NULL};
+    op = limited(l, op, limit);
+    nest_begin(&n, l->p, op, l->target);
+    for (int i = 0; i < op->out[0]->rank; i++)
+        if (limit[i]) nest_limit(&n, i, limit[i]);
+    n.variant = l->variant;
     if (!replay_measured(l, &n, key)) schedule_choose(&n);
     add_launch(l, &n, key);
 }
@@ -183,6 +232,8 @@ static void lower_loop(Lower *l, Op *op) {
 }
 
 static void lower_graph(Lower *l, Graph *g) {
+    Graph *outer = l->g;
+    l->g = g;
     for (Op *op = g->first; op; op = op->next) {
         switch (op->kind) {
         case OP_input:
@@ -196,6 +247,7 @@ static void lower_graph(Lower *l, Graph *g) {
         default: lower_compute(l, op);
         }
     }
+    l->g = outer;
 }
 
 Program *pass_lower(Graph *g, const PassOptions *o) {

@@ -40,6 +40,35 @@ static void replace_in_order(Nest *n, int a, int count, const int *loops) {
     n->n_order = m;
 }
 
+static bool has_vars(const Expr *e) {
+    bool found = e->op == EX_var;
+    for (int i = 0; i < e->n && !found; i++) found = has_vars(e->arg[i]);
+    return found;
+}
+
+/* Is it `var < extent`, or several of that, with extents that are the same in the whole run? */
+static bool only_limits(const Expr *cond) {
+    if (cond->op == EX_and) return only_limits(cond->arg[0]) && only_limits(cond->arg[1]);
+    return cond->op == EX_lt && cond->arg[0]->op == EX_var && !has_vars(cond->arg[1]);
+}
+
+/* A reduction that counts no element beyond an extent which varies: the condition goes to the loops. */
+static void take_limits(Nest *n) {
+    const Op *op = n->op;
+    const Expr *body = op->kind == OP_reduce ? op->body : NULL;
+    if (!body || body->op != EX_select || !only_limits(body->arg[0])) return;
+    Scalar none = combine_identity(op->combine, (DType)body->dt);
+    if (body->arg[2] != ex_const(n->x, (DType)body->dt, none)) return;
+    Op *own = arena_copy(n->p->arena, op, sizeof *op);
+    own->body = body->arg[1];
+    n->op = own;
+    n->guard[1] = nest_flatten_loads(n->x, body->arg[0], op);
+}
+
+void nest_limit(Nest *n, int axis, const Expr *extent) {
+    n->limit[axis] = nest_flatten_loads(n->x, extent, n->op);
+}
+
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
     *n = (Nest){.p = p, .x = p->x, .op = op, .target = t, .steps = text_new(p->arena)};
     int64_t extent[MAX_RANK];
@@ -56,6 +85,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
     }
     n->n_loops = n->n_coords;
     n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = -1;
+    take_limits(n);
     if (op->kind != OP_scan) return;
     /* the scanned position is the last coordinate, innermost; the axis follows it */
     int last = n->n_coords - 1;

@@ -46,6 +46,8 @@ typedef struct Nest {
     int order[NEST_MAX_LOOPS];   /* loop numbers */
     int n_order;
     const Expr *guard[2];        /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
+    const Expr *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in a
+                                    run; NULL: as far as its extent. Beyond may be computed or not */
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
     int lane_loop;               /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
@@ -59,6 +61,8 @@ typedef struct Nest {
 /* A nest of the op's coordinates in order, all serial. Spatial are those of the output (map, reduce) or
  * of the updates (scatter). */
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
+/* Coordinate `axis` of the result goes no further than `extent`, an expression of loads of op's inputs. */
+void nest_limit(Nest *n, int axis, const Expr *extent);
 /* Loop by name; -1 if there is none. */
 int nest_find(const Nest *n, const char *name);
 int nest_fuse(Nest *n, int a, int b);                       /* returns the new loop */

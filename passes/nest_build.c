@@ -19,6 +19,9 @@ typedef struct Build {
     const Expr *coord[MAX_RANK];          /* coordinate -> expression of kernel variables */
     const Expr *guard[2];
     int64_t extent[MAX_VARS];             /* of kernel variables, for ex_simplify */
+    const Expr *inside[NEST_MAX_LOOPS];   /* by loop number: what is in the loop runs where this holds */
+    const Expr *holds[MAX_RANK];          /* by coordinate: a condition that they imply; or NULL */
+    const Expr *until[NEST_MAX_LOOPS];    /* by loop number: its extent in a run; NULL: it is known */
     const Expr *acc;                      /* what `acc` in post stands for */
     int tile[NEST_MAX_LOOPS], n_tile;     /* accumulator tile: loop numbers */
     int acc_buffer;
@@ -141,6 +144,10 @@ static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
     for (int i = count - 1; i >= 0; i--) {
         const NestLoop *l = &b->n->loop[loops[i]];
         Stmt *s = new_for(b, l->var, l->extent, l->role);
+        if (b->until[loops[i]])
+            s->extent = b->until[loops[i]];
+        else
+            body = new_if(b, b->inside[loops[i]], body);
         s->body = body;
         body = s;
     }
@@ -163,6 +170,7 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     int all = add_var(b, "part", total);
     const Expr *rest = ex_var(b->x, all);
     Stmt *list = NULL, *loop = new_for(b, all, total, ROLE_parallel);
+    for (int i = share - 1; i >= 0; i--) body = new_if(b, b->inside[n->order[i]], body);
     for (int i = share - 1; i >= 0; i--) {
         const NestLoop *l = &n->loop[n->order[i]];
         Stmt *let = stmt_new(b->p, ST_let);
@@ -174,6 +182,82 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     stmt_append(&list, body);
     loop->body = list;
     return loop;
+}
+
+/* --- dimensions that vary -------------------------------------------------------------------------*/
+
+static const Expr *both_hold(Exprs *x, const Expr *a, const Expr *b) {
+    return a && b ? ex_and(x, a, b) : a ? a : b;
+}
+
+static bool reads_extent(const Expr *e) {
+    bool found = e->op == EX_load;
+    for (int i = 0; i < e->n && !found; i++) found = reads_extent(e->arg[i]);
+    return found;
+}
+
+static bool reads_var(const Expr *e, int var) {
+    bool found = e->op == EX_var && e->k.i == var;
+    for (int i = 0; i < e->n && !found; i++) found = reads_var(e->arg[i], var);
+    return found;
+}
+
+/* The position in the order of the innermost of the first `count` loops that `e` depends on; -1: none. */
+static int last_loop(const Build *b, const Expr *e, int count) {
+    int last = -1;
+    for (int i = 0; i < count; i++)
+        if (reads_var(e, b->n->loop[b->n->order[i]].var)) last = i;
+    return last;
+}
+
+/* Does `e` never fall where a variable grows? */
+static bool never_falls(const Expr *e) {
+    switch ((ExprOp)e->op) {
+    case EX_var:
+    case EX_const: return true;
+    case EX_add:
+    case EX_min:
+    case EX_max: return never_falls(e->arg[0]) && never_falls(e->arg[1]);
+    case EX_mul:
+    case EX_div: return ex_is_const(e->arg[1]) && e->arg[1]->k.i > 0 && never_falls(e->arg[0]);
+    default: return false;
+    }
+}
+
+/* Work on tiles that lie beyond how far a coordinate goes is left out: at the innermost loop outside of
+ * the tile that says so, or, of a map's innermost loop, by its extent. `first`: loops outside. */
+static void apply_limits(Build *b, int first) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    for (int d = 0; d < MAX_RANK; d++) {
+        const Expr *to[MAX_VARS] = {0}, *at = n->limit[d] ? b->coord[d] : NULL;
+        if (!at || !never_falls(at)) continue;
+        for (int i = 0; i < n->n_order; i++) {
+            const NestLoop *l = &n->loop[n->order[i]];
+            bool outside = i < first && (l->role == ROLE_serial ||
+                                         (l->role >= ROLE_block_x && l->role <= ROLE_block_z));
+            if (!outside) to[l->var] = ex_i(x, 0);
+        }
+        at = simplify(b, ex_subst_vars(x, at, b->k->vars.n, to));
+        int last = last_loop(b, at, first);
+        if (last < 0) continue;
+        int loop = n->order[last];
+        bool innermost = n->op->kind == OP_map && last > 0 && last == n->n_order - 1 &&
+                         n->share <= last && at == ex_var(x, n->loop[loop].var);
+        const Expr *inside = ex_lt(x, at, n->limit[d]);
+        if (at == b->coord[d]) b->holds[d] = inside;
+        if (innermost && !b->until[loop])
+            b->until[loop] = n->limit[d];
+        else
+            b->inside[loop] = both_hold(x, b->inside[loop], inside);
+    }
+}
+
+/* `e` without the conditions that hold wherever it is computed. */
+static const Expr *without_limits(Build *b, const Expr *e) {
+    for (int d = 0; d < MAX_RANK; d++)
+        if (b->holds[d]) e = ex_replace(b->x, e, b->holds[d], ex_int(b->x, DT_bool, 1));
+    return simplify(b, e);
 }
 
 static bool is_thread(Role role) {
@@ -409,7 +493,10 @@ static const Expr *tail_body(Build *b, int t) {
         b->coord[i] = simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, vars));
     const Expr *body = rewrite(b, n->op->body);
     memcpy(b->coord, coord, sizeof coord);
-    return body;
+    if (!n->guard[1]) return body;
+    const Expr *guard = simplify(b, ex_subst_vars(b->x, n->guard[1], NEST_MAX_LOOPS, vars));
+    Scalar none = combine_identity(n->op->combine, (DType)body->dt);
+    return ex_select(b->x, guard, body, ex_const(b->x, (DType)body->dt, none));
 }
 
 /* Combines the lanes of every row of the tile, halving them again and again, and stores the outcomes.
@@ -483,14 +570,31 @@ static const Expr *guarded_factor(Build *b, const Expr *factor) {
     return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
 
+/* Parts of the reduction's guard that read how far a dimension goes become conditions in the loops, where
+ * these know enough; not in vectors and what is unrolled. */
+static void guards_to_loops(Build *b) {
+    Nest *n = b->n;
+    const Expr *left = NULL, *rest = b->guard[1];
+    while (rest) {
+        const Expr *part = rest->op == EX_and ? rest->arg[1] : rest;
+        rest = rest->op == EX_and ? rest->arg[0] : NULL;
+        while (part->op == EX_and) {
+            rest = both_hold(b->x, rest, part->arg[0]);
+            part = part->arg[1];
+        }
+        int at = last_loop(b, part, n->n_order);
+        bool plain = at >= 0 && n->loop[n->order[at]].role == ROLE_serial && reads_extent(part);
+        const Expr **to = plain ? &b->inside[n->order[at]] : &left;
+        *to = both_hold(b->x, *to, part);
+    }
+    b->guard[1] = left;
+}
+
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`; with
  * staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
                              const Expr *identity) {
     Nest *n = b->n;
-    const Expr *inside = b->guard[0] && b->guard[1] ? ex_and(b->x, b->guard[0], b->guard[1])
-                         : b->guard[0]              ? b->guard[0]
-                                                    : b->guard[1];
     int serial[NEST_MAX_LOOPS], count = 0, stage_at = -1;
     for (int i = 0; i < n->n_order; i++) {
         bool here = n->order[i] == n->stage_loop[0] || n->order[i] == n->stage_loop[1];
@@ -498,6 +602,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         if (i >= first && !is_thread(n->loop[n->order[i]].role)) serial[count++] = n->order[i];
     }
     Stmt *staged = NULL;
+    if (stage_at < 0) guards_to_loops(b);
+    const Expr *inside = both_hold(b->x, b->guard[0], b->guard[1]);
     if (stage_at >= 0) {
         const Expr *part[2];
         for (int f = 0; f < 2; f++) {
@@ -533,6 +639,7 @@ static Stmt *build_reduction(Build *b) {
         b->tile[b->n_tile++] = n->order[i];
         tile_size *= l->extent;
     }
+    apply_limits(b, first);
     DType dt = (DType)op->body->dt;
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &tile_size);
     const Expr *at = tile_index(b);
@@ -605,7 +712,7 @@ static Stmt *build_updates(Build *b) {
  * not stored where threads would do so for nothing. */
 static Stmt *build_element(Build *b) {
     const Op *op = b->n->op;
-    const Expr *value = rewrite(b, op->body);
+    const Expr *value = without_limits(b, rewrite(b, op->body));
     if (!op->guard) return store_output(b, value);
     const Expr *guard = rewrite(b, op->guard);
     if (b->n->target->blocks) return new_if(b, guard, store_output(b, value));
@@ -663,8 +770,10 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         k->body = build_scan_loops(&b);
     else if (op->kind == OP_scatter)
         k->body = build_updates(&b);
-    else
+    else {
+        apply_limits(&b, n->n_order);
         k->body = wrap_outer(&b, n->n_order, build_element(&b));
+    }
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);

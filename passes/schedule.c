@@ -242,13 +242,24 @@ static void split_divided(Nest *n) {
     }
 }
 
+/* Is the loop that of a coordinate which does not always go as far as its extent? */
+static bool goes_apart(const Nest *n, int loop) {
+    for (int d = 0; d < n->n_coords; d++)
+        if (n->limit[d] && n->coord[d] == ex_var(n->x, loop) && n->loop[loop].extent > 1)
+            return true;
+    if (!n->guard[1] || !n->loop[loop].reduce) return false;
+    uint64_t vars = 0;
+    ex_visit(n->p->arena, n->guard[1], mark_vars, &vars);
+    return vars >> loop & 1;
+}
+
 /* Joins neighbouring loops that every load walks through in one stride. */
 static void join_loops(Nest *n) {
     int divisions = divisions_if_fused(n, -1, -1);
     for (int i = n->n_order - 2; i >= 0; i--) {
         int a = n->order[i], b = n->order[i + 1];
         if (n->loop[a].reduce != n->loop[b].reduce || n->loop[a].extent < 1 ||
-            n->loop[b].extent < 1)
+            n->loop[b].extent < 1 || goes_apart(n, a) || goes_apart(n, b))
             continue;
         int fused = divisions_if_fused(n, a, b);
         if (fused > divisions) continue;
