@@ -320,6 +320,11 @@ static void print_loop(Printer *p, const Stmt *s) {
         print_line(p, "%s", p->d->unroll);
     }
     const char *first = s == p->shared ? p->begin : "0", *last = s == p->shared ? p->end : bound;
+    if (s == p->shared && !ex_is_const(extent)) { /* the part is one of the most iterations */
+        long long most = (long long)p->k->vars.items[s->var].extent;
+        first = arena_printf(p->scratch, "(int32_t)((int64_t)%s * %s / %lld)", first, bound, most);
+        last = arena_printf(p->scratch, "(int32_t)((int64_t)%s * %s / %lld)", last, bound, most);
+    }
     int strip = begin_strips(p, s, first, last);
     if (strip)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);

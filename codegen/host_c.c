@@ -212,7 +212,7 @@ static void print_launch(Host *h, const Step *step, const char *const *counter, 
     for (int i = 0; i < k->n_scalars; i++) piece[n++] = counter[i];
     const Stmt *shared = h->team ? shared_loop(k) : NULL;
     if (shared) {
-        long long extent = (long long)shared->extent->k.i;
+        long long extent = (long long)k->vars.items[shared->var].extent;
         piece[n++] = PRINTF("mlcc_part(%lld, thread, threads)", extent);
         piece[n++] = PRINTF("mlcc_part(%lld, thread + 1, threads)", extent);
     }

@@ -5,17 +5,16 @@
 
 #include <string.h>
 
-/* A loop that can be shared if it stands alone: the number of iterations is known. */
-static bool is_shareable(const Stmt *s) {
-    return s->kind == ST_for && s->role == ROLE_parallel && ex_is_const(s->extent) &&
-           s->extent->k.i > 1;
+/* A loop that can be shared if it stands alone. */
+static bool is_shareable(const Kernel *k, const Stmt *s) {
+    return s->kind == ST_for && s->role == ROLE_parallel && k->vars.items[s->var].extent > 1;
 }
 
 const Stmt *shared_loop(const Kernel *k) {
     const Stmt *loop = NULL;
     for (const Stmt *s = k->body; s; s = s->next) {
         if (s->kind == ST_alloc) continue;
-        if (!is_shareable(s) || loop) return NULL;
+        if (!is_shareable(k, s) || loop) return NULL;
         loop = s;
     }
     return loop;
@@ -26,7 +25,7 @@ static int count_loops(const Kernel *k) {
     int n = 0, long_ones = 0;
     for (const Stmt *s = k->body; s; s = s->next) {
         if (s->kind != ST_for || s->role != ROLE_parallel) return 0;
-        long_ones += is_shareable(s);
+        long_ones += is_shareable(k, s);
         n++;
     }
     return long_ones ? n : 0;

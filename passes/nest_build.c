@@ -144,11 +144,8 @@ static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
     for (int i = count - 1; i >= 0; i--) {
         const NestLoop *l = &b->n->loop[loops[i]];
         Stmt *s = new_for(b, l->var, l->extent, l->role);
-        if (b->until[loops[i]])
-            s->extent = b->until[loops[i]];
-        else
-            body = new_if(b, b->inside[loops[i]], body);
-        s->body = body;
+        if (b->until[loops[i]]) s->extent = b->until[loops[i]];
+        s->body = new_if(b, b->inside[loops[i]], body);
         body = s;
     }
     return body;
@@ -170,6 +167,9 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     int all = add_var(b, "part", total);
     const Expr *rest = ex_var(b->x, all);
     Stmt *list = NULL, *loop = new_for(b, all, total, ROLE_parallel);
+    const NestLoop *outermost = &n->loop[n->order[0]];
+    if (b->until[n->order[0]])
+        loop->extent = ex_mul(b->x, b->until[n->order[0]], ex_i(b->x, total / outermost->extent));
     for (int i = share - 1; i >= 0; i--) body = new_if(b, b->inside[n->order[i]], body);
     for (int i = share - 1; i >= 0; i--) {
         const NestLoop *l = &n->loop[n->order[i]];
@@ -224,8 +224,19 @@ static bool never_falls(const Expr *e) {
     }
 }
 
+/* How often a loop runs whose iterations begin at `at`, which is its variable or a multiple of it (as far
+ * as the last tile begins), until `limit`; NULL if it is none of that. */
+static const Expr *iterations(Build *b, const Expr *at, int var, const Expr *limit) {
+    Exprs *x = b->x;
+    if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
+    if (at == ex_var(x, var)) return limit;
+    if (at->op != EX_mul || at->arg[0] != ex_var(x, var) || !ex_is_const(at->arg[1])) return NULL;
+    return ex_div(x, ex_add(x, limit, ex_i(x, at->arg[1]->k.i - 1)), at->arg[1]);
+}
+
 /* Work on tiles that lie beyond how far a coordinate goes is left out: at the innermost loop outside of
- * the tile that says so, or, of a map's innermost loop, by its extent. `first`: loops outside. */
+ * the tile that says so; of the outermost loop, and of a map's innermost one, by its extent. `first`:
+ * loops outside of the tile. */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
     Exprs *x = b->x;
@@ -242,12 +253,14 @@ static void apply_limits(Build *b, int first) {
         int last = last_loop(b, at, first);
         if (last < 0) continue;
         int loop = n->order[last];
-        bool innermost = n->op->kind == OP_map && last > 0 && last == n->n_order - 1 &&
-                         n->share <= last && at == ex_var(x, n->loop[loop].var);
-        const Expr *inside = ex_lt(x, at, n->limit[d]);
+        bool by_extent = last == 0 || (n->op->kind == OP_map && last == n->n_order - 1 &&
+                                       n->share <= last);
+        const Expr *inside = ex_lt(x, at, n->limit[d]), *until = NULL;
         if (at == b->coord[d]) b->holds[d] = inside;
-        if (innermost && !b->until[loop])
-            b->until[loop] = n->limit[d];
+        if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
+            until = iterations(b, at, n->loop[loop].var, n->limit[d]);
+        if (until)
+            b->until[loop] = until;
         else
             b->inside[loop] = both_hold(x, b->inside[loop], inside);
     }
