@@ -185,7 +185,8 @@ static bool widens_bytes(const Op *op) {
 /* What an operator of constants computes; NULL if they are not, or if that would bloat the program: a
  * large result must not be more than `growth` times as large as what it is made of. */
 static void *fold(Graph *g, const Op *op, size_t growth) {
-    if (g->no_fold || g->diag->n_errors || op->out[0]->dims != op->out[0]->shape) return NULL;
+    if (g->no_fold || g->diag->n_errors || dims_vary(op->out[0]->rank, op->out[0]->dims))
+        return NULL;
     size_t in_bytes = 0, out_bytes = 0;
     for (int i = 0; i < op->n_in; i++) {
         if (!value_is_const(op->in[i]) || dt_kind(op->in[i]->dt) == DK_string) return NULL;

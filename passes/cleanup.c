@@ -136,7 +136,7 @@ static Value *copy_of(Graph *g, Value *v) {
     for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
     op->body = ex_load(g->x, v->dt, 0, v->rank, index);
     op->src = v->def->src;
-    Value *copy = graph_new_value(g, op, 0, v->dt, v->rank, v->shape);
+    Value *copy = graph_new_value(g, op, 0, v->dt, v->rank, v->dims);
     graph_append(g, op);
     return copy;
 }

@@ -166,7 +166,7 @@ static Value *map_before(Graph *g, Op *m, DType dt, const Expr *body) {
     Op *op = graph_new_op(g, OP_map, m->n_in, m->in, 1);
     op->body = body;
     op->src = m->src;
-    Value *out = graph_new_value(g, op, 0, dt, v->rank, v->shape);
+    Value *out = graph_new_value(g, op, 0, dt, v->rank, v->dims);
     graph_insert_before(g, m, op);
     graph_drop_inputs(g, op);
     return out;

@@ -174,10 +174,10 @@ static int place_of(int i, int axis, int rank) {
     return i == axis ? rank - 1 : i > axis ? i - 1 : i;
 }
 
-static const int64_t *permuted_shape(Graph *g, const Value *v, int axis) {
-    int64_t *shape = ARENA_ARRAY(g->arena, v->rank, int64_t);
-    for (int i = 0; i < v->rank; i++) shape[place_of(i, axis, v->rank)] = v->shape[i];
-    return shape;
+static const int64_t *permuted(Graph *g, const Value *v, const int64_t *shape, int axis) {
+    int64_t *to = ARENA_ARRAY(g->arena, v->rank, int64_t);
+    for (int i = 0; i < v->rank; i++) to[place_of(i, axis, v->rank)] = shape[i];
+    return to;
 }
 
 typedef struct Rename {
@@ -272,6 +272,9 @@ void pass_layout(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) {
             int axis = l.axis[op->out[i]->id];
-            if (axis >= 0) op->out[i]->dims = op->out[i]->shape = permuted_shape(g, op->out[i], axis);
+            Value *out = op->out[i];
+            if (axis < 0) continue;
+            out->shape = permuted(g, out, out->shape, axis);
+            out->dims = permuted(g, out, out->dims, axis);
         }
 }

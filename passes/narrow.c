@@ -68,7 +68,7 @@ static Value *rounded(Narrow *n, Value *v) {
     for (int64_t i = 0; i < numel; i++)
         dt_save(n->dt, data, (size_t)i, dt_load(v->dt, v->data, (size_t)i));
     Op *op = graph_new_op(g, OP_const, 0, NULL, 1);
-    Value *twin = graph_new_value(g, op, 0, n->dt, v->rank, v->shape);
+    Value *twin = graph_new_value(g, op, 0, n->dt, v->rank, v->dims);
     twin->data = data;
     twin->name = v->name;
     graph_insert_before(g, v->def->next, op);

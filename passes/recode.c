@@ -165,7 +165,7 @@ static const Expr *scaled_load(Tables *t, const Expr *load, double factor) {
     float *data = ARENA_ARRAY(t->g->arena, n, float);
     for (int64_t i = 0; i < n; i++) data[i] = (float)(((const float *)v->data)[i] * factor);
     Op *op = graph_new_op(t->g, OP_const, 0, NULL, 1);
-    Value *scaled = graph_new_value(t->g, op, 0, v->dt, v->rank, v->shape);
+    Value *scaled = graph_new_value(t->g, op, 0, v->dt, v->rank, v->dims);
     scaled->data = data;
     op->src = v->def->src;
     graph_insert_before(t->g, t->op, op);

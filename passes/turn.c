@@ -79,7 +79,7 @@ static void absorb(Graph *g, Op *copy) {
  * depth that are added at once; op reads it instead. */
 static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int at_once) {
     Exprs *x = g->x;
-    int64_t extent[MAX_RANK], shape[MAX_RANK];
+    int64_t extent[MAX_RANK], shape[MAX_RANK], dims[MAX_RANK];
     const Expr *to[MAX_RANK] = {NULL}, *index[MAX_RANK];
     int n = op_extents(op, extent), rank = 0, depth = at_once > 1 ? op->out[0]->rank : -1;
     for (int round = 0; round < 3; round++)
@@ -89,18 +89,21 @@ static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int 
             const Expr *part = ex_var(x, rank), *few = ex_i(x, at_once);
             to[k] = k == depth ? ex_mul(x, part, few) : part;
             index[rank] = k == depth ? ex_div(x, ex_var(x, k), few) : ex_var(x, k);
-            shape[rank++] = k == depth ? extent[k] / at_once : extent[k];
+            shape[rank] = k == depth ? extent[k] / at_once : extent[k];
+            dims[rank] = k < op->out[0]->rank ? op->out[0]->dims[k] : shape[rank];
+            rank++;
         }
     if (depth >= 0) {
         to[depth] = ex_add(x, to[depth], ex_var(x, rank));
         index[rank] = ex_bin(x, EX_rem, ex_var(x, depth), ex_i(x, at_once));
-        shape[rank++] = at_once;
+        dims[rank] = shape[rank] = at_once;
+        rank++;
     }
     const Expr *factor = op->body->arg[i], *inner = without_casts(factor);
     Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
     copy->body = ex_simplify(x, ex_subst_vars(x, inner, n, to), rank, shape);
     copy->src = op->src;
-    Value *turned = graph_new_value(g, copy, 0, (DType)inner->dt, rank, shape);
+    Value *turned = graph_new_value(g, copy, 0, (DType)inner->dt, rank, dims);
     graph_insert_before(g, op, copy);
     Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
     for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
@@ -228,7 +231,7 @@ static bool spread_one(Graph *g, Op *op) {
     for (int k = 0; k < out->rank; k++) {
         if (!(s.vars >> k & 1)) continue;
         to[k] = ex_var(g->x, rank);
-        shape[rank++] = out->shape[k];
+        shape[rank++] = out->dims[k];
     }
     Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
     copy->body = ex_subst_vars(g->x, s.load, out->rank, to);

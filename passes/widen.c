@@ -32,7 +32,7 @@ static Value *widened(Widen *w, Op *before, Value *v) {
     DType reg = dt_reg(v->dt);
     bool constant = value_is_const(v);
     Op *op = graph_new_op(g, constant ? OP_const : OP_map, constant ? 0 : 1, &v, 1);
-    Value *out = graph_new_value(g, op, 0, reg, v->rank, v->shape);
+    Value *out = graph_new_value(g, op, 0, reg, v->rank, v->dims);
     if (constant) {
         size_t n = (size_t)value_numel(v);
         void *data = arena_array(g->arena, n + 1, dt_store(reg));
