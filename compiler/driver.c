@@ -284,6 +284,12 @@ int command_compile(Session *s) {
                    *suffix ? suffix : o->output);
         return 0;
     }
+    if (lists_architectures(o) && !strcmp(name, "c")) {
+        if (!strcmp(suffix, ".so")) return compile_several(s);
+        diag_error(&s->diag, E0001, "-march=%s: several architectures go into a .so only",
+                   o->march);
+        return 0;
+    }
     Program *p = session_program(s);
     if (p) write_program(s, p, o->output);
     return 0;

@@ -25,6 +25,12 @@ typedef StringList OptionList;
 
 struct Trial;
 
+/* One architecture of several in a library (several.c). */
+typedef struct Variant {
+    int number;
+    const char *object; /* the file to write */
+} Variant;
+
 typedef struct Options {
     const char *model; /* first word that is no option */
 #define OPTION(field, kind, name, value, commands, help) OPTION_TYPE_##kind field;
@@ -32,6 +38,7 @@ typedef struct Options {
     const char *runtime_cache; /* no option: a folder where a caller that compiles many models keeps the
                                   runtime's object files; NULL: they are compiled anew */
     bool profile; /* no option: libraries measure the time of their steps (runtime/profile.h) */
+    const Variant *variant; /* no option; NULL: there is one architecture */
     struct Trial *trial; /* no option; NULL: the schedules are those thought best */
 } Options;
 
@@ -68,6 +75,16 @@ Program *session_program(Session *s);
 bool output_fits(const Target *t, const char *suffix);
 /* Writes the program in the form that the suffix of `path` asks for. False after diagnostics. */
 bool write_program(Session *s, Program *p, const char *path);
+/* Writes the code for one of several architectures as an object, without the runtime. */
+bool write_variant(Session *s, Program *p);
+/* Writes the library of such objects to the command's output; `choice` is the source of its
+ * mlcc_model_v1. */
+bool write_library_of(Session *s, const char *folder, const char *choice, int n,
+                      const char *const *object);
+/* Does -march name several? */
+bool lists_architectures(const Options *o);
+/* Compiles to a library for all of them; returns the exit status. */
+int compile_several(Session *s);
 /* Writes a library made of runtime sources, compiled as a model's code is. */
 bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources);
 

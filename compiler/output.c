@@ -94,6 +94,9 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
         vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));
     add_words(s, argv, flags);
+    if (s->o->variant)
+        vec_push(&s->arena, argv,
+                 arena_printf(&s->arena, "-Dmlcc_model_v1=mlcc_model_v1_%d", s->o->variant->number));
 }
 
 const char *ask_c_compiler(Session *s, const char *words) {
@@ -135,6 +138,8 @@ typedef struct Unit {
 typedef struct Units {
     Unit items[5];
     int n;
+    int n_objects; /* compiled before */
+    const char *const *objects;
     const char *libraries;
     Text *header; /* of the model's C functions; NULL: it has none */
 } Units;
@@ -257,10 +262,13 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
                         const char *path, Outputs *out) {
     Words objects = {0};
     for (int i = 0; i < units->n; i++) {
+        if (s->o->variant && units->items[i].runtime) continue; /* the library has one for all */
         const char *object = compile_unit(s, folder, &units->items[i]);
         if (!object) return false;
         vec_push(&s->arena, &objects, object);
     }
+    for (int i = 0; i < units->n_objects; i++)
+        vec_push(&s->arena, &objects, units->objects[i]);
     Words argv = {0};
     if (form == FORM_archive)
         add_words(s, &argv, "ar rcsD out");
@@ -317,13 +325,13 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
     /* Who links an object or archive of C calls the model by its header; a descriptor, which has
      * the same name in each, would keep two models out of one program. A library's names are its
      * own. */
-    e->descriptor = e->threads = form == FORM_library;
+    e->descriptor = e->threads = form == FORM_library || s->o->variant;
     if (form == FORM_library) e->prefix = "model";
     Units units = {.n = 0};
     bool ok = write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
               make(s, p, e, folder, &units) && build_units(s, folder, &units, form, path, out);
     temp_remove(folder);
-    if (ok && units.header && form != FORM_library)
+    if (ok && units.header && form != FORM_library && !s->o->variant)
         add_output(s, out, with_suffix(s, path, ".h"), text_get(units.header),
                    units.header->length);
     return ok;
@@ -397,6 +405,10 @@ bool write_program(Session *s, Program *p, const char *path) {
                             (unsigned long long)fnv1a(s->model.file.data, s->model.file.size,
                                                       FNV_SEED));
     Outputs out = {0};
+    if (s->o->variant) {
+        e.prefix = arena_printf(&s->arena, "model%d", s->o->variant->number);
+        return add_binary(s, p, &e, FORM_object, path, &out) && write_outputs(s, out.n, out.items);
+    }
     if (row->form == FORM_source) {
         if (!add_sources(s, p, &e, path, &out)) return false;
     } else if (row->form == FORM_spirv) {
@@ -408,4 +420,25 @@ bool write_program(Session *s, Program *p, const char *path) {
     }
     if (s->o->weights) add_weights(s, p, &out);
     return write_outputs(s, out.n, out.items);
+}
+
+bool write_variant(Session *s, Program *p) {
+    return write_program(s, p, s->o->variant->object);
+}
+
+bool write_library_of(Session *s, const char *folder, const char *choice, int n,
+                      const char *const *object) {
+    static const char exports[] = "{ global: mlcc_model_v1; local: *; };\n";
+    Units units = {.n_objects = n,
+                   .objects = object,
+                   .libraries = "-Wl,--version-script=exports -lpthread -lm"};
+    Outputs out = {0};
+    add_unit(&units, "choice.c", "-std=gnu11");
+    add_runtime(&units, "team.c");
+    return write_embedded(s, folder) &&
+           write_file(s, arena_printf(&s->arena, "%s/choice.c", folder), choice, strlen(choice)) &&
+           write_file(s, arena_printf(&s->arena, "%s/exports", folder), exports,
+                      sizeof exports - 1) &&
+           build_units(s, folder, &units, FORM_library, s->o->output, &out) &&
+           write_outputs(s, out.n, out.items);
 }

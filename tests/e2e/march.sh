@@ -20,3 +20,22 @@ done
 # a machine without vectors
 "$build/mlcc" $model -march=armv7e-m --cc arm-none-eabi-gcc -o "$work/digits.c"
 cmp "$work/digits.c" "$work/generic.c"
+# several in one library: it takes the last that the machine has, and exports one name
+if [ "$(uname -m)" = x86_64 ]; then
+    levels=x86-64,x86-64-v2,x86-64-v3,x86-64-v4
+    "$build/mlcc" $model -march=$levels -o "$work/several.so"
+    [ "$(nm -D --defined-only "$work/several.so" | awk '{print $3}')" = mlcc_model_v1 ]
+    "$build/mlcc" $model -march=x86-64 -o "$work/first.so"
+    # the same digit, within rounding: all print the same large probability
+    printf '\223NUMPY\001\000v\000%-117s\n' \
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 8, 8), }" >"$work/x.npy"
+    for i in 1 2 3 4 5 6 7 8; do printf '%32s' '' | tr ' ' '>'; done >>"$work/x.npy"
+    for library in several first; do
+        "$build/mlcc" run "$work/$library.so" --input "input=$work/x.npy" --output "$work/$library"
+        od -An -tf4 -j128 "$work/$library"/*.npy | tr -s ' ' '\n' | sort -g | tail -1 |
+            cut -c1-5 >"$work/$library.top"
+    done
+    cmp "$work/several.top" "$work/first.top"
+    "$build/mlcc" $model -march=$levels -o "$work/again.so"
+    cmp "$work/several.so" "$work/again.so"
+fi
