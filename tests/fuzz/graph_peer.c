@@ -35,7 +35,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-#define CHECK_FLAGS " -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+#define CHECK_FLAGS " -g1 -fsanitize=address,undefined -fno-sanitize-recover=all"
 #else
 #define ASAN_POISON_MEMORY_REGION(p, n)   ((void)(p), (void)(n))
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
