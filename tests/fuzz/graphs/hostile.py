@@ -98,7 +98,7 @@ class HostileCase:
                 )
             # for compiling is what takes long
             compiled = ("c0:c:::apart", "c0:c:native", "c0:c:::apart", "c1:c:native")[number // 4 % 4]
-            ways = ["interp", compiled, KERNELS[number % 4]]
+            ways = ["interp", compiled] + [KERNELS[number // 5 % 4]] * (number % 5 == 0)
             task = Task(model.SerializeToString(), runs, self.outputs, ways, len(runs))
             task.relation = "shapes as inputs" if loose else "hostile"
             self.tasks.append(task)
