@@ -366,15 +366,20 @@ static const char *converted(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType to = (DType)e->dt;
     const char *type = lane_type(p, to, l->width);
-    if (is_rounding(e)) { /* the sum's last bit is 1 */
-        const char *a = lanes_text(l, e->arg[0]->arg[0], true);
-        if (l->width == 1) return TEXT("((int32_t)((%s + 12582912.0f) - 12582912.0f))", a);
-        return TEXT("((%s)(%s + 12582912.0f) - 0x4b400000)", type, a);
+    if (is_rounding(e)) { /* the sum's last bit is 1; 0 of NaN, as everywhere */
+        const char *a =
+            local_name(l, lane_type(p, DT_f32, l->width), lanes_text(l, e->arg[0]->arg[0], true));
+        const char *sum = TEXT("(%s + 12582912.0f)", a);
+        if (l->width == 1) return TEXT("(%s == %s ? (int32_t)(%s - 12582912.0f) : 0)", a, a, sum);
+        return TEXT("(((%s)%s - 0x4b400000) & (%s == %s))", type, sum, a, a);
     }
     DType from = (DType)e->arg[0]->dt;
     if (to == DT_f32 && is_rounding(e->arg[0])) { /* no integer in between */
-        const char *a = lanes_text(l, e->arg[0]->arg[0]->arg[0], true);
-        return TEXT("((%s + 12582912.0f) - 12582912.0f)", a);
+        const char *a = local_name(l, type, lanes_text(l, e->arg[0]->arg[0]->arg[0], true));
+        const char *sum = TEXT("((%s + 12582912.0f) - 12582912.0f)", a);
+        if (l->width == 1) return TEXT("(%s == %s ? %s : 0.0f)", a, a, sum);
+        const char *bits = lane_type(p, DT_i32, l->width);
+        return TEXT("((%s)((%s)%s & (%s == %s)))", type, bits, sum, a, a);
     }
     if (is_byte(from) && to == DT_f32) { /* as i32 in between */
         const Expr *whole = ex_cast(p->x, DT_i32, e->arg[0]);

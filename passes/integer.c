@@ -172,12 +172,35 @@ static Value *map_before(Graph *g, Op *m, DType dt, const Expr *body) {
     return out;
 }
 
-/* Brings the rim of m, if it has one, to a tensor of bytes that m decodes. */
+typedef struct Reads {
+    const Op *m;
+    bool inside;
+} Reads;
+
+static void check_read(void *user, const Expr *e) {
+    Reads *r = user;
+    const Value *out = r->m->out[0];
+    int64_t lo, hi;
+    for (int i = 0; e->op == EX_load && i < e->n; i++)
+        r->inside &= ex_bounds(e->arg[i], out->rank, out->shape, &lo, &hi) && lo >= 0 &&
+                     hi < r->m->in[e->k.i]->shape[i];
+}
+
+/* Does all that e loads exist for every element of m? */
+static bool reads_inside(const Op *m, const Expr *e, Arena *arena) {
+    Reads r = {m, true};
+    if (e) ex_visit(arena, e, check_read, &r);
+    return r.inside;
+}
+
+/* Brings the rim of m, if it has one, to a tensor of bytes that m decodes. The scale and the zero
+ * point are then read there, too. */
 static bool pad_bytes(Graph *g, Op *m, Decoded *d) {
     Exprs *x = g->x;
     DType dt = (DType)d->q->dt;
     const Value *v = m->out[0];
     if (!d->inside) return true;
+    if (!reads_inside(m, d->scale, g->arena) || !reads_inside(m, d->zero, g->arena)) return false;
     const Expr *fill = ex_int(x, dt, 0), *own[MAX_RANK];
     if (d->zero && ex_is_const(d->zero)) {
         fill = ex_int(x, dt, d->zero->k.i);

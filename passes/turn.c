@@ -66,9 +66,17 @@ static const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, c
     return ex_cast(x, (DType)factor->dt, with_casts(x, factor->arg[0], inner, e));
 }
 
-/* A map that is made for this copy alone becomes part of it. */
-static void absorb(Graph *g, Op *copy) {
-    graph_drop_inputs(g, copy);
+static bool reads(const Op *op, const Value *v) {
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i] == v) return true;
+    return false;
+}
+
+/* A map that is made for this copy alone becomes part of it. `op` is what the copy is for: it may
+ * read the same map elsewhere, which is one use more then. */
+static void absorb(Graph *g, Op *copy, const Op *op) {
+    for (int i = 0; i < copy->n_in; i++)
+        if (reads(op, copy->in[i])) copy->in[i]->index++;
     Op *m = copy->n_in == 1 ? copy->in[0]->def : NULL;
     int64_t work = 0;
     if (!m || m->kind != OP_map || m->out[0]->index != 1) return;
@@ -113,8 +121,9 @@ static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int 
     const Expr *part[2] = {op->body->arg[0], op->body->arg[1]};
     part[i] = with_casts(x, factor, inner, load);
     op->body = ex_mul(x, part[0], part[1]);
-    absorb(g, copy);
+    graph_drop_inputs(g, copy);
     graph_drop_inputs(g, op);
+    absorb(g, copy, op);
 }
 
 /* How many products the target adds at once. */

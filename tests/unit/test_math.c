@@ -75,23 +75,78 @@ static int body(Session *s) {
     return 0;
 }
 
-static void test_accuracy(void **state) {
+static const Expr *encoded(Exprs *x, const Expr *e) {
+    e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, -128));
+    return ex_cast(x, DT_i32, ex_un(x, EX_round, ex_bin(x, EX_min, e, ex_num(x, DT_f32, 127))));
+}
+
+static int byte_of(double x) {
+    return isnan(x) ? 0 : (int)rint(fmin(fmax(x, -128), 127));
+}
+
+/* Bytes of rounded floats that were rounded before, as integers or not; NaN becomes 0. */
+static int body_rounding(Session *s) {
+    int64_t shape = COUNT - 3; /* lanes and a rest */
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "rounding");
+    Value *in = graph_input(g, "x", DT_f32, 1, &shape);
+    for (int i = 0; i < 2; i++) {
+        Builder b = build(g, 1, &shape);
+        const Expr *e = encoded(x, build_in(&b, in));
+        if (i) e = ex_sub(x, e, ex_int(x, DT_i32, 40));
+        e = encoded(x, ex_mul(x, ex_cast(x, DT_f32, e), ex_num(x, DT_f32, 0.75)));
+        graph_output(g, build_map(&b, DT_i8, ex_cast(x, DT_i8, e)), i ? "moved" : "plain");
+    }
+    s->target = target_find("c");
+    Program *p = session_lower(s, g);
+    const char *path = arena_printf(&s->arena, "%s/rounding.so", cache);
+    LoadedModel m = {0};
+    assert_true(p && write_program(s, p, path) && model_load(s, &m, path, NULL));
+    float *from = ARENA_ARRAY(&s->arena, COUNT, float);
+    int8_t *plain = ARENA_ARRAY(&s->arena, COUNT, int8_t);
+    int8_t *moved = ARENA_ARRAY(&s->arena, COUNT, int8_t);
+    sample(from, 0);
+    for (int i = SPECIAL; i < COUNT; i += 7) from[i] = (float)(i % 600 - 300) / 2;
+    const void *inputs[] = {from};
+    void *out[] = {plain, moved};
+    assert_true(model_run(s, &m, inputs, out));
+    for (int i = 0; i < shape; i++) {
+        int once = byte_of(from[i]);
+        if (plain[i] != byte_of(once * 0.75) || moved[i] != byte_of((once - 40) * 0.75))
+            fail_msg("%.9g becomes %d and %d", (double)from[i], plain[i], moved[i]);
+    }
+    model_unload(&m);
+    unlink(path);
+    return 0;
+}
+
+static void on_each(int (*what)(Session *)) {
     static const char *const archs[] = {"native", "x86-64-v2"};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         Options o = {.model = "math.onnx", .march = archs[i], .runtime_cache = cache};
 #if !defined(__x86_64__)
         if (i) break;
 #endif
-        assert_int_equal(with_session(&o, body), 0);
+        assert_int_equal(with_session(&o, what), 0);
     }
+}
+
+static void test_accuracy(void **state) {
+    (void)state;
+    on_each(body);
+}
+
+static void test_rounding(void **state) {
+    (void)state;
+    on_each(body_rounding);
 }
 
 int main(void) {
     char folder[] = P_tmpdir "/mlcc-math-XXXXXX";
     cache = mkdtemp(folder);
     if (!cache) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accuracy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_accuracy),
+                                       cmocka_unit_test(test_rounding)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;

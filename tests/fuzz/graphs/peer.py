@@ -8,6 +8,9 @@ import tempfile
 from . import dtypes
 
 
+PATIENCE = 1200  # seconds that a batch may take on a busy machine
+
+
 class Died(Exception):
     """The peer ended or did not answer; the message says how."""
 
@@ -74,7 +77,7 @@ class Peer:
                 raise Died(f"crash, status {status}" + (f": {told[0]}" if told else ""))
             self.pending += data
 
-    def run(self, tasks, seconds=240):
+    def run(self, tasks, seconds=PATIENCE):
         """Runs all tasks in one batch; fills in task.answers. Raises Died."""
         if not self.process:
             self.start()
@@ -115,22 +118,28 @@ class Peer:
                     if os.path.exists(path):
                         os.unlink(path)
 
-    def run_each(self, tasks, seconds=240):
-        """The same; a task that kills the peer has "crash ..." as the answer of that way."""
+    def run_each(self, tasks, seconds=PATIENCE):
+        """The same; a task that kills the peer has "crash ..." as the answer of that way. It is
+        found by halving."""
         try:
             self.run(tasks, seconds)
             return
         except Died:
             pass
-        for task in tasks:
-            task.answers = {}
-            for way in task.ways:
-                one = Task(task.model, task.inputs, task.outputs, [way], task.runs)
-                try:
-                    self.run([one], seconds)
-                    task.answers[way] = one.answers[way]
-                except Died as how:
-                    task.answers[way] = str(how), b""
+        if len(tasks) > 1:
+            middle = len(tasks) // 2
+            self.run_each(tasks[:middle], seconds)
+            self.run_each(tasks[middle:], seconds)
+            return
+        (task,) = tasks
+        task.answers = {}
+        for way in task.ways:
+            one = Task(task.model, task.inputs, task.outputs, [way], task.runs)
+            try:
+                self.run([one], seconds)
+                task.answers[way] = one.answers[way]
+            except Died as how:
+                task.answers[way] = str(how), b""
 
 
 def temporary_folder():

@@ -3,12 +3,15 @@
 Model I of seed S is the same in every run. Each is computed node by node by ONNX Runtime, or by
 ONNX's reference evaluator where that refuses, and compiled and run in these ways:
 
-    every model      the interpreter; C, plain and with an -march=, on 1, 2 and 3 threads; the
+    every model      the interpreter; C, plain or with an -march=, on 1, 2 and 3 threads; the
                      lowered kernels of a target in the interpreter with its checks
     by its number    passes left out; every tensor in memory of its own; all renamed and in
                      another order; constants as inputs and inputs as constants,
                      Constant nodes; all in a function
     every Nth        CUDA emulated on the CPU; Vulkan
+
+The C compiler is what takes long, so a few models in a row share the ways; the last lines tell how
+many were run in each.
 
 Integers, bool, what is moved and floats whose sums are exact must be equal; other floats may differ
 by what rounding explains (builder.py). A failing model is cut down and written to a folder.
@@ -36,7 +39,7 @@ from .minimise import minimise, shown
 from .peer import Peer, Task, temporary_folder
 from .relations import as_function, constant_nodes, renamed
 
-BATCH = 24
+BATCH = 96
 KERNELS = ("kernels:c", "kernels:c:native", "kernels:cuda", "kernels:vulkan")
 # What -march= is: -march=native is what most use.
 MARCH = ("native", "x86-64-v3", "native", "x86-64-v2", "native", "native", "x86-64")
@@ -63,11 +66,13 @@ def with_parts(way, *parts):
 def ways_of(number, options):
     """How model `number` is run, besides by its relatives."""
     kernels = KERNELS[number % 4]
-    march = MARCH[number % len(MARCH)]
     if options.quick:
         return ["interp", kernels]
-    level = "c1" if number % 3 == 0 else "c0"
-    ways = ["interp", f"{level}:c", f"{level}:c:{march}", kernels]
+    march = ("", f":{MARCH[number % len(MARCH)]}")[number % 2]
+    level = "c0"
+    if number % 12 in (0, 5):  # -O1 takes three times as long; headers are read for each -march=
+        level, march = "c1", march and ":native"
+    ways = ["interp", f"{level}:c{march}", kernels]
     if number % 3 == 1:
         ways.append(with_parts(kernels, SKIPPED[number // 12 % 4]))
     if number % 5 == 0:
@@ -103,7 +108,9 @@ class Case:
             ways = [way for way in ways if way != "lib:vulkan"]
         self.add("", self.model, inputs, ways)
         rng = np.random.default_rng([options.seed, number, 1])
-        few = ["interp"] if options.quick else ["interp", ("c0:c", "c0:c:native")[number // 4 % 2]]
+        few = ["interp"]
+        if not options.quick and number // 4 % 4 == 0:
+            few.append(("c0:c", "c0:c:native")[number // 16 % 2])
         if number % 4 == 1:
             self.add("renamed", renamed(self.model, rng), inputs, few)
         if number % 4 == 2:
@@ -168,7 +175,7 @@ class Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def batch(self, numbers):
-        """Reports on these models: (number of models, unsupported, failures)."""
+        """Reports on these models: (models, nodes, runs in each way, unsupported, failures)."""
         cases, broken = [], []
         for n in numbers:
             try:
@@ -190,7 +197,11 @@ class Worker:
             faults = [f for f in faults if f[2] != "unsupported"]
             if faults:
                 failures.append((case.number, *self.explain(case, faults)))
-        return len(cases), nodes, unsupported, failures + broken
+        ways = collections.Counter()
+        for task in (t for c in cases for t in c.tasks):
+            for way in task.ways:
+                ways[way] += task.runs
+        return len(cases), nodes, ways, unsupported, failures + broken
 
     def explain(self, case, faults):
         """What is printed about a failing model: a key and a text."""
@@ -261,10 +272,23 @@ def work(options, number, share, results):
         for i in range(0, len(share), BATCH):
             results.put(worker.batch(share[i : i + BATCH]))
     except Exception:
-        results.put((0, 0, [], [(-1, "the tool fails", traceback.format_exc())]))
+        results.put((0, 0, {}, [], [(-1, "the tool fails", traceback.format_exc())]))
     finally:
         worker.close()
         results.put(None)
+
+
+def summed(ways):
+    """Of runs in each way: how many with each target, and with passes left out or tensors apart."""
+    sums = collections.Counter()
+    for way, count in sorted(ways.items()):
+        words = way.split(":") + [""] * 4
+        sums[":".join(words[:3]).rstrip(":")] += count
+        if words[3]:
+            sums["passes left out"] += count
+        if words[4]:
+            sums["apart"] += count
+    return sums
 
 
 def main():
@@ -326,7 +350,7 @@ def main():
     for process in processes:
         process.start()
     running, models, nodes, failed = len(processes), 0, 0, 0
-    unsupported, kinds = collections.Counter(), collections.Counter()
+    ways, unsupported, kinds = (collections.Counter() for _ in range(3))
     told = time.monotonic()
     while running:
         report = results.get()
@@ -335,8 +359,9 @@ def main():
             continue
         models += report[0]
         nodes += report[1]
-        unsupported.update(report[2])
-        for number, key, text in report[3]:
+        ways.update(report[2])
+        unsupported.update(report[3])
+        for number, key, text in report[4]:
             failed += 1
             kinds[key] += 1
             if kinds[key] <= 2:
@@ -359,6 +384,7 @@ def main():
         print(f"failure: {count} x {key}")
     for text, count in unsupported.most_common(20):
         print(f"unsupported: {count} x {text}")
+    print("ways: " + ", ".join(f"{count} x {way}" for way, count in summed(ways).items()))
     seconds = time.monotonic() - start
     print(
         f"fuzz-graphs: {models} models, {nodes} nodes, {sum(unsupported.values())} unsupported, "
