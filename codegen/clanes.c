@@ -197,8 +197,7 @@ static const LaneRow rows[] = {
 #define N_ROWS (int)(sizeof rows / sizeof *rows)
 _Static_assert(N_ROWS <= 64, "one bit each");
 
-/* Notes the vector types that a text mentions. */
-static void note_types(Unit *unit, const char *text) {
+void unit_note_vectors(Unit *unit, const char *text) {
     for (int dt = 0; dt < DT_count; dt++)
         for (int log = 0; log < 5; log++) {
             char name[32];
@@ -208,23 +207,31 @@ static void note_types(Unit *unit, const char *text) {
         }
 }
 
-/* The function on so many lanes. */
-static const char *lane_function(Printer *p, const char *name, int width) {
-    for (int i = 0; i < N_ROWS; i++) {
+const char *unit_lane_function(Unit *unit, const char *name, int lanes) {
+    bool found = false;
+    for (int i = 0; i < N_ROWS && !found; i++) {
         const LaneRow *row = &rows[i];
-        if (row->width != width || strcmp(row->name, name) != 0) continue;
-        if (!(p->unit->lane_rows >> i & 1)) {
-            note_types(p->unit, row->result);
-            note_types(p->unit, row->parameters);
-            note_types(p->unit, row->body);
-        }
-        p->unit->lane_rows |= (uint64_t)1 << i;
+        found = row->width == lanes && !strcmp(row->name, name);
+        if (!found || unit->lane_rows >> i & 1) continue;
+        unit_note_vectors(unit, row->result);
+        unit_note_vectors(unit, row->parameters);
+        unit_note_vectors(unit, row->body);
+        unit->lane_rows |= (uint64_t)1 << i;
     }
-    return TEXT("mlcc_lane_%sx%d", name, width);
+    if (!found) unit_lane_helper(unit, name, lanes);
+    return arena_printf(unit->arena, "mlcc_lane_%sx%d", name, lanes);
 }
 
+static const char *lane_function(Printer *p, const char *name, int width) {
+    return unit_lane_function(p->unit, name, width);
+}
+
+/* Always: a compiler that thinks a kernel has grown enough would call some of many copies, and save
+ * all registers around each. */
+#define ALWAYS_INLINE "static inline __attribute__((always_inline)) "
+
 static void print_lane_function(const LaneRow *row, Text *out) {
-    text_addf(out, "static inline %s mlcc_lane_%sx%d(%s) {\n%s}\n\n", row->result, row->name,
+    text_addf(out, ALWAYS_INLINE "%s mlcc_lane_%sx%d(%s) {\n%s}\n\n", row->result, row->name,
               row->width, row->parameters, row->body);
 }
 
@@ -259,6 +266,7 @@ void print_vector_types(const Unit *unit, Text *out) {
     if (any) text_add(out, "\n");
     for (int i = 0; i < N_ROWS; i++)
         if (unit->lane_rows >> i & 1) print_lane_function(&rows[i], out);
+    print_lane_helpers(unit, ALWAYS_INLINE, out);
 }
 
 /* --- text -------------------------------------------------------------------------------------*/
@@ -339,8 +347,8 @@ static const char *bounded(Lanes *l, const Expr *e) {
     bool never_nan = dt != DT_f32 || (ex_is_const(second) && !isnan(second->k.f));
     const char *a = lanes_text(l, e->arg[0], true), *b = lanes_text(l, second, true);
     if (dt == DT_f32 && never_nan && l->width > 1)
-        return TEXT("%s(%s, %s)", lane_function(p, e->op == EX_max ? "max" : "min", l->width), a,
-                    b);
+        return TEXT("%s(%s, %s)",
+                    lane_function(p, e->op == EX_max ? "no_less" : "no_more", l->width), a, b);
     const char *sign = e->op == EX_min ? ">" : "<", *bits = lane_type(p, DT_i32, l->width);
     const char *type = lane_type(p, dt, l->width);
     a = local_name(l, type, a);
@@ -417,11 +425,14 @@ static const char *arithmetic(Lanes *l, const Expr *e) {
                 lanes_text(l, e->arg[1], true));
 }
 
-/* One lane after the other: compilers make vectors of such a loop if they can of the function. */
+/* One lane after the other where there is no function on vectors: compilers make vectors of such a
+ * loop if they can. */
 static const char *called(Lanes *l, const Expr *e) {
     Printer *p = l->p;
+    const char *a = lanes_text(l, e->arg[0], true), *on_lanes = p->d->fn32_vector[e->op];
+    if (on_lanes && l->width > 1)
+        return TEXT("%s(%s)", lane_function(p, ex_name((ExprOp)e->op), l->width), a);
     const char *name = function_name(p, (ExprOp)e->op, DT_f32);
-    const char *a = lanes_text(l, e->arg[0], true);
     if (l->width == 1) return TEXT("%s(%s)", name, a);
     const char *type = lane_type(p, DT_f32, l->width);
     const char *list = names_take(&p->names, TEXT("v%d", p->n_values++), "v");

@@ -37,7 +37,8 @@ typedef struct Unit {
     StrMap helpers; /* those used: name -> row of helpers.def */
     int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
-    uint64_t lane_rows;        /* ... and which rows of lanes.def */
+    uint64_t lane_rows;        /* ... which rows of lanes.def */
+    uint8_t *lane_helpers;     /* ... and which of helpers.def on vectors: bits 4, 8, 16: so many lanes */
 } Unit;
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);
@@ -46,6 +47,10 @@ const char *unit_helper(Unit *unit, const char *name);
 /* Prints the helpers that `text` uses, callees first. (Not all that were noted: printing an
  * expression may be tried in two ways.) */
 void unit_print_helpers(Unit *unit, const char *text, Text *out);
+/* Notes the use of helper mlcc_<name>_f32 on vectors; false if there is none. */
+bool unit_lane_helper(Unit *unit, const char *name, int lanes);
+/* Prints those that were noted, callees first. `begin`: what stands before their types. */
+void print_lane_helpers(const Unit *unit, const char *begin, Text *out);
 
 /* One value of a statement at work; see cexpr.c. */
 typedef struct Node {
@@ -131,7 +136,11 @@ bool print_held_alloc(Printer *p, int buffer);
  * reads none, or writes some. unspill_held closes it. */
 bool spill_held(Printer *p, const Stmt *s);
 void unspill_held(Printer *p);
-/* The typedefs of the vectors that were used. */
+/* Notes the use of a function on lanes, of lanes.def or helpers.def; returns its name. */
+const char *unit_lane_function(Unit *unit, const char *name, int lanes);
+/* Notes the vector types that a text mentions. */
+void unit_note_vectors(Unit *unit, const char *text);
+/* The vector types and functions that were used. */
 void print_vector_types(const Unit *unit, Text *out);
 
 /* --- cexpr.c --------------------------------------------------------------------------------*/

@@ -240,16 +240,16 @@ bool print_vectors(Printer *p, const Stmt *s) {
 
 /* --- strips ----------------------------------------------------------------------------------*/
 
-/* Bytes and half floats are what compilers make poor vectors of. */
-static bool has_narrow(const Expr *e) {
-    bool narrow = dt_is_narrow((DType)e->dt);
-    for (int i = 0; i < e->n && !narrow; i++) narrow = has_narrow(e->arg[i]);
-    return narrow;
+/* Bytes, half floats and functions are what compilers make poor vectors of. */
+static bool wants_lanes(const Printer *p, const Expr *e) {
+    bool wants = dt_is_narrow((DType)e->dt) || (e->dt == DT_f32 && p->d->fn32_vector[e->op]);
+    for (int i = 0; i < e->n && !wants; i++) wants = wants_lanes(p, e->arg[i]);
+    return wants;
 }
 
 int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
     int widest = 1;
-    bool narrow = false;
+    bool wanted = false;
     if (!p->unit->vector_bytes || s->role > ROLE_vector) return 0;
     for (const Stmt *store = s->body; store; store = store->next) {
         if (store->kind != ST_store) return 0;
@@ -260,12 +260,12 @@ int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last)
             !lanes_apart(flat_index(p, store->buffer, b->rank, index), s->var, 1) ||
             !lanes_can(p, value, s->var))
             return 0;
-        narrow |= has_narrow(value);
+        wanted |= wants_lanes(p, value);
         if (widest < (int)dt_store(b->dt)) widest = (int)dt_store(b->dt);
         widest = lanes_widest(value, s->var, widest);
     }
     int width = p->unit->vector_bytes / widest;
-    if (!narrow || width < 4 || (ex_is_const(s->extent) && s->extent->k.i < width)) return 0;
+    if (!wanted || width < 4 || (ex_is_const(s->extent) && s->extent->k.i < width)) return 0;
     print_line(p, "{");
     p->indent++;
     const char *var = p->var[s->var];

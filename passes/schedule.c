@@ -213,29 +213,32 @@ static int divisions_if_fused(Nest *n, int a, int b) {
 
 typedef struct Divided {
     int loop;
-    int64_t
-        by; /* what the loop's variable is divided by everywhere; 0: nothing yet, -1: it differs */
+    int64_t by; /* the largest that the loop's variable is divided by; 0: nothing yet, -1: they are
+                   no multiples of each other */
 } Divided;
 
 static void find_divisor(void *user, const Expr *e) {
     Divided *d = user;
     if ((e->op != EX_div && e->op != EX_rem) || !ex_is_const(e->arg[1])) return;
     if (e->arg[0]->op != EX_var || e->arg[0]->k.i != d->loop) return;
-    int64_t by = e->arg[1]->k.i;
-    d->by = d->by == 0 || d->by == by ? by : -1;
+    int64_t by = e->arg[1]->k.i, more = by > d->by ? by : d->by, less = by > d->by ? d->by : by;
+    if (by > 0 && d->by >= 0) d->by = less == 0 || more % less == 0 ? more : -1;
 }
 
+#define SHORTEST_STRETCH 16 /* of a reduction; the few that are added at once are split later */
+
 /* A loop whose variable is taken apart by a division becomes two loops, of the quotient and of the
- * remainder. */
+ * remainder: what is read then lies in stretches. */
 static void split_divided(Nest *n) {
     const Expr *body = nest_body(n);
     for (int i = 0; i < n->n_order; i++) {
         Divided d = {n->order[i], 0};
         const NestLoop *l = &n->loop[d.loop];
         int outer, inner;
-        if (l->reduce || l->extent < 2) continue;
+        if (l->extent < 2) continue;
         ex_visit(n->p->arena, body, find_divisor, &d);
-        if (d.by < 2 || d.by >= l->extent || l->extent % d.by) continue;
+        if (d.by < (l->reduce ? SHORTEST_STRETCH : 2) || d.by >= l->extent || l->extent % d.by)
+            continue;
         nest_split(n, d.loop, d.by, &outer, &inner);
         body = nest_body(n);
         i++;
