@@ -10,7 +10,7 @@
 
 typedef struct Io {
     int n_in, n_out;
-    TensorInfo *in, *out; /* shape and bytes are those of the run at work */
+    TensorInfo *in, *out;       /* shape and bytes are those of the run at work */
     void **in_data, **out_data; /* room for the largest shapes */
 } Io;
 

@@ -33,8 +33,9 @@ static const char *print_choice(Session *s, int n, const char *const *arch) {
     Text t = text_new(&s->arena);
     text_add(&t, "#include \"mlcc/model.h\"\n\n");
     for (int i = 0; i < n; i++) text_addf(&t, "const mlcc_model *mlcc_model_v1_%d(void);\n", i);
-    text_add(&t, "__attribute__((visibility(\"default\"))) const mlcc_model *mlcc_model_v1(void) {\n"
-                 "    __builtin_cpu_init();\n");
+    text_add(&t,
+             "__attribute__((visibility(\"default\"))) const mlcc_model *mlcc_model_v1(void) {\n"
+             "    __builtin_cpu_init();\n");
     for (int i = n - 1; i > 0; i--)
         text_addf(&t, "    if (%s) return mlcc_model_v1_%d();\n", question(s, arch[i]), i);
     text_add(&t, "    return mlcc_model_v1_0();\n}\n");

@@ -101,20 +101,33 @@ static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to)
     for (int i = 0; i < 4; i++) {
         double l = corner[i], r = other[i];
         switch ((ExprOp)e->op) {
-        case EX_add: corner[i] = l + r; break;
-        case EX_sub: corner[i] = l - r; break;
-        case EX_mul: corner[i] = l * r; break;
-        case EX_min: corner[i] = l < r ? l : r; break;
-        case EX_max: corner[i] = l > r ? l : r; break;
+        case EX_add:
+            corner[i] = l + r;
+            break;
+        case EX_sub:
+            corner[i] = l - r;
+            break;
+        case EX_mul:
+            corner[i] = l * r;
+            break;
+        case EX_min:
+            corner[i] = l < r ? l : r;
+            break;
+        case EX_max:
+            corner[i] = l > r ? l : r;
+            break;
         case EX_div:
             if (b.low <= 0) return false;
             corner[i] = is_float ? l / r : (double)((int64_t)l / (int64_t)r);
             break;
         case EX_rem:
             if (b.low <= 0) return false;
-            corner[i] = i < 2 ? (a.low < 0 ? 1 - b.high : 0) : a.high < b.high - 1 ? a.high : b.high - 1;
+            corner[i] = i < 2                 ? (a.low < 0 ? 1 - b.high : 0)
+                        : a.high < b.high - 1 ? a.high
+                                              : b.high - 1;
             break;
-        default: return false;
+        default:
+            return false;
         }
     }
     *to = around(corner, 4);
@@ -136,14 +149,19 @@ static bool find_interval(const Exprs *x, const Expr *e, Interval *to) {
         *to = around(ends, 4);
         return true;
     }
-    case EX_neg: *to = (Interval){-part[0].high, -part[0].low}; return true;
+    case EX_neg:
+        *to = (Interval){-part[0].high, -part[0].low};
+        return true;
     case EX_cast:
     case EX_floor:
     case EX_ceil:
     case EX_round:
     case EX_trunc:
-    case EX_sqrt: *to = rising(e, part[0]); return true;
-    default: return e->n == 2 && interval_of_two(e, part[0], part[1], to);
+    case EX_sqrt:
+        *to = rising(e, part[0]);
+        return true;
+    default:
+        return e->n == 2 && interval_of_two(e, part[0], part[1], to);
     }
 }
 
@@ -271,15 +289,22 @@ static void sum_of(Exprs *x, const Expr *e, Sum *to) {
     *to = (Sum){.whole = true};
     Sum a, b;
     switch ((ExprOp)e->op) {
-    case EX_const: sum_add(to, e->k.i, NULL); return;
-    case EX_add: sum_of_two(x, e, 1, to); return;
-    case EX_sub: sum_of_two(x, e, -1, to); return;
+    case EX_const:
+        sum_add(to, e->k.i, NULL);
+        return;
+    case EX_add:
+        sum_of_two(x, e, 1, to);
+        return;
+    case EX_sub:
+        sum_of_two(x, e, -1, to);
+        return;
     case EX_mul:
         sum_of(x, e->arg[0], &a);
         sum_of(x, e->arg[1], &b);
         sum_times(x, &a, &b, to);
         return;
-    default: sum_add(to, 1, e);
+    default:
+        sum_add(to, 1, e);
     }
 }
 
@@ -386,8 +411,8 @@ static const Expr *find_normal(Exprs *x, const Expr *e) {
         int64_t low, high;
         const Expr *a = normal(x, e->arg[0]), *b = normal(x, e->arg[1]);
         if (ex_is_const(b) && a->op == e->op && ex_is_const(a->arg[1])) /* max(max(a, 1), 0) */
-            return normal(x, ex_bin(x, (ExprOp)e->op, a->arg[0],
-                                    ex_bin(x, (ExprOp)e->op, a->arg[1], b)));
+            return normal(
+                x, ex_bin(x, (ExprOp)e->op, a->arg[0], ex_bin(x, (ExprOp)e->op, a->arg[1], b)));
         const Expr *difference = normal(x, ex_sub(x, a, b));
         if (dim_bounds(x, difference, &low, &high)) {
             if (low >= 0) return e->op == EX_max ? a : b;

@@ -5,10 +5,11 @@
  * run gives (a dimension of an input) or computes (how many elements NonZero finds); in expressions
  * it is var DIM_VAR + its number.
  *
- * Equal dimensions are equal numbers: expressions are brought into a normal form, a sum of products.
- * `d + 1`, for a constant that is not large, is again a dimension; all other arithmetic goes through
- * the functions below, which compute at once with extents that are known. Numbers of expressions
- * are far below zero, so that other arithmetic ends in an error and not in a wrong shape.
+ * Equal dimensions are equal numbers: expressions are brought into a normal form, a sum of
+ * products. `d + 1`, for a constant that is not large, is again a dimension; all other arithmetic
+ * goes through the functions below, which compute at once with extents that are known. Numbers of
+ * expressions are far below zero, so that other arithmetic ends in an error and not in a wrong
+ * shape.
  *
  * ex_int and ex_i take dimensions, so bodies may compute with those that vary.
  */
@@ -44,7 +45,8 @@ int64_t dim_of_symbol(Exprs *x, int symbol);
 /* The symbol that a dimension is; -1: it is none, but may be computed from some. */
 int dim_symbol(const Exprs *x, int64_t d);
 DimSymbol dim_symbol_range(const Exprs *x, int symbol);
-/* The dimension that an integer expression of symbols stands for; false if it has no upper bound. */
+/* The dimension that an integer expression of symbols stands for; false if it has no upper bound.
+ */
 bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d);
 /* Its value as an i32 expression. */
 const Expr *dim_expr(Exprs *x, int64_t d);

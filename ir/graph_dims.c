@@ -1,5 +1,5 @@
-/* Shapes with dimensions that vary: reshapes of such tensors, and reading dimensions off the tensors
- * that they are computed in. See graph.h and dim.h.
+/* Shapes with dimensions that vary: reshapes of such tensors, and reading dimensions off the
+ * tensors that they are computed in. See graph.h and dim.h.
  */
 #include "ir/graph_dims.h"
 
@@ -31,8 +31,8 @@ static int cut_groups(Exprs *x, int rank, const int64_t *old, int new_rank, cons
     return n;
 }
 
-/* Are elements at the same place of the memory as long as no other than the first of these dimensions
- * (those of 1 left out) varies? *most: how many there may be. */
+/* Are elements at the same place of the memory as long as no other than the first of these
+ * dimensions (those of 1 left out) varies? *most: how many there may be. */
 static bool outermost_varies(Exprs *x, const int64_t *dims, int from, int to, int64_t *most) {
     bool first = true;
     *most = 1;
@@ -229,8 +229,10 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
         Element el = {w, op, at, v->rank, unknown(w, v->dt)};
         return ex_rewrite(x, op->body, leaf_of_element, &el);
     }
-    case OP_reduce: return element_of_reduce(w, op, at);
-    default: return unknown(w, v->dt);
+    case OP_reduce:
+        return element_of_reduce(w, op, at);
+    default:
+        return unknown(w, v->dt);
     }
 }
 
