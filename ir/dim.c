@@ -306,6 +306,7 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
         left = quotient(x, left, b);
     else
         left = ex_div(x, left, b);
+    if (!out.n) return left;
     return normal(x, ex_add(x, sum_expr(x, &out), left));
 }
 

@@ -144,6 +144,11 @@ Entity *entity_tensor(Import *im, Value *v);
 /* A tensor of strings from its bytes. */
 Entity *entity_strings(Import *im, Value *bytes);
 
+/* True if the tensor can have just one element. */
+static inline bool value_single(const Node *n, const Value *v) {
+    return dim_fits(dim_product(n->x, v->rank, v->dims), 1);
+}
+
 /* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),
  * floats narrower than f32 computed in f32. */
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);

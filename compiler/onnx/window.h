@@ -11,7 +11,7 @@
 #define MAX_SPATIAL (MAX_TENSOR_RANK - 2)
 
 /* One spatial dimension. Window o reads positions o * stride + k * dilation - before, 0 <= k <
- * kernel. */
+ * kernel. All but stride and dilation may vary (ir/dim.h). */
 typedef struct Slide {
     int64_t in, out;
     int64_t kernel, stride, dilation;
@@ -20,7 +20,8 @@ typedef struct Slide {
 } Slide;
 
 typedef struct Window {
-    int n; /* spatial dimensions */
+    int n;        /* spatial dimensions */
+    bool ceiling; /* the last window may reach past the end */
     Slide dim[MAX_SPATIAL];
 } Window;
 
@@ -43,6 +44,10 @@ const Expr *reduce_over(Builder *b, int64_t extent);
 /* The type that a float type is computed in: f64 for f64, else f32. */
 static inline DType float_work(DType dt) {
     return dt == DT_f64 ? DT_f64 : DT_f32;
+}
+/* An extent as a number of type `dt`. */
+static inline const Expr *extent_as(Exprs *x, DType dt, int64_t extent) {
+    return dim_varies(extent) ? ex_int(x, dt, extent) : ex_num(x, dt, (double)extent);
 }
 /* Input i as a float tensor of at least `rank` dimensions; reports and returns NULL otherwise. */
 Value *need_float(Node *n, int i, int rank);
