@@ -273,11 +273,9 @@ static bool is_uniform(const Value *v) {
 
 const Expr *build_index(Builder *b, int at, int64_t extent) {
     Exprs *x = b->x;
-    if (extent == 1) return ex_i(x, 0);
-    if (dim_normal(x, extent) == b->shape[at]) return ex_var(x, at);
     /* of two that are not known to be equal, one may be 1 */
-    const Expr *e = ex_bin(x, EX_min, ex_var(x, at), ex_i(x, extent - 1));
-    return dim_varies(extent) ? ex_bin(x, EX_max, e, ex_i(x, 0)) : e;
+    bool same = extent != 1 && dim_normal(x, extent) == b->shape[at];
+    return same ? ex_var(x, at) : dim_index(x, ex_var(x, at), extent);
 }
 
 const Expr *build_in(Builder *b, Value *v) {

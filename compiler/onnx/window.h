@@ -45,10 +45,6 @@ const Expr *reduce_over(Builder *b, int64_t extent);
 static inline DType float_work(DType dt) {
     return dt == DT_f64 ? DT_f64 : DT_f32;
 }
-/* An extent as a number of type `dt`. */
-static inline const Expr *extent_as(Exprs *x, DType dt, int64_t extent) {
-    return dim_varies(extent) ? ex_int(x, dt, extent) : ex_num(x, dt, (double)extent);
-}
 /* Input i as a float tensor of at least `rank` dimensions; reports and returns NULL otherwise. */
 Value *need_float(Node *n, int i, int rank);
 
