@@ -31,13 +31,16 @@ static Value *centred(Node *n, Value *v, Value *zero, bool rows) {
     int rank;
     int64_t shape[MAX_RANK];
     if (!shape_broadcast(n->x, v->rank, v->dims, zero->rank, zero->dims, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->dims)) {
+        !dims_fit(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a zero point of shape %s does not fit a matrix of shape %s",
                 shape_text(g->arena, zero->rank, zero->dims),
                 shape_text(g->arena, v->rank, v->dims));
         return NULL;
     }
-    return g_bin(g, EX_sub, wide, g_cast(g, zero, DT_i32));
+    zero = g_cast(g, zero, DT_i32);
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *e = build_in(&b, wide);
+    return build_map(&b, DT_i32, ex_sub(n->x, e, build_in(&b, zero)));
 }
 
 void import_matmul_integer(Node *n) {
