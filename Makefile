@@ -1,6 +1,6 @@
 # make            build/mlcc and, where its libraries are installed, the GLSL plugin
 # make check      all tests (no GPU needed); ends with "N passed, N failed"
-# make conformance TARGET=c|cuda|vulkan [SUITE=DIR] [FILTER=glob]
+# make conformance TARGET=c|cuda|vulkan [SUITE=DIR] [FILTER=glob] [VARY=1: all dimensions vary]
 # make fuzz       the importer under libFuzzer for FUZZ_SECONDS (60)
 # make format     clang-format on all sources
 # make SANITIZE=1 the same targets with ASan and UBSan, in build/san
@@ -84,8 +84,9 @@ check: all $(UNIT) $(B)/tests/conformance
 
 TARGET ?= c
 conformance: all $(B)/tests/conformance
-	$(B)/tests/conformance --target $(TARGET) --suite $(or $(SUITE),$$(scripts/onnx-tests)) \
-	    --report $(B)/conformance-$(TARGET).txt $(if $(FILTER),--filter '$(FILTER)') \
+	$(B)/tests/conformance --target $(TARGET) \
+	    --suite $(or $(SUITE),$$(scripts/$(if $(VARY),vary-)onnx-tests)) \
+	    --report $(B)/conformance-$(if $(VARY),vary-)$(TARGET).txt $(if $(FILTER),--filter '$(FILTER)') \
 	    $(if $(MARCH),--march '$(MARCH)')
 
 $(B)/tests/conformance: tests/onnx/conformance.c $(B)/libmlcc.a

@@ -374,6 +374,7 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
         left = quotient(x, left, b);
     else
         left = ex_div(x, left, b);
+    if (!out.n) return left;
     return normal(x, ex_add(x, sum_expr(x, &out), left));
 }
 
@@ -561,6 +562,12 @@ int64_t dim_larger(Exprs *x, int64_t a, int64_t b) {
 }
 int64_t dim_smaller(Exprs *x, int64_t a, int64_t b) {
     return apply(x, EX_min, a, b);
+}
+
+const Expr *dim_index(Exprs *x, const Expr *e, int64_t extent) {
+    if (extent == 1) return ex_i(x, 0);
+    e = ex_bin(x, EX_min, e, ex_i(x, extent - 1));
+    return dim_varies(extent) ? ex_bin(x, EX_max, e, ex_i(x, 0)) : e;
 }
 
 int64_t dim_product(Exprs *x, int rank, const int64_t *dims) {

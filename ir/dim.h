@@ -66,6 +66,8 @@ int64_t dim_div(Exprs *x, int64_t a, int64_t b);
 /* The larger one. */
 int64_t dim_larger(Exprs *x, int64_t a, int64_t b);
 int64_t dim_smaller(Exprs *x, int64_t a, int64_t b);
+/* The index `e` into a dimension of this extent which is broadcast: brought into it. */
+const Expr *dim_index(Exprs *x, const Expr *e, int64_t extent);
 /* Number of elements. */
 int64_t dim_product(Exprs *x, int rank, const int64_t *dims);
 /* The largest extents. */

@@ -162,6 +162,8 @@ typedef struct Builder {
 Builder build(Graph *g, int rank, const int64_t *shape);
 /* Adds a reduction coordinate of this extent; returns its var. */
 const Expr *build_red(Builder *b, int64_t extent);
+/* Coordinate `at` of the output as the index into a dimension that broadcasts to that. */
+const Expr *build_index(Builder *b, int at, int64_t extent);
 /* The element of `v`, broadcast to the output as ONNX (numpy) does. `v` must broadcast to b's shape. */
 const Expr *build_in(Builder *b, Value *v);
 /* The element of `v` at explicit coordinates (v->rank of them). */

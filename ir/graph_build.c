@@ -272,23 +272,18 @@ static bool is_uniform(const Value *v) {
     return n == 1 || !memcmp(v->data, (const char *)v->data + size, (size_t)(n - 1) * size);
 }
 
-/* Brought into [0, extent). */
-static const Expr *index_clamped(Exprs *x, const Expr *e, int64_t extent) {
-    e = ex_bin(x, EX_min, e, ex_i(x, extent - 1));
-    return dim_varies(extent) ? ex_bin(x, EX_max, e, ex_i(x, 0)) : e;
+const Expr *build_index(Builder *b, int at, int64_t extent) {
+    Exprs *x = b->x;
+    /* of two that are not known to be equal, one may be 1 */
+    bool same = extent != 1 && dim_normal(x, extent) == b->shape[at];
+    return same ? ex_var(x, at) : dim_index(x, ex_var(x, at), extent);
 }
 
 const Expr *build_in(Builder *b, Value *v) {
     const Expr *index[MAX_RANK];
     if (is_uniform(v)) return ex_const(b->x, v->dt, dt_load(v->dt, v->data, 0));
     int skip = b->rank - v->rank;
-    for (int i = 0; i < v->rank; i++) {
-        int64_t d = v->dims[i];
-        index[i] = d == 1 ? ex_i(b->x, 0) : ex_var(b->x, skip + i);
-        /* of two that are not known to be equal, one may be 1 */
-        if (d != 1 && d != b->shape[skip + i])
-            index[i] = index_clamped(b->x, index[i], d);
-    }
+    for (int i = 0; i < v->rank; i++) index[i] = build_index(b, skip + i, v->dims[i]);
     return build_load(b, v, index);
 }
 

@@ -114,8 +114,18 @@ Value *graph_from_dense(Graph *g, Value *input) {
 }
 
 Value *graph_to_dense(Graph *g, Value *v) {
-    int64_t count = dim_product(g->x, v->rank, v->dims);
-    return reshape_memory(g, g_reshape(g, v, 1, &count), v->rank, v->dims);
+    Exprs *x = g->x;
+    int64_t count = dim_product(x, v->rank, v->dims), most = value_numel(v);
+    if (dim_max(x, count) == most)
+        return reshape_memory(g, g_reshape(g, v, 1, &count), v->rank, v->dims);
+    /* not all extents are at their largest at once, or their product has looser bounds */
+    Group all = {0, v->rank, 0, 1};
+    const Expr *index[MAX_RANK];
+    Builder b = build(g, 1, &most);
+    regroup(x, &all, v->dims, &most, index);
+    const Expr *inside = ex_lt(x, ex_var(x, 0), ex_i(x, count));
+    const Expr *e = ex_select(x, inside, build_load(&b, v, index), ex_num(x, v->dt, 0));
+    return reshape_memory(g, build_map(&b, v->dt, e), v->rank, v->dims);
 }
 
 Value *graph_shape(Graph *g, const Value *v) {

@@ -41,13 +41,15 @@ Value *g_slice(Graph *g, Value *v, const int64_t *start, const int64_t *step, co
 Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Scalar fill) {
     Exprs *x = g->x;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = v->dims[i] + before[i] + after[i];
+    for (int i = 0; i < v->rank; i++) shape[i] = dim_add(x, v->dims[i], dim_add(x, before[i], after[i]));
     Builder b = build(g, v->rank, shape);
     const Expr *index[MAX_RANK], *inside = ex_int(x, DT_bool, 1);
     for (int i = 0; i < v->rank; i++) {
         index[i] = ex_sub(x, ex_var(x, i), ex_i(x, before[i]));
-        if (before[i] > 0) inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), index[i]));
-        if (after[i] > 0) inside = ex_and(x, inside, ex_lt(x, index[i], ex_i(x, v->dims[i])));
+        if (dim_max(x, before[i]) > 0)
+            inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), index[i]));
+        if (dim_max(x, after[i]) > 0)
+            inside = ex_and(x, inside, ex_lt(x, index[i], ex_i(x, v->dims[i])));
     }
     uint64_t stored[2]; /* the fill as the type holds it */
     dt_save(v->dt, stored, 0, fill);
@@ -229,9 +231,9 @@ Value *g_matmul(Graph *g, Value *a, Value *c, DType acc, DType dt) {
     Builder b = build(g, rank + 2, shape);
     const Expr *r = build_red(&b, k), *ia[MAX_RANK], *ic[MAX_RANK];
     for (int i = 0; i < a->rank - 2; i++)
-        ia[i] = a->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - (a->rank - 2) + i);
+        ia[i] = build_index(&b, rank - (a->rank - 2) + i, a->dims[i]);
     for (int i = 0; i < c->rank - 2; i++)
-        ic[i] = c->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - (c->rank - 2) + i);
+        ic[i] = build_index(&b, rank - (c->rank - 2) + i, c->dims[i]);
     ia[a->rank - 2] = ex_var(x, rank);
     ia[a->rank - 1] = r;
     ic[c->rank - 2] = r;

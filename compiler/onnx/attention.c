@@ -18,12 +18,13 @@ bool heads_from(Node *n, Value *v, int64_t heads, const char *what, Heads *out) 
                 shape_text(n->g->arena, v->rank, v->dims));
         return false;
     }
-    if (heads < 1 || v->dims[2] % heads) {
-        invalid(n, E2005, "%s: %lld heads do not divide %lld", what, (long long)heads,
-                (long long)v->dims[2]);
+    bool open = dim_varies(heads) || dim_varies(v->dims[2]);
+    if (dim_max(n->x, heads) < 1 || (!open && v->dims[2] % heads)) {
+        invalid(n, E2005, "%s: %s heads do not divide %s", what, dim_text(n->x, heads),
+                dim_text(n->x, v->dims[2]));
         return false;
     }
-    int64_t shape[4] = {v->dims[0], v->dims[1], heads, v->dims[2] / heads};
+    int64_t shape[4] = {v->dims[0], v->dims[1], heads, dim_div(n->x, v->dims[2], heads)};
     *out = (Heads){g_reshape(n->g, v, 4, shape), true, shape[0], heads, shape[1], shape[3]};
     return true;
 }
@@ -40,15 +41,16 @@ Value *heads_plain(Node *n, const Heads *heads) {
 }
 
 bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
-    bool fits = past->rank == 4 && past->dims[0] == now->batch && past->dims[1] == now->heads &&
-                past->dims[3] == now->size;
+    bool fits = past->rank == 4 && dim_fits(past->dims[0], now->batch) &&
+                dim_fits(past->dims[1], now->heads) && dim_fits(past->dims[3], now->size);
     if (!fits || past->dt != now->v->dt) {
         invalid(n, fits ? E2006 : E2005, "the past %s, %s%s, does not fit the present", what,
                 dt_name(past->dt), shape_text(n->g->arena, past->rank, past->dims));
         return false;
     }
     Value *both[2] = {past, heads_plain(n, now)};
-    int64_t shape[4] = {now->batch, now->heads, past->dims[2] + now->length, now->size};
+    int64_t shape[4] = {now->batch, now->heads, dim_add(n->x, past->dims[2], now->length),
+                        now->size};
     if (!node_shape_ok(n, 4, shape)) return false;
     *now = (Heads){g_concat(n->g, 2, both, 2), false, shape[0], shape[1], shape[2], shape[3]};
     return true;
@@ -63,7 +65,8 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
     for (int i = 0; i < v->rank && fits; i++) {
         int64_t want = full[4 - v->rank + i];
         bool last = i == v->rank - 1;
-        fits = v->dims[i] == want || v->dims[i] == 1 || (last && shorter && v->dims[i] < want);
+        fits = dim_fits(v->dims[i], want) || v->dims[i] == 1 ||
+               (last && shorter && v->dims[i] < want);
     }
     if (!fits)
         invalid(n, E2005, "a mask of shape %s does not broadcast to %s",
@@ -72,24 +75,31 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
 }
 
 static bool per_batch(Node *n, const Attention *a, const Value *v) {
-    if (!v || value_numel(v) == a->q.batch) return true;
-    invalid(n, E2005, "lengths of shape %s for a batch of %lld",
-            shape_text(n->g->arena, v->rank, v->dims), (long long)a->q.batch);
+    if (!v || dim_fits(dim_product(n->x, v->rank, v->dims), a->q.batch)) return true;
+    invalid(n, E2005, "lengths of shape %s for a batch of %s",
+            dims_text(n->x, v->rank, v->dims), dim_text(n->x, a->q.batch));
     return false;
+}
+
+const Expr *attention_scale(Exprs *x, DType work, int64_t size) {
+    if (!dim_varies(size)) return ex_num(x, work, size > 0 ? 1 / sqrt((double)size) : 1);
+    return ex_div(x, ex_num(x, work, 1), ex_un(x, EX_sqrt, extent_as(x, work, size)));
 }
 
 bool attention_check(Node *n, const Attention *a) {
     const Heads *q = &a->q, *k = &a->k, *v = &a->v;
-    bool fits = q->batch == k->batch && q->batch == v->batch && k->heads == v->heads &&
-                q->size == k->size && k->length == v->length && k->heads > 0 &&
-                q->heads % k->heads == 0;
+    Exprs *x = n->x;
+    bool fits = dim_fits(q->batch, k->batch) && dim_fits(q->batch, v->batch) &&
+                dim_fits(k->heads, v->heads) && dim_fits(q->size, k->size) &&
+                dim_fits(k->length, v->length) && dim_max(x, k->heads) > 0;
+    if (fits && !dim_varies(q->heads) && !dim_varies(k->heads)) fits = q->heads % k->heads == 0;
     if (!fits) {
         invalid(n, E2005,
-                "%lld heads of %lld queries of size %lld do not fit %lld heads of %lld keys of "
-                "size %lld and %lld heads of %lld values",
-                (long long)q->heads, (long long)q->length, (long long)q->size, (long long)k->heads,
-                (long long)k->length, (long long)k->size, (long long)v->heads,
-                (long long)v->length);
+                "%s heads of %s queries of size %s do not fit %s heads of %s keys of size %s and "
+                "%s heads of %s values",
+                dim_text(x, q->heads), dim_text(x, q->length), dim_text(x, q->size),
+                dim_text(x, k->heads), dim_text(x, k->length), dim_text(x, k->size),
+                dim_text(x, v->heads), dim_text(x, v->length));
         return false;
     }
     if (!dt_is_float(q->v->dt) || k->v->dt != q->v->dt || !dt_is_float(v->v->dt)) {
@@ -104,10 +114,16 @@ bool attention_check(Node *n, const Attention *a) {
 }
 
 /* The element of a mask at (b, h, i, j). */
-static const Expr *load_bias(Builder *builder, Value *v, const Expr *const *at) {
+static const Expr *load_bias(Builder *builder, const Attention *a, Value *v,
+                             const Expr *const *at) {
+    const int64_t full[4] = {a->q.batch, a->q.heads, a->q.length, a->k.length};
     const Expr *index[4];
-    for (int i = 0; i < v->rank; i++)
-        index[i] = v->dims[i] == 1 ? ex_i(builder->x, 0) : at[4 - v->rank + i];
+    for (int i = 0; i < v->rank; i++) {
+        int k = 4 - v->rank + i;
+        bool last = k == 3 && !dim_varies(v->dims[i]); /* (a shorter one is guarded) */
+        bool whole = v->dims[i] == full[k] || last;
+        index[i] = whole && v->dims[i] != 1 ? at[k] : dim_index(builder->x, at[k], v->dims[i]);
+    }
     return build_load(builder, v, index);
 }
 
@@ -115,7 +131,10 @@ static const Expr *load_bias(Builder *builder, Value *v, const Expr *const *at) 
 static const Expr *load_length(Builder *builder, Value *v, const Expr *b) {
     Exprs *x = builder->x;
     const Expr *index[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) index[i] = v->dims[i] == 1 ? ex_i(x, 0) : b;
+    for (int i = 0; i < v->rank; i++)
+        index[i] = dim_varies(v->dims[i]) ? dim_index(x, b, v->dims[i])
+                   : v->dims[i] == 1      ? ex_i(x, 0)
+                                          : b;
     return ex_cast(x, DT_i64, build_load(builder, v, index));
 }
 
@@ -142,13 +161,16 @@ static const Expr *add_bias(Builder *builder, const Attention *a, DType work, co
                             const Expr *const *at) {
     Exprs *x = builder->x;
     const Expr *none = ex_num(x, work, a->masked), *zero = ex_num(x, work, 0);
-    if (a->bias) e = ex_add(x, e, ex_cast(x, work, load_bias(builder, a->bias, at)));
+    if (a->bias) e = ex_add(x, e, ex_cast(x, work, load_bias(builder, a, a->bias, at)));
     if (a->mask) {
-        const Expr *m = load_bias(builder, a->mask, at);
+        const Expr *m = load_bias(builder, a, a->mask, at);
         m = a->mask->dt == DT_bool ? ex_select(x, m, zero, none) : ex_cast(x, work, m);
         int64_t last = a->mask->rank ? a->mask->dims[a->mask->rank - 1] : 1;
-        if (last != 1 && last < a->k.length)
-            m = ex_select(x, ex_lt(x, at[3], ex_i(x, last)), m, ex_num(x, work, -INFINITY));
+        if (last != 1 && last != a->k.length) {
+            const Expr *end = ex_i(x, last), *in = ex_lt(x, at[3], end);
+            if (dim_varies(last)) in = ex_bin(x, EX_or, in, ex_bin(x, EX_eq, end, ex_i(x, 1)));
+            m = ex_select(x, in, m, ex_num(x, work, -INFINITY));
+        }
         e = ex_add(x, e, m);
     }
     const Expr *see = sees(builder, a, at);
@@ -160,10 +182,10 @@ static const Expr *add_bias(Builder *builder, const Attention *a, DType work, co
 static Builder grouped(Graph *g, const Attention *a, int64_t last, const Expr **at,
                        const Expr **kh) {
     Exprs *x = g->x;
-    int64_t group = a->q.heads / a->k.heads;
+    int64_t group = dim_div(x, a->q.heads, a->k.heads);
     int64_t whole[5] = {a->q.batch, a->k.heads, group, a->q.length, last};
     int64_t plain[4] = {a->q.batch, a->q.heads, a->q.length, last}; /* 1 or 0 of a group */
-    int skip = group > 1;
+    int skip = group != 1 && group != 0;
     at[0] = ex_var(x, 0);
     at[1] = *kh = ex_var(x, 1);
     if (skip) at[1] = ex_add(x, ex_mul(x, *kh, ex_i(x, group)), ex_var(x, 2));
@@ -180,7 +202,9 @@ Value *attention_scores(Node *n, const Attention *a, ScoreStage stage) {
     const Expr *d = build_red(&b, a->q.size);
     const Expr *q = ex_cast(x, work, heads_load(&b, &a->q, at[0], at[1], at[2], d));
     const Expr *k = ex_cast(x, work, heads_load(&b, &a->k, at[0], kh, at[3], d));
-    const Expr *e = ex_mul(x, ex_acc(x, work), ex_num(x, work, a->scale));
+    const Expr *scale =
+        a->by_size ? attention_scale(x, work, a->q.size) : ex_num(x, work, a->scale);
+    const Expr *e = ex_mul(x, ex_acc(x, work), scale);
     if (stage >= SCORE_capped && a->softcap > 0) {
         const Expr *cap = ex_num(x, work, a->softcap);
         e = ex_mul(x, ex_un(x, EX_tanh, ex_div(x, e, cap)), cap);
@@ -195,9 +219,9 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
     Exprs *x = n->x;
     Graph *g = n->g;
     DType work = dt_reg(probs->dt);
-    int64_t group = a->q.heads / a->k.heads, size = a->v.size;
+    int64_t group = dim_div(x, a->q.heads, a->k.heads), size = a->v.size;
     int64_t plain[4] = {a->q.batch, a->q.heads, a->q.length, size};
-    int64_t flat[3] = {a->q.batch, a->q.length, a->q.heads * size};
+    int64_t flat[3] = {a->q.batch, a->q.length, dim_mul(x, a->q.heads, size)};
     if (packed && !node_shape_ok(n, 3, flat)) return NULL;
     Builder b;
     const Expr *at[4], *kh;
@@ -222,29 +246,37 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
 
 /* --- rotary embedding ------------------------------------------------------------------------*/
 
+/* Are there positions for each element, and not one number? */
+static bool ids_for_each(Exprs *x, const Heads *heads, const Value *ids) {
+    return ids->rank == 2 && dim_fits(ids->dims[0], heads->batch) &&
+           dim_fits(ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
+}
+
 bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
     Arena *arena = n->g->arena;
     const Value *c = r->cos;
     if (r->size == 0) r->size = heads->size;
     bool positions = r->ids || r->starts;
-    bool fits = shape_equal(c->rank, c->dims, r->sin->rank, r->sin->dims) &&
-                c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) && r->size % 2 == 0 &&
-                r->size <= heads->size && r->size >= 0 && c->dims[c->rank - 1] == r->size / 2;
-    if (fits && positions) fits = c->dims[0] > 0 || value_numel(heads->v) == 0;
-    if (fits && !positions) fits = c->dims[0] == heads->batch && c->dims[1] == heads->length;
+    bool open = dim_varies(r->size);
+    bool fits = dims_fit(c->rank, c->dims, r->sin->rank, r->sin->dims) &&
+                c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) &&
+                (open || (r->size % 2 == 0 && r->size >= 0));
+    fits = fits && (open || dim_varies(heads->size) || r->size <= heads->size) &&
+           dim_fits(c->dims[c->rank - 1], dim_div(n->x, r->size, 2));
+    if (fits && positions) fits = dim_max(n->x, c->dims[0]) > 0 || value_numel(heads->v) == 0;
+    if (fits && !positions)
+        fits = dim_fits(c->dims[0], heads->batch) && dim_fits(c->dims[1], heads->length);
     if (!fits) {
-        invalid(n, E2005, "caches of shapes %s and %s do not fit %lld elements of heads %s",
+        invalid(n, E2005, "caches of shapes %s and %s do not fit %s elements of heads %s",
                 shape_text(arena, c->rank, c->dims),
-                shape_text(arena, r->sin->rank, r->sin->dims), (long long)r->size,
+                shape_text(arena, r->sin->rank, r->sin->dims), dim_text(n->x, r->size),
                 shape_text(arena, heads->v->rank, heads->v->dims));
         return false;
     }
-    if (r->ids && value_numel(r->ids) != 1 &&
-        (r->ids->rank != 2 || r->ids->dims[0] != heads->batch ||
-         r->ids->dims[1] != heads->length)) {
-        invalid(n, E2005, "positions of shape %s for a batch of %lld with length %lld",
-                shape_text(arena, r->ids->rank, r->ids->dims), (long long)heads->batch,
-                (long long)heads->length);
+    if (r->ids && !value_single(n, r->ids) && !ids_for_each(n->x, heads, r->ids)) {
+        invalid(n, E2005, "positions of shape %s for a batch of %s with length %s",
+                shape_text(arena, r->ids->rank, r->ids->dims), dim_text(n->x, heads->batch),
+                dim_text(n->x, heads->length));
         return false;
     }
     return true;
@@ -258,8 +290,7 @@ static const Expr *rotary_row(Builder *b, const Heads *heads, const Rotary *r, c
     const Expr *step = ex_cast(x, DT_i64, at);
     if (r->starts) {
         p = ex_add(x, load_length(b, r->starts, batch), step);
-    } else if (r->ids->rank == 2 && r->ids->dims[0] == heads->batch &&
-               r->ids->dims[1] == heads->length) {
+    } else if (ids_for_each(x, heads, r->ids)) {
         const Expr *index[2] = {batch, at};
         p = ex_cast(x, DT_i64, build_load(b, r->ids, index));
     } else {
@@ -275,7 +306,7 @@ Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r) {
     Builder b = build(n->g, 4, heads->v->dims);
     const Expr *batch = ex_var(x, 0), *h = ex_var(x, heads->packed ? 2 : 1),
                *at = ex_var(x, heads->packed ? 1 : 2), *d = ex_var(x, 3);
-    const Expr *half = ex_i(x, r->size / 2), *two = ex_i(x, 2), *first, *pair, *partner;
+    const Expr *half = ex_i(x, dim_div(x, r->size, 2)), *two = ex_i(x, 2), *first, *pair, *partner;
     if (r->size == 0) return heads->v;
     if (r->interleaved) {
         first = ex_bin(x, EX_eq, ex_bin(x, EX_rem, d, two), ex_i(x, 0));
@@ -296,6 +327,6 @@ Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r) {
     const Expr *across = ex_mul(x, s, other);
     const Expr *turned =
         ex_add(x, ex_mul(x, c, e), ex_select(x, first, ex_un(x, EX_neg, across), across));
-    if (r->size < heads->size) turned = ex_select(x, ex_lt(x, d, ex_i(x, r->size)), turned, e);
+    if (r->size != heads->size) turned = ex_select(x, ex_lt(x, d, ex_i(x, r->size)), turned, e);
     return build_map(&b, dt, turned);
 }

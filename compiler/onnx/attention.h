@@ -9,7 +9,8 @@
 
 #include "compiler/onnx/import.h"
 
-/* A tensor of heads: [batch, heads, length, size], or with heads behind the length. */
+/* A tensor of heads: [batch, heads, length, size], or with heads behind the length. The extents may
+ * vary. */
 typedef struct Heads {
     Value *v;    /* rank 4 */
     bool packed; /* [batch, length, heads, size] */
@@ -29,9 +30,10 @@ bool heads_append(Node *n, Value *past, Heads *now, const char *what);
 
 typedef struct Attention {
     Heads q, k, v;
+    bool by_size;          /* scaled by 1 / sqrt(size of a query) instead of `scale` */
     double scale, softcap; /* softcap 0: none */
     bool causal;           /* j > i + offset is masked out */
-    int64_t offset;        /* position of query 0 among the keys ... */
+    int64_t offset;        /* (may vary) position of query 0 among the keys ... */
     Value *offsets; /* ... or, computed at run time, one number for each of the batch (i64) */
     int64_t window; /* > 0: only the last so many keys up to the query's position */
     Value *lengths; /* i64[batch]: keys from there on are masked out; NULL: none */
@@ -43,6 +45,8 @@ typedef struct Attention {
 
 typedef enum ScoreStage { SCORE_product, SCORE_capped, SCORE_biased } ScoreStage;
 
+/* 1 / sqrt(size) */
+const Expr *attention_scale(Exprs *x, DType work, int64_t size);
 /* Checks that the parts fit each other; reports and gives false if not. */
 bool attention_check(Node *n, const Attention *a);
 /* [batch, heads, queries, keys] in the type that q's is computed in (or in f64). */

@@ -144,6 +144,16 @@ Entity *entity_tensor(Import *im, Value *v);
 /* A tensor of strings from its bytes. */
 Entity *entity_strings(Import *im, Value *bytes);
 
+/* An extent as a number of type `dt`. */
+static inline const Expr *extent_as(Exprs *x, DType dt, int64_t extent) {
+    return dim_varies(extent) ? ex_int(x, dt, extent) : ex_num(x, dt, (double)extent);
+}
+
+/* True if the tensor can have just one element. */
+static inline bool value_single(const Node *n, const Value *v) {
+    return dim_fits(dim_product(n->x, v->rank, v->dims), 1);
+}
+
 /* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),
  * floats narrower than f32 computed in f32. */
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);

@@ -15,9 +15,9 @@ static DType softmax_type(Node *n, DType fallback) {
     return DT_none;
 }
 
-static double attention_scale(Node *n, int64_t size) {
-    double scale = attr_float(n, "scale", 0);
-    return attr_has(n, "scale") ? scale : size > 0 ? 1 / sqrt((double)size) : 1;
+static void read_scale(Node *n, Attention *a) {
+    a->scale = attr_float(n, "scale", 0);
+    a->by_size = !attr_has(n, "scale");
 }
 
 /* Inputs 4 and 5, the past, before keys and values; outputs 1 and 2. */
@@ -46,7 +46,7 @@ void import_attention(Node *n) {
     if (!heads_from(n, q, q_heads, "Q", &a.q) || !heads_from(n, k, kv_heads, "K", &a.k) ||
         !heads_from(n, v, kv_heads, "V", &a.v) || !add_past(n, &a))
         return;
-    a.scale = attention_scale(n, a.q.size);
+    read_scale(n, &a);
     a.softcap = attr_float(n, "softcap", 0);
     a.causal = attr_int(n, "is_causal", 0) != 0;
     DType work = dt_reg(q->dt), soft = softmax_type(n, work);
@@ -80,7 +80,7 @@ static Value *modified(Node *n, const char *name, Value *v) {
     Entity *in[1] = {entity_tensor(n->im, v)}, *out[1] = {NULL};
     if (!import_subgraph(n, graph, n->g, in, out, NULL)) return NULL;
     const Value *got = out[0]->kind == ENTITY_tensor ? out[0]->tensor : NULL;
-    if (!got || got->dt != v->dt || !shape_equal(got->rank, got->dims, v->rank, v->dims)) {
+    if (!got || got->dt != v->dt || !dims_fit(got->rank, got->dims, v->rank, v->dims)) {
         invalid(n, E2005, "'%s' must keep shape and type", name);
         return NULL;
     }
@@ -95,7 +95,7 @@ void import_flex_attention(Node *n) {
     if (!heads_from(n, q, 0, "Q", &a.q) || !heads_from(n, k, 0, "K", &a.k) ||
         !heads_from(n, v, 0, "V", &a.v))
         return;
-    a.scale = attention_scale(n, a.q.size);
+    read_scale(n, &a);
     DType soft = softmax_type(n, dt_reg(q->dt));
     if (n->failed || soft == DT_none || !attention_check(n, &a)) return;
     Value *scores =
@@ -126,7 +126,7 @@ void import_rotary_embedding(Node *n) {
 
 typedef struct Linear {
     Heads q, k, v, decay, beta; /* all packed; decay and beta: v NULL where they are absent */
-    double scale;
+    double scale;               /* 0: 1 / sqrt(size of a query) */
     DType work;
 } Linear;
 
@@ -137,7 +137,7 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
     const Expr *b = ex_var(x, 0), *h = ex_var(x, 1), *d = ex_var(x, 2), *m = ex_var(x, 3);
     if (l->decay.v) {
         Builder kept = build(g, 4, state->dims);
-        const Expr *last = l->decay.size == 1 ? ex_i(x, 0) : d;
+        const Expr *last = dim_index(x, d, l->decay.size);
         const Expr *by = ex_cast(x, work, heads_load(&kept, &l->decay, b, h, t, last));
         state = build_map(&kept, work, ex_mul(x, build_in(&kept, state), ex_un(x, EX_exp, by)));
     }
@@ -154,7 +154,7 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
     const Expr *value = ex_cast(x, work, heads_load(&w, &l->v, b, h, t, m));
     const Expr *key = ex_cast(x, work, heads_load(&w, &l->k, b, h, t, d));
     if (recalled) {
-        const Expr *at[3] = {b, h, m}, *head = l->beta.heads == 1 ? ex_i(x, 0) : h;
+        const Expr *at[3] = {b, h, m}, *head = dim_index(x, h, l->beta.heads);
         const Expr *rate = heads_load(&w, &l->beta, b, head, t, ex_i(x, 0));
         value = ex_mul(x, ex_cast(x, work, rate), ex_sub(x, value, build_load(&w, recalled, at)));
     }
@@ -162,11 +162,13 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
     int64_t shape[3] = {l->q.batch, l->q.heads, l->v.size};
     Builder o = build(g, 3, shape);
     const Expr *red = build_red(&o, l->k.size);
-    const Expr *from = ex_div(x, h, ex_i(x, l->q.heads / l->k.heads));
+    const Expr *from = ex_div(x, h, ex_i(x, dim_div(x, l->q.heads, l->k.heads)));
+    const Expr *scale =
+        l->scale != 0 ? ex_num(x, work, l->scale) : attention_scale(x, work, l->q.size);
     const Expr *at[4] = {b, from, red, d};
     const Expr *query = ex_cast(x, work, heads_load(&o, &l->q, b, h, t, red));
     *out = build_reduce(&o, work, COMBINE_sum, ex_mul(x, query, build_load(&o, state, at)),
-                        ex_mul(x, ex_acc(x, work), ex_num(x, work, l->scale)));
+                        ex_mul(x, ex_acc(x, work), scale));
     return state;
 }
 
@@ -174,7 +176,7 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
 static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out) {
     Exprs *x = g->x;
     int64_t stacked[4] = {l->q.length, l->q.batch, l->q.heads, l->v.size};
-    if (l->q.length <= 1) {
+    if (!dim_varies(l->q.length) && l->q.length <= 1) {
         Value *row = NULL;
         if (l->q.length == 1) state = linear_step(g, l, state, ex_i(x, 0), &row);
         *out = row ? g_reshape(g, row, 4, stacked)
@@ -216,7 +218,7 @@ static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t head
                 want ? "needs" : "does not take");
         return false;
     }
-    if (v->rank == 3 && v->dims[0] == l->q.batch && v->dims[1] == l->q.length)
+    if (v->rank == 3 && dim_fits(v->dims[0], l->q.batch) && dim_fits(v->dims[1], l->q.length))
         return heads_from(n, v, heads, what, out);
     invalid(n, E2005, "%s of shape %s does not fit the query", what,
             shape_text(n->g->arena, v->rank, v->dims));
@@ -244,31 +246,32 @@ void import_linear_attention(Node *n) {
         !heads_from(n, v, kv_heads, "value", &l.v))
         return;
     Attention fits = {.q = l.q, .k = l.k, .v = l.v};
-    if (l.q.length != l.k.length) {
-        invalid(n, E2005, "%lld queries and %lld keys", (long long)l.q.length,
-                (long long)l.k.length);
+    if (!dim_fits(l.q.length, l.k.length)) {
+        invalid(n, E2005, "%s queries and %s keys", dim_text(n->x, l.q.length),
+                dim_text(n->x, l.k.length));
         return;
     }
     Value *beta = node_in(n, 5);
-    int64_t beta_heads = beta && beta->rank == 3 && beta->dims[2] == 1 ? 1 : kv_heads;
+    /* one for each head, or one for all */
+    int64_t last = beta && beta->rank == 3 ? beta->dims[2] : kv_heads;
+    int64_t beta_heads = last == 1 || dim_varies(last) ? last : kv_heads;
     if (!attention_check(n, &fits) || !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
         !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
         return;
-    if ((l.decay.v && l.decay.size != 1 && l.decay.size != l.k.size) ||
-        (l.beta.v && l.beta.size != 1)) {
+    if ((l.decay.v && l.decay.size != 1 && !dim_fits(l.decay.size, l.k.size)) ||
+        (l.beta.v && !dim_fits(l.beta.size, 1))) {
         invalid(n, E2005, "decay or beta has a wrong last dimension");
         return;
     }
     int64_t shape[4] = {l.k.batch, kv_heads, l.k.size, l.v.size};
-    int64_t flat[3] = {l.q.batch, l.q.length, l.q.heads * l.v.size};
+    int64_t flat[3] = {l.q.batch, l.q.length, dim_mul(n->x, l.q.heads, l.v.size)};
     if (!node_shape_ok(n, 4, shape) || !node_shape_ok(n, 3, flat)) return;
-    if (past && !shape_equal(past->rank, past->dims, 4, shape)) {
+    if (past && !dims_fit(past->rank, past->dims, 4, shape)) {
         invalid(n, E2005, "past_state has shape %s, expected %s",
                 shape_text(g->arena, past->rank, past->dims), shape_text(g->arena, 4, shape));
         return;
     }
     l.scale = attr_float(n, "scale", 0);
-    if (l.scale == 0) l.scale = 1 / sqrt((double)l.q.size);
     Value *state = past ? g_cast(g, past, l.work) : g_expand(g, g_scalar(g, l.work, 0), 4, shape);
     Value *rows;
     state = linear_steps(g, &l, state, &rows);
@@ -291,13 +294,13 @@ void import_causal_conv_with_state(Node *n) {
         invalid(n, E2004, "activation is '%s'", activation);
         return;
     }
-    bool fits = v->rank == 3 && weight->rank == 3 && weight->dims[0] == v->dims[1] &&
-                weight->dims[1] == 1 && weight->dims[2] >= 1;
-    if (fits && bias) fits = bias->rank == 1 && bias->dims[0] == v->dims[1];
+    bool fits = v->rank == 3 && weight->rank == 3 && dim_fits(weight->dims[0], v->dims[1]) &&
+                dim_fits(weight->dims[1], 1) && dim_max(x, weight->dims[2]) >= 1;
+    if (fits && bias) fits = bias->rank == 1 && dim_fits(bias->dims[0], v->dims[1]);
     int64_t kernel = fits ? weight->dims[2] : 1;
     int64_t shape[3] = {0};
     for (int i = 0; i < 3 && fits; i++) shape[i] = i == 2 ? kernel - 1 : v->dims[i];
-    if (fits && past) fits = shape_equal(past->rank, past->dims, 3, shape);
+    if (fits && past) fits = dims_fit(past->rank, past->dims, 3, shape);
     if (!fits) {
         invalid(n, E2005, "input %s, weight %s, bias and past_state do not fit each other",
                 shape_text(g->arena, v->rank, v->dims),
@@ -328,6 +331,6 @@ void import_causal_conv_with_state(Node *n) {
         e = ex_div(x, e, ex_add(x, one, ex_un(x, EX_exp, ex_un(x, EX_neg, e))));
     }
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, e);
-    int64_t start[3] = {0, 0, padded->dims[2] - (kernel - 1)}, step[3] = {1, 1, 1};
+    int64_t start[3] = {0, 0, dim_sub(x, padded->dims[2], kernel - 1)}, step[3] = {1, 1, 1};
     n->out[1] = g_slice(g, padded, start, step, shape);
 }

@@ -11,9 +11,9 @@ static const char *shape_of(const Node *n, const Value *v) {
     return shape_text(n->g->arena, v->rank, v->dims);
 }
 
-static double scale_from(Node *n, int64_t size) {
-    double scale = attr_float(n, "scale", 0);
-    return scale != 0 ? scale : size > 0 ? 1 / sqrt((double)size) : 1;
+static void read_scale(Node *n, Attention *a) {
+    a->scale = attr_float(n, "scale", 0);
+    a->by_size = a->scale == 0;
 }
 
 /* Columns begin.. of [batch, length, columns], with as many of the bias added (NULL: none). */
@@ -30,7 +30,7 @@ static Value *columns_of(Graph *g, Value *v, int64_t begin, int64_t count, Value
 static Value *part_of(Graph *g, Value *v, int64_t part) {
     int64_t start[5] = {0, 0, 0, part, 0}, step[5] = {1, 1, 1, 1, 1}, size[5], flat[3];
     for (int i = 0; i < 5; i++) size[i] = i == 3 ? 1 : v->dims[i];
-    flat[0] = size[0], flat[1] = size[1], flat[2] = size[2] * size[4];
+    flat[0] = size[0], flat[1] = size[1], flat[2] = dim_mul(g->x, size[2], size[4]);
     return g_reshape(g, g_slice(g, v, start, step, size), 3, flat);
 }
 
@@ -43,7 +43,7 @@ static Value *mask_of_ends(Graph *g, Value *ends, int64_t batch, int64_t keys) {
     Builder b = build(g, 4, shape);
     const Expr *at = ex_var(x, 0), *key = ex_cast(x, DT_i64, ex_var(x, 3));
     const Expr *keep = ex_lt(x, key, ex_cast(x, DT_i64, build_load(&b, ends, &at)));
-    if (ends->dims[0] == 2 * batch) {
+    if (ends->dims[0] == dim_mul(x, batch, 2)) {
         at = ex_add(x, at, ex_i(x, batch));
         keep = ex_and(x, keep, ex_le(x, ex_cast(x, DT_i64, build_load(&b, ends, &at)), key));
     }
@@ -59,16 +59,20 @@ static bool padding_mask(Node *n, Attention *a, Value *mask) {
         invalid(n, E2006, "the mask is %s", dt_name(mask->dt));
         return false;
     }
-    if (mask->rank == 1 && (mask->dims[0] == batch || mask->dims[0] == 2 * batch)) {
+    if (mask->rank == 1 && (dim_fits(mask->dims[0], batch) ||
+                            mask->dims[0] == dim_mul(n->x, batch, 2))) {
         a->mask = mask_of_ends(g, mask, batch, keys);
         return true;
     }
-    bool flat = mask->rank == 2 && mask->dims[0] == batch && mask->dims[1] == keys;
-    bool each = mask->rank == 3 && mask->dims[0] == batch && mask->dims[1] == a->q.length &&
-                mask->dims[2] == keys;
+    bool flat =
+        mask->rank == 2 && dim_fits(mask->dims[0], batch) && dim_fits(mask->dims[1], keys);
+    bool each = mask->rank == 3 && dim_fits(mask->dims[0], batch) &&
+                dim_fits(mask->dims[1], a->q.length) && dim_fits(mask->dims[2], keys);
     if (!flat && !each) {
-        unsupported(n, "a mask of shape %s for a batch of %lld with %lld queries and %lld keys",
-                    shape_of(n, mask), (long long)batch, (long long)a->q.length, (long long)keys);
+        Exprs *x = n->x;
+        unsupported(n, "a mask of shape %s for a batch of %s with %s queries and %s keys",
+                    shape_of(n, mask), dim_text(x, batch), dim_text(x, a->q.length),
+                    dim_text(x, keys));
         return false;
     }
     int64_t shape[4] = {batch, 1, flat ? 1 : a->q.length, keys};
@@ -89,7 +93,7 @@ static void finish_attention(Node *n, const Attention *a, DType dt, Value **prob
 static bool attention_past(Node *n, Attention *a, Value *past) {
     Graph *g = n->g;
     if (past) {
-        if (past->rank != 5 || past->dims[0] != 2) {
+        if (past->rank != 5 || !dim_fits(past->dims[0], 2)) {
             invalid(n, E2005, "the past has shape %s", shape_of(n, past));
             return false;
         }
@@ -104,7 +108,7 @@ static bool attention_past(Node *n, Attention *a, Value *past) {
     }
     if (!node_wants(n, 1)) return true;
     Value *both[2] = {heads_plain(n, &a->k), heads_plain(n, &a->v)};
-    if (a->k.size != a->v.size) {
+    if (!dim_fits(a->k.size, a->v.size)) {
         unsupported(n, "a present of keys and values of different sizes");
         return false;
     }
@@ -127,16 +131,18 @@ void import_ms_attention(Node *n) {
         unsupported(n, "do_rotary and past_present_share_buffer");
         return;
     }
-    bool fits = v->rank == 3 && weights->rank == 2 && v->dims[2] == weights->dims[0] &&
-                (!bias || (bias->rank == 1 && bias->dims[0] == weights->dims[1])) &&
+    Exprs *x = n->x;
+    bool fits = v->rank == 3 && weights->rank == 2 && dim_fits(v->dims[2], weights->dims[0]) &&
+                (!bias || (bias->rank == 1 && dim_fits(bias->dims[0], weights->dims[1]))) &&
                 (!sizes || count == 3);
     int64_t size[3], sum = 0;
     for (int i = 0; i < 3 && fits; i++) {
-        size[i] = sizes ? sizes[i] : weights->dims[1] / 3;
-        fits = size[i] >= 0 && size[i] <= weights->dims[1];
-        sum += size[i];
+        size[i] = sizes ? sizes[i] : dim_div(x, weights->dims[1], 3);
+        fits = dim_varies(size[i]) ||
+               (size[i] >= 0 && size[i] <= dim_max(x, weights->dims[1]));
+        sum = dim_add(x, sum, size[i]);
     }
-    if (!fits || sum != weights->dims[1]) {
+    if (!fits || !dim_fits(sum, weights->dims[1])) {
         invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit",
                 shape_of(n, v), shape_of(n, weights));
         return;
@@ -146,7 +152,7 @@ void import_ms_attention(Node *n) {
     int64_t begin = 0;
     for (int i = 0; i < 3; i++) {
         part[i] = columns_of(g, all, begin, size[i], bias, begin);
-        begin += size[i];
+        begin = dim_add(x, begin, size[i]);
     }
     Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
                    .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
@@ -156,7 +162,7 @@ void import_ms_attention(Node *n) {
         !heads_from(n, part[2], heads, "the value", &a.v) ||
         !attention_past(n, &a, node_in(n, 4)) || !padding_mask(n, &a, node_in(n, 3)))
         return;
-    a.scale = scale_from(n, a.q.size);
+    read_scale(n, &a);
     Value *probs;
     finish_attention(n, &a, v->dt, &probs);
 }
@@ -170,7 +176,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
     if (!q) return false;
     bool key_bias = true; /* keys of rank 4 have it already */
     if (q->rank == 5 && !k && !v) {
-        if (q->dims[3] != 3) {
+        if (!dim_fits(q->dims[3], 3)) {
             invalid(n, E2005, "a packed query of shape %s", shape_of(n, q));
             return false;
         }
@@ -178,7 +184,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         v = part_of(g, q, 2);
         q = part_of(g, q, 0);
     } else if (k && k->rank == 5 && !v) {
-        if (k->dims[3] != 2) {
+        if (!dim_fits(k->dims[3], 2)) {
             invalid(n, E2005, "a packed key of shape %s", shape_of(n, k));
             return false;
         }
@@ -196,17 +202,18 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         return false;
     }
     if (bias) {
-        int64_t hidden = q->dims[2];
-        int64_t values = v->rank == 3 ? v->dims[2] : v->dims[1] * v->dims[3];
-        bool fits = bias->rank == 1 && bias->dims[0] == 2 * hidden + values;
-        if (fits && key_bias) fits = k->dims[2] == hidden;
+        Exprs *x = n->x;
+        int64_t hidden = q->dims[2], twice = dim_mul(x, hidden, 2);
+        int64_t values = v->rank == 3 ? v->dims[2] : dim_mul(x, v->dims[1], v->dims[3]);
+        bool fits = bias->rank == 1 && dim_fits(bias->dims[0], dim_add(x, twice, values));
+        if (fits && key_bias) fits = dim_fits(k->dims[2], hidden);
         if (!fits) {
             invalid(n, E2005, "a bias of shape %s", shape_of(n, bias));
             return false;
         }
         q = columns_of(g, q, 0, hidden, bias, 0);
         if (key_bias) k = columns_of(g, k, 0, hidden, bias, hidden);
-        if (key_bias) v = columns_of(g, v, 0, values, bias, 2 * hidden);
+        if (key_bias) v = columns_of(g, v, 0, values, bias, twice);
     }
     return heads_from(n, q, heads, "the query", &a->q) &&
            heads_from(n, k, heads, "the key", &a->k) && heads_from(n, v, heads, "the value", &a->v);
@@ -235,7 +242,7 @@ void import_ms_multi_head_attention(Node *n) {
     if (node_wants(n, 1)) n->out[1] = heads_plain(n, &a.k);
     if (node_wants(n, 2)) n->out[2] = heads_plain(n, &a.v);
     if (!padding_mask(n, &a, node_in(n, 4))) return;
-    a.scale = scale_from(n, a.q.size);
+    read_scale(n, &a);
     DType dt = a.q.v->dt;
     Value *probs = NULL;
     finish_attention(n, &a, dt, &probs);
@@ -259,10 +266,10 @@ static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
     Exprs *x = n->x;
     Value *last = node_need(n, 5), *total = node_need(n, 6);
     if (!last || !total) return false;
-    if (value_numel(last) != batch || value_numel(total) != 1 || !dt_is_int(last->dt) ||
-        !dt_is_int(total->dt)) {
-        invalid(n, E2005, "seqlens_k %s and total_sequence_length %s for a batch of %lld",
-                shape_of(n, last), shape_of(n, total), (long long)batch);
+    if (!dim_fits(dim_product(x, last->rank, last->dims), batch) || !value_single(n, total) ||
+        !dt_is_int(last->dt) || !dt_is_int(total->dt)) {
+        invalid(n, E2005, "seqlens_k %s and total_sequence_length %s for a batch of %s",
+                shape_of(n, last), shape_of(n, total), dim_text(x, batch));
         return false;
     }
     last = g_reshape(g, last, 1, &batch);
@@ -278,16 +285,17 @@ static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
     c->begin = build_map(&b, DT_i64, ex_select(x, first, zero, begin));
     int rank, count;
     int64_t shape[MAX_TENSOR_RANK];
-    const int64_t *known = value_ints(g, total, &count);
+    const int64_t *known = value_dims(g, total, &count);
     if (node_declared_shape(n, 1, &rank, shape) && rank == 4)
         c->length = shape[2];
     else if (known)
-        c->length = known[0] > c->capacity ? known[0] : c->capacity;
+        c->length = dim_larger(x, known[0], c->capacity);
     else
-        c->length = c->capacity + queries;
-    if (c->length >= queries && c->length >= c->capacity) return true;
-    invalid(n, E2005, "a present of %lld for a past of %lld and %lld new keys",
-            (long long)c->length, (long long)c->capacity, (long long)queries);
+        c->length = dim_add(x, c->capacity, queries);
+    int64_t least = dim_larger(x, queries, c->capacity);
+    if (dim_varies(least) || dim_varies(c->length) || c->length >= least) return true;
+    invalid(n, E2005, "a present of %s for a past of %s and %s new keys",
+            dim_text(x, c->length), dim_text(x, c->capacity), dim_text(x, queries));
     return false;
 }
 
@@ -301,12 +309,12 @@ static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fre
     const Expr *is_new = ex_and(x, ex_le(x, ex_int(x, DT_i64, 0), at),
                                 ex_lt(x, at, ex_int(x, DT_i64, fresh->length)));
     const Expr *e = ex_num(x, fresh->v->dt, 0), *index[4] = {batch, h, t, d};
-    if (past && c->capacity > 0) {
+    if (past && dim_max(x, c->capacity) > 0) {
         const Expr *kept =
             ex_and(x, ex_lt(x, t, ex_i(x, c->capacity)), ex_lt(x, at, ex_int(x, DT_i64, 0)));
         e = ex_select(x, kept, build_load(&b, past, index), e);
     }
-    if (fresh->length > 0) {
+    if (dim_max(x, fresh->length) > 0) {
         const Expr *put = heads_load(&b, fresh, batch, h, ex_cast(x, DT_i32, at), d);
         e = ex_select(x, is_new, put, e);
     }
@@ -320,7 +328,7 @@ static Value *softmax_with_sink(Node *n, Value *scores, Value *sink) {
     Graph *g = n->g;
     DType work = scores->dt;
     static const char *const names[] = {"s", "m", "k"};
-    int64_t shape[4] = {1, value_numel(sink), 1, 1};
+    int64_t shape[4] = {1, dim_product(n->x, sink->rank, sink->dims), 1, 1};
     sink = g_reshape(g, g_cast(g, sink, work), 4, shape);
     Value *top = g_bin(g, EX_max, g_reduce(g, COMBINE_max, scores, 1u << 3, true), sink);
     Value *parts[3] = {scores, top};
@@ -338,7 +346,7 @@ static bool group_rotary(Node *n, const Cache *c, Heads *q, Heads *k) {
                 .interleaved = attr_int(n, "rotary_interleaved", 0) != 0};
     if (!r.cos || !r.sin) return false;
     if (!r.ids) r.starts = c->begin;
-    if (r.cos->rank == 2) r.size = 2 * r.cos->dims[1];
+    if (r.cos->rank == 2) r.size = dim_mul(n->x, r.cos->dims[1], 2);
     if (!rotary_check(n, q, &r) || !rotary_check(n, k, &r)) return false;
     q->v = rotary_apply(n, q, &r);
     k->v = rotary_apply(n, k, &r);
@@ -361,15 +369,16 @@ void import_ms_group_query_attention(Node *n) {
         return;
     }
     if (!k && !v) {
-        int64_t all = heads + 2 * kv_heads, size = q->dims[2] / all;
-        if (q->dims[2] % all) {
+        int64_t all = heads + 2 * kv_heads, size = dim_div(n->x, q->dims[2], all);
+        int64_t own = dim_mul(n->x, size, heads), other = dim_mul(n->x, size, kv_heads);
+        if (!dim_varies(size) && q->dims[2] % all) {
             invalid(n, E2005, "a packed query of shape %s for %lld heads", shape_of(n, q),
                     (long long)all);
             return;
         }
-        k = columns_of(g, q, heads * size, kv_heads * size, NULL, 0);
-        v = columns_of(g, q, (heads + kv_heads) * size, kv_heads * size, NULL, 0);
-        q = columns_of(g, q, 0, heads * size, NULL, 0);
+        k = columns_of(g, q, own, other, NULL, 0);
+        v = columns_of(g, q, dim_add(n->x, own, other), other, NULL, 0);
+        q = columns_of(g, q, 0, own, NULL, 0);
     }
     Cache c = {.past = {node_in(n, 3), node_in(n, 4)}};
     Attention a = {.causal = attr_int(n, "causal", 1) != 0,
@@ -387,17 +396,18 @@ void import_ms_group_query_attention(Node *n) {
         return;
     for (int i = 0; i < 2 && c.past[0]; i++) {
         const Value *past = c.past[i];
-        bool fits = past->rank == 4 && past->dims[0] == a.q.batch && past->dims[1] == kv_heads &&
-                    past->dims[3] == fresh[i].size && past->dt == fresh[i].v->dt;
-        if (fits && i) fits = past->dims[2] == c.capacity;
+        bool fits = past->rank == 4 && dim_fits(past->dims[0], a.q.batch) &&
+                    dim_fits(past->dims[1], kv_heads) &&
+                    dim_fits(past->dims[3], fresh[i].size) && past->dt == fresh[i].v->dt;
+        if (fits && i) fits = dim_fits(past->dims[2], c.capacity);
         if (!fits) {
             invalid(n, E2005, "a past of shape %s", shape_of(n, past));
             return;
         }
         c.capacity = past->dims[2];
     }
-    if (fresh[0].batch != a.q.batch || fresh[1].batch != a.q.batch ||
-        fresh[0].length != a.q.length || fresh[1].length != a.q.length) {
+    if (!dim_fits(fresh[0].batch, a.q.batch) || !dim_fits(fresh[1].batch, a.q.batch) ||
+        !dim_fits(fresh[0].length, a.q.length) || !dim_fits(fresh[1].length, a.q.length)) {
         invalid(n, E2005, "query, key and value have different batches or lengths");
         return;
     }
@@ -409,12 +419,12 @@ void import_ms_group_query_attention(Node *n) {
     a.v = cache_update(n, &c, c.past[1], &fresh[1]);
     a.offsets = c.begin;
     a.lengths = c.end;
-    a.scale = scale_from(n, a.q.size);
+    read_scale(n, &a);
     n->out[1] = a.k.v;
     n->out[2] = a.v.v;
     if (n->failed || !attention_check(n, &a)) return;
     Value *sink = node_in(n, 11), *scores = attention_scores(n, &a, SCORE_biased);
-    if (sink && value_numel(sink) != heads) {
+    if (sink && !dim_fits(dim_product(n->x, sink->rank, sink->dims), heads)) {
         invalid(n, E2005, "head_sink of shape %s for %lld heads", shape_of(n, sink),
                 (long long)heads);
         return;
@@ -442,8 +452,9 @@ void import_ms_rotary_embedding(Node *n) {
         unsupported(n, "is_packed_batching");
         return;
     }
-    if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 && r.cos->dims[1] > 0)
-        count = v->dims[2] / (2 * r.cos->dims[1]);
+    if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 &&
+        dim_max(n->x, r.cos->dims[1]) > 0)
+        count = dim_div(n->x, v->dims[2], dim_mul(n->x, r.cos->dims[1], 2));
     if (!heads_from(n, v, count, "the input", &heads) || !rotary_check(n, &heads, &r)) return;
     Value *turned = rotary_apply(n, &heads, &r);
     n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;

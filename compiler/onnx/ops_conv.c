@@ -26,44 +26,45 @@ static bool read_channels(Node *n, const Value *v, const Value *w, bool transpos
         invalid(n, E2004, "group is %lld", (long long)c->group);
         return false;
     }
-    if (v->dims[1] < 1 || w->dims[0] < 1 || w->dims[1] < 1) {
+    Exprs *x = n->x;
+    if (dim_max(x, v->dims[1]) < 1 || dim_max(x, w->dims[0]) < 1 || dim_max(x, w->dims[1]) < 1) {
         invalid(n, E2005, "no channels: input %s, weights %s", shape_text(arena, v->rank, v->dims),
                 shape_text(arena, w->rank, w->dims));
         return false;
     }
-    if (v->dims[1] % c->group) {
+    if (!dim_varies(v->dims[1]) && v->dims[1] % c->group) {
         invalid(n, E2005, "group %lld does not divide %lld input channels", (long long)c->group,
                 (long long)v->dims[1]);
         return false;
     }
-    c->in = v->dims[1] / c->group;
-    int64_t have = transposed ? w->dims[0] : w->dims[1] * c->group;
-    if (have != v->dims[1]) {
+    int64_t have = transposed ? w->dims[0] : dim_mul(x, w->dims[1], c->group);
+    if (!dim_fits(have, v->dims[1])) {
         invalid(n, E2005, "the weights' shape %s (group %lld) does not fit %lld input channels",
                 shape_text(arena, w->rank, w->dims), (long long)c->group, (long long)v->dims[1]);
         return false;
     }
-    if (!transposed && w->dims[0] % c->group) {
+    if (!dim_varies(w->dims[0]) && w->dims[0] % c->group) {
         invalid(n, E2005, "group %lld does not divide %lld output channels", (long long)c->group,
                 (long long)w->dims[0]);
         return false;
     }
-    c->out = transposed ? w->dims[1] : w->dims[0] / c->group;
+    c->in = dim_same(dim_div(x, have, c->group), dim_div(x, v->dims[1], c->group));
+    c->out = transposed ? w->dims[1] : dim_div(x, w->dims[0], c->group);
     return true;
 }
 
 /* A bias must be one number per output channel. */
 static bool bias_fits(Node *n, const Value *bias, int64_t channels) {
-    if (!bias || (bias->rank == 1 && bias->dims[0] == channels)) return true;
-    invalid(n, E2005, "the bias has shape %s; expected [%lld]",
-            shape_text(n->g->arena, bias->rank, bias->dims), (long long)channels);
+    if (!bias || (bias->rank == 1 && dim_fits(bias->dims[0], channels))) return true;
+    invalid(n, E2005, "the bias has shape %s; expected [%s]",
+            shape_text(n->g->arena, bias->rank, bias->dims), dim_text(n->x, channels));
     return false;
 }
 
 /* True if a dimension of its own for the groups is needed: not with one group, and not where each
  * has one channel on both sides (then group and channel are the same coordinate). */
 static bool splits(const Channels *c) {
-    return c->group > 1 && (c->in > 1 || c->out > 1);
+    return c->group > 1 && (c->in != 1 || c->out != 1);
 }
 
 /* `v` with dimension `at` split in two. */
@@ -83,7 +84,8 @@ static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, 
     Graph *g = n->g;
     Exprs *x = n->x;
     bool split = splits(c), depthwise = c->group > 1 && !split;
-    int64_t shape[MAX_RANK] = {v->dims[0], c->group * c->out};
+    int64_t channels = dim_mul(x, c->group, c->out);
+    int64_t shape[MAX_RANK] = {v->dims[0], channels};
     int rank = 2;
     if (split) {
         shape[1] = c->group, shape[2] = c->out, rank = 3;
@@ -112,7 +114,7 @@ static Value *convolve(Node *n, const Window *win, const Channels *c, Value *v, 
     }
     Value *out = build_reduce(&b, dt, COMBINE_sum, product, post);
     if (!split) return out;
-    shape[1] = v->dims[0], shape[2] = c->group * c->out;
+    shape[1] = v->dims[0], shape[2] = channels;
     return g_reshape(g, out, rank - 1 + win->n, shape + 1);
 }
 
@@ -133,10 +135,12 @@ static Value *without_zero_point(Node *n, Value *v, Value *zero) {
     v = g_cast(g, v, DT_i32);
     if (!zero) return v;
     zero = g_cast(g, zero, DT_i32);
-    int64_t shape[MAX_RANK] = {value_numel(zero)};
-    if (shape[0] == 1) return g_bin(g, EX_sub, v, g_reshape(g, zero, 0, NULL));
+    int64_t shape[MAX_RANK] = {dim_product(n->x, zero->rank, zero->dims)};
     for (int i = 1; i < v->rank; i++) shape[i] = 1;
-    return g_bin(g, EX_sub, v, g_reshape(g, zero, v->rank, shape));
+    zero = shape[0] == 1 ? g_reshape(g, zero, 0, NULL) : g_reshape(g, zero, v->rank, shape);
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *e = build_in(&b, v);
+    return build_map(&b, DT_i32, ex_sub(n->x, e, build_in(&b, zero)));
 }
 
 void import_conv_integer(Node *n) {
@@ -152,13 +156,14 @@ void import_conv_integer(Node *n) {
     if (!window_place(n, &win, v, w->rank == v->rank ? w->dims + 2 : NULL, false) ||
         !read_channels(n, v, w, false, &c))
         return;
-    if ((vz && value_numel(vz) != 1) ||
-        (wz && value_numel(wz) != 1 && (wz->rank != 1 || wz->dims[0] != w->dims[0]))) {
+    if ((vz && !value_single(n, vz)) ||
+        (wz && !value_single(n, wz) && (wz->rank != 1 || !dim_fits(wz->dims[0], w->dims[0])))) {
         invalid(n, E2005, "a zero point must be one number%s",
                 vz ? "" : " for each output channel");
         return;
     }
     /* padding stands for the zero point, so it is 0 once that is taken off */
+    if (vz) vz = g_reshape(n->g, vz, 0, NULL);
     v = window_pad(n, &win, without_zero_point(n, v, vz), (Scalar){.i = 0});
     w = without_zero_point(n, w, wz);
     if (!n->failed) n->out[0] = convolve(n, &win, &c, v, w, NULL, DT_i32, DT_i32);
@@ -171,7 +176,7 @@ void import_conv_integer(Node *n) {
  * and i = q - j: for every phase a plain convolution with its own taps. So the result is computed
  * with the coordinates q and phase instead of o, from a padded input, and then cut to size.
  */
-typedef struct Unslide {
+typedef struct Unslide { /* all may vary */
     int64_t taps;          /* values of j */
     int64_t apart;         /* i = q - j * apart */
     int64_t first, count;  /* values of q */
@@ -180,7 +185,8 @@ typedef struct Unslide {
 
 /* Output extent and padding of one dimension. */
 static bool unplace(Node *n, Slide *s, int64_t extra, const char *how, const int64_t *want) {
-    int64_t full = (s->in - 1) * s->stride + extra + s->span;
+    Exprs *x = n->x;
+    int64_t full = dim_add(x, dim_add(x, dim_mul(x, s->in - 1, s->stride), extra), s->span);
     bool upper = !strcmp(how, "SAME_UPPER"), same = upper || !strcmp(how, "SAME_LOWER");
     if (want && (*want < 1 || *want > INT32_MAX)) {
         invalid(n, E2004, "attribute 'output_shape' holds %lld", (long long)*want);
@@ -188,16 +194,19 @@ static bool unplace(Node *n, Slide *s, int64_t extra, const char *how, const int
     }
     if (!strcmp(how, "VALID")) s->before = s->after = 0;
     if (want || same) {
-        int64_t aim = want ? *want : s->in * s->stride, total = full > aim ? full - aim : 0;
-        s->out = want ? aim : full - total; /* padding does not add what the kernel lacks */
+        int64_t aim = want ? *want : dim_mul(x, s->in, s->stride);
+        int64_t total = dim_larger(x, dim_sub(x, full, aim), 0), half = dim_div(x, total, 2);
+        /* padding does not add what the kernel lacks */
+        s->out = want ? aim : dim_sub(x, full, total);
         /* which side gets the odd one was the other way round at first */
-        s->before = upper == (n->version >= 11) ? total / 2 : total - total / 2;
-        s->after = total - s->before;
+        s->before = upper == (n->version >= 11) ? half : dim_sub(x, total, half);
+        s->after = dim_sub(x, total, s->before);
     } else {
-        s->out = full - s->before - s->after;
+        s->out = dim_sub(x, full, dim_add(x, s->before, s->after));
     }
-    if (s->out > 0 && s->out <= INT32_MAX && full <= INT32_MAX) return true;
-    invalid(n, E2005, "the result would have an extent of %lld", (long long)s->out);
+    int64_t most = dim_max(x, s->out);
+    if (most > 0 && most <= INT32_MAX && dim_max(x, full) <= INT32_MAX) return true;
+    invalid(n, E2005, "the result would have an extent of %s", dim_text(x, s->out));
     return false;
 }
 
@@ -225,7 +234,8 @@ static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Cha
     Graph *g = n->g;
     Exprs *x = n->x;
     DType acc = float_work(v->dt);
-    int64_t shape[MAX_RANK] = {v->dims[0]}, flat[MAX_RANK] = {v->dims[0], c->group * c->out};
+    int64_t shape[MAX_RANK] = {v->dims[0]};
+    int64_t flat[MAX_RANK] = {v->dims[0], dim_mul(x, c->group, c->out)};
     bool depthwise = c->group > 1 && c->in == 1 && c->out == 1, split = c->group > 1 && !depthwise;
     int rank = 1, at[MAX_SPATIAL];
     if (split) {
@@ -240,7 +250,7 @@ static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Cha
         at[i] = rank;
         shape[rank++] = u[i].count;
         if (win->dim[i].stride > 1) shape[rank++] = win->dim[i].stride;
-        flat[i + 2] = u[i].count * win->dim[i].stride;
+        flat[i + 2] = dim_mul(x, u[i].count, win->dim[i].stride);
     }
     if (!node_shape_ok(n, win->n + 2, flat)) return NULL;
     Builder b = build(g, rank, shape);
@@ -254,7 +264,7 @@ static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Cha
         const Slide *s = &win->dim[i];
         const Expr *j = reduce_over(&b, u[i].taps), *q = ex_var(x, at[i]);
         const Expr *back =
-            ex_sub(x, ex_i(x, u[i].first + u[i].before), ex_mul(x, j, ex_i(x, u[i].apart)));
+            ex_sub(x, ex_i(x, dim_add(x, u[i].first, u[i].before)), ex_mul(x, j, ex_i(x, u[i].apart)));
         iv[nv++] = ex_add(x, q, back);
         iw[nw++] =
             s->stride == 1 ? j : ex_add(x, ex_var(x, at[i] + 1), ex_mul(x, j, ex_i(x, s->stride)));
@@ -272,7 +282,9 @@ void import_conv_transpose(Node *n) {
     Value *v = need_float(n, 0, 3), *w = need_float(n, 1, 3), *bias = node_in(n, 2);
     Window win;
     Channels c;
-    if (!v || !w || !read_channels(n, v, w, true, &c) || !bias_fits(n, bias, c.group * c.out))
+    Exprs *x = n->x;
+    if (!v || !w || !read_channels(n, v, w, true, &c) ||
+        !bias_fits(n, bias, dim_mul(x, c.group, c.out)))
         return;
     if (!window_read(n, &win, v, w->dims + 2)) return;
     int n_extra, n_want;
@@ -293,27 +305,29 @@ void import_conv_transpose(Node *n) {
     int64_t spread[MAX_RANK] = {w->dims[0], w->dims[1]};
     int64_t start[MAX_RANK] = {0}, step[MAX_RANK] = {1, 1}, shape[MAX_RANK], padded[MAX_RANK];
     shape[0] = padded[0] = v->dims[0];
-    shape[1] = c.group * c.out;
+    shape[1] = dim_mul(x, c.group, c.out);
     padded[1] = v->dims[1];
     int coordinates = 4 + win.n;
     for (int i = 0; i < win.n; i++) {
         Slide *s = &win.dim[i];
         int64_t more = extra ? extra[i] : 0;
-        if (more < 0 || more > INT32_MAX || s->in < 1 || s->stride > INT32_MAX / s->in) {
+        int64_t most = dim_max(x, s->in);
+        if (more < 0 || more > INT32_MAX || most < 1 || s->stride > INT32_MAX / most) {
             invalid(n, E2004, "the extents of spatial dimension %d are absurd", i);
             return;
         }
         if (!unplace(n, s, more, how, want ? want + i : NULL)) return;
-        u[i].taps = s->stride == 1 ? s->kernel : (s->span + s->stride - 1) / s->stride;
-        u[i].apart = s->stride == 1 ? s->dilation : 1;
-        u[i].first = s->before / s->stride;
-        u[i].count = (s->before + s->out - 1) / s->stride - u[i].first + 1;
-        int64_t reach = (u[i].taps - 1) * u[i].apart, last = u[i].first + u[i].count - 1;
-        u[i].before = before[i + 2] = reach > u[i].first ? reach - u[i].first : 0;
-        u[i].after = after[i + 2] = last >= s->in ? last - s->in + 1 : 0;
-        spread[i + 2] = u[i].taps * s->stride;
-        padded[i + 2] = s->in + before[i + 2] + after[i + 2];
-        start[i + 2] = s->before - u[i].first * s->stride;
+        int64_t stride = s->stride, end = dim_add(x, s->before, s->out);
+        u[i].taps = stride == 1 ? s->kernel : dim_div(x, dim_add(x, s->span, stride - 1), stride);
+        u[i].apart = stride == 1 ? s->dilation : 1;
+        u[i].first = dim_div(x, s->before, stride);
+        int64_t last = dim_div(x, end - 1, stride), reach = dim_mul(x, u[i].taps - 1, u[i].apart);
+        u[i].count = dim_sub(x, last, u[i].first) + 1;
+        u[i].before = before[i + 2] = dim_larger(x, dim_sub(x, reach, u[i].first), 0);
+        u[i].after = after[i + 2] = dim_larger(x, dim_sub(x, last, s->in) + 1, 0);
+        spread[i + 2] = dim_mul(x, u[i].taps, stride);
+        padded[i + 2] = dim_add(x, s->in, dim_add(x, before[i + 2], after[i + 2]));
+        start[i + 2] = dim_sub(x, s->before, dim_mul(x, u[i].first, stride));
         step[i + 2] = 1;
         shape[i + 2] = s->out;
         coordinates += s->stride > 1 ? 3 : 2;
@@ -344,22 +358,20 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
     for (int i = 0; i < d; i++) {
         shape[2 + i] = win->dim[i].kernel;
         shape[2 + d + i] = win->dim[i].out;
-        taps *= win->dim[i].kernel;
+        taps = dim_mul(x, taps, win->dim[i].kernel);
     }
     int rank = 2 + 2 * d;
-    int64_t numel = 1;
-    for (int i = 0; i < rank; i++) {
-        if (shape[i] && numel > INT32_MAX / shape[i]) {
-            unsupported(n, "the sampled input would have more than 2^31-1 elements");
-            return NULL;
-        }
-        numel *= shape[i];
+    int64_t most[MAX_RANK];
+    dims_max(x, rank, shape, most);
+    if (!shape_fits(rank, most)) {
+        unsupported(n, "the sampled input would have more than 2^31-1 elements");
+        return NULL;
     }
     Builder b = build(g, rank, shape);
     const Expr *tap = ex_i(x, 0), *low[MAX_SPATIAL], *part[MAX_SPATIAL];
     for (int i = 0; i < d; i++)
         tap = ex_add(x, ex_mul(x, tap, ex_i(x, win->dim[i].kernel)), ex_var(x, 2 + i));
-    const Expr *group = ex_div(x, ex_var(x, 1), ex_i(x, v->dims[1] / groups));
+    const Expr *group = ex_div(x, ex_var(x, 1), ex_i(x, dim_div(x, v->dims[1], groups)));
     tap = ex_add(x, ex_mul(x, group, ex_i(x, taps)), tap);
     const Expr *index[MAX_RANK] = {ex_var(x, 0)};
     for (int i = 0; i < d; i++) index[2 + i] = ex_var(x, 2 + d + i);
@@ -371,7 +383,7 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
         const Expr *at = ex_add(x, ex_cast(x, work, ex_sub(x, fixed, ex_i(x, s->before))),
                                 ex_cast(x, work, build_load(&b, offset, index)));
         /* far outside everything is zero; NaN becomes such a place too */
-        const Expr *lowest = ex_num(x, work, -2), *highest = ex_num(x, work, (double)s->in + 1);
+        const Expr *lowest = ex_num(x, work, -2), *highest = extent_as(x, work, s->in + 1);
         at = ex_select(x, ex_lt(x, lowest, at), at, lowest);
         at = ex_select(x, ex_lt(x, at, highest), at, highest);
         const Expr *floor = ex_un(x, EX_floor, at);
@@ -406,12 +418,12 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
 static bool per_tap_shape(Node *n, const Window *win, const Value *v, const char *what,
                           int64_t batch, int64_t groups, int per) {
     int64_t channels = groups * per;
-    bool fits = v->rank == win->n + 2 && v->dims[0] == batch;
+    bool fits = v->rank == win->n + 2 && dim_fits(v->dims[0], batch);
     for (int i = 0; i < win->n && fits; i++) {
-        channels *= win->dim[i].kernel;
-        fits = v->dims[i + 2] == win->dim[i].out && channels <= INT32_MAX;
+        channels = dim_mul(n->x, channels, win->dim[i].kernel);
+        fits = dim_fits(v->dims[i + 2], win->dim[i].out) && dim_max(n->x, channels) <= INT32_MAX;
     }
-    if (fits && v->dims[1] == channels) return true;
+    if (fits && dim_fits(v->dims[1], channels)) return true;
     invalid(n, E2005, "the %s has shape %s, which does not fit kernel and output", what,
             shape_text(n->g->arena, v->rank, v->dims));
     return false;
@@ -430,7 +442,7 @@ void import_deform_conv(Node *n) {
         unsupported(n, "%d spatial dimensions; at most 3 are supported", win.n);
         return;
     }
-    if (groups < 1 || groups > INT32_MAX || v->dims[1] % groups) {
+    if (groups < 1 || groups > INT32_MAX || (!dim_varies(v->dims[1]) && v->dims[1] % groups)) {
         invalid(n, E2004, "offset_group %lld does not divide %lld channels", (long long)groups,
                 (long long)v->dims[1]);
         return;
@@ -470,16 +482,21 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
     int n_image, n_block;
     const int64_t *image = node_ints(n, 1, &n_image), *block = node_ints(n, 2, &n_block);
     if (image && block) {
-        int64_t taps = 1;
-        for (int i = 0; i < n_block && taps <= INT32_MAX; i++)
-            taps = block[i] < 1 || block[i] > INT32_MAX ? 0 : taps * block[i];
-        if (taps < 1 || taps > INT32_MAX || v->dims[1] % taps || n_image != n_block ||
-            n_image > MAX_SPATIAL) {
-            invalid(n, E2005, "blocks of %lld elements do not fit %lld rows, or the image",
-                    (long long)taps, (long long)v->dims[1]);
+        Exprs *x = n->x;
+        int64_t taps = 1, most = 1;
+        for (int i = 0; i < n_block && most >= 1 && most <= INT32_MAX; i++) {
+            int64_t size = dim_max(x, block[i]);
+            taps = size < 1 || size > INT32_MAX ? 0 : dim_mul(x, taps, block[i]);
+            most = dim_max(x, taps);
+        }
+        bool divides = dim_varies(taps) || dim_varies(v->dims[1]);
+        if (most < 1 || most > INT32_MAX || (!divides && v->dims[1] % taps) ||
+            n_image != n_block || n_image > MAX_SPATIAL) {
+            invalid(n, E2005, "blocks of %s elements do not fit %s rows, or the image",
+                    dim_text(x, taps), dim_text(x, v->dims[1]));
             return false;
         }
-        shape[0] = v->dims[0], shape[1] = v->dims[1] / taps;
+        shape[0] = v->dims[0], shape[1] = dim_div(x, v->dims[1], taps);
         for (int i = 0; i < n_image; i++) shape[i + 2] = image[i];
         *rank = n_image + 2;
     } else if (!node_declared_shape(n, 0, rank, shape)) {
@@ -488,7 +505,9 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
         return false;
     }
     if (!node_shape_ok(n, *rank, shape)) return false;
-    if (*rank >= 3 && shape[0] == v->dims[0] && shape[1] >= 1 && v->dims[1] % shape[1] == 0)
+    bool open = dim_varies(shape[1]) || dim_varies(v->dims[1]);
+    if (*rank >= 3 && dim_fits(shape[0], v->dims[0]) &&
+        (open || (shape[1] >= 1 && v->dims[1] % shape[1] == 0)))
         return true;
     invalid(n, E2005, "an image of shape %s is not made of %s",
             shape_text(n->g->arena, *rank, shape), shape_text(n->g->arena, v->rank, v->dims));
@@ -509,19 +528,20 @@ void import_col2_im(Node *n) {
     }
     if (!image_shape(n, v, &rank, shape)) return;
     int d = rank - 2;
-    if (value_numel(block) != d || block->rank != 1) {
+    if (block->rank != 1 || !dim_fits(block->dims[0], d)) {
         invalid(n, E2005, "the block's shape has not %d dimensions", d);
         return;
     }
     Value like = *v; /* the image, for the attributes to be checked against */
-    int64_t ones[MAX_SPATIAL], rows = v->dims[1] / shape[1];
+    const int64_t *known = node_ints(n, 2, &n_block);
+    int64_t ones[MAX_SPATIAL];
+    int64_t rows = known ? dim_product(n->x, d, known) : dim_div(n->x, v->dims[1], shape[1]);
     for (int i = 0; i < d; i++) ones[i] = 1;
     like.rank = rank;
     like.dims = shape;
     Window win;
     if (!window_read(n, &win, &like, ones)) return;
     Exprs *x = n->x;
-    const int64_t *known = node_ints(n, 2, &n_block);
     Builder b = build(n->g, rank, shape);
     const Expr *row = build_red(&b, rows), *rest = row, *place = ex_i(x, 0), *run = ex_i(x, 1);
     const Expr *zero = ex_i(x, 0), *hit = ex_int(x, DT_bool, 1);
@@ -534,7 +554,7 @@ void import_col2_im(Node *n) {
                   : ex_bin(x, EX_max, ex_i(x, 1), ex_cast(x, DT_i32, build_load(&b, block, at)));
         const Expr *k = ex_bin(x, EX_rem, rest, size);
         rest = ex_div(x, rest, size);
-        const Expr *room = ex_sub(x, ex_i(x, s->in + s->before + s->after - 1),
+        const Expr *room = ex_sub(x, ex_i(x, dim_add(x, s->in, s->before + s->after - 1)),
                                   ex_mul(x, ex_sub(x, size, ex_i(x, 1)), dilation));
         const Expr *count = ex_add(x, ex_div(x, room, stride), ex_i(x, 1));
         const Expr *from =

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* `e` as an i32 in [low, high], also for what no integer can hold. */
+/* `e` as an i32 in [low, high] (high may vary), also for what no integer can hold. */
 static const Expr *to_index(Exprs *x, const Expr *e, int64_t low, int64_t high) {
     DType dt = (DType)e->dt;
-    const Expr *l = ex_num(x, dt, (double)low), *h = ex_num(x, dt, (double)high);
+    const Expr *l = ex_num(x, dt, (double)low), *h = extent_as(x, dt, high);
     e = ex_select(x, ex_lt(x, l, e), e, l);
     e = ex_cast(x, DT_i32, ex_select(x, ex_lt(x, e, h), e, h));
     /* f32 rounds large bounds */
@@ -37,16 +37,22 @@ static const Expr *number(const Sample *s, double value) {
     return ex_num(s->x, s->work, value);
 }
 
+static const Expr *extent_of(const Sample *s, int64_t extent) {
+    return extent_as(s->x, s->work, extent);
+}
+
 /* A position thrown back at both borders until it is between them. */
 static const Expr *reflect(const Sample *s, const Expr *at, int64_t extent) {
     Exprs *x = s->x;
-    double low = s->corners ? 0 : -0.5, span = s->corners ? (double)extent - 1 : (double)extent;
-    if (span <= 0) return number(s, 0);
-    const Expr *period = number(s, 2 * span), *from = ex_sub(x, at, number(s, low));
+    int64_t span = s->corners ? extent - 1 : extent;
+    if (dim_max(x, span) <= 0) return number(s, 0);
+    const Expr *low = number(s, s->corners ? 0 : -0.5), *from = ex_sub(x, at, low);
+    const Expr *period = extent_of(s, dim_mul(x, span, 2));
     const Expr *turns = ex_un(x, EX_floor, ex_div(x, from, period));
     const Expr *rest = ex_sub(x, from, ex_mul(x, turns, period));
-    const Expr *folded = ex_bin(x, EX_min, rest, ex_sub(x, period, rest));
-    return ex_add(x, number(s, low), folded);
+    const Expr *folded = ex_add(x, low, ex_bin(x, EX_min, rest, ex_sub(x, period, rest)));
+    if (dim_min(x, span) > 0) return folded;
+    return ex_select(x, ex_lt(x, number(s, 0), period), folded, number(s, 0));
 }
 
 /* The position in elements of what the grid says in [-1, 1], moved into the image unless zeros are
@@ -55,13 +61,13 @@ static const Expr *sample_position(const Sample *s, const Expr *grid, int64_t ex
     Exprs *x = s->x;
     const Expr *one = number(s, 1), *two = number(s, 2), *n = ex_add(x, grid, one), *at;
     if (s->corners)
-        at = ex_mul(x, ex_div(x, n, two), number(s, (double)extent - 1));
+        at = ex_mul(x, ex_div(x, n, two), extent_of(s, extent - 1));
     else
-        at = ex_div(x, ex_sub(x, ex_mul(x, n, number(s, (double)extent)), one), two);
+        at = ex_div(x, ex_sub(x, ex_mul(x, n, extent_of(s, extent)), one), two);
     if (s->mode == SAMPLE_nearest) at = ex_un(x, EX_round, at);
-    double low = s->corners ? 0 : -0.5, high = (double)extent - (s->corners ? 1 : 0.5);
-    const Expr *inside = ex_and(x, ex_le(x, number(s, low), at), ex_le(x, at, number(s, high)));
-    const Expr *top = number(s, (double)extent - 1), *zero = number(s, 0);
+    const Expr *low = number(s, s->corners ? 0 : -0.5), *top = extent_of(s, extent - 1);
+    const Expr *high = ex_sub(x, top, low), *zero = number(s, 0);
+    const Expr *inside = ex_and(x, ex_le(x, low, at), ex_le(x, at, high));
     /* (cubic: its elements are taken from the border one by one) */
     if (s->beyond == BEYOND_border && s->mode != SAMPLE_cubic)
         at = ex_select(x, inside, at, ex_bin(x, EX_min, top, ex_bin(x, EX_max, zero, at)));
@@ -74,7 +80,7 @@ static void set_taps(Sample *s, int i, const Expr *at) {
     Exprs *x = s->x;
     int64_t extent = s->extent[i];
     /* beyond these bounds all taps are outside anyway */
-    const Expr *low = number(s, -4), *high = number(s, (double)extent + 4);
+    const Expr *low = number(s, -4), *high = extent_of(s, extent + 4);
     at = ex_select(x, ex_lt(x, low, at), at, low);
     at = ex_select(x, ex_lt(x, at, high), at, high);
     const Expr *floor = ex_un(x, EX_floor, at), *t = ex_sub(x, at, floor);
@@ -150,21 +156,23 @@ void import_grid_sample(Node *n) {
     Sample s = {.x = x};
     if (!v || !grid || !read_sample(n, &s)) return;
     s.d = v->rank - 2;
-    if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank || grid->dims[0] != v->dims[0] ||
-        grid->dims[v->rank - 1] != s.d) {
+    if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank ||
+        !dim_fits(grid->dims[0], v->dims[0]) || !dim_fits(grid->dims[v->rank - 1], s.d)) {
         invalid(n, E2005, "input %s and grid %s do not fit",
                 shape_text(n->g->arena, v->rank, v->dims),
                 shape_text(n->g->arena, grid->rank, grid->dims));
         return;
     }
     s.work = v->dt == DT_f64 || grid->dt == DT_f64 ? DT_f64 : DT_f32;
-    int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]};
+    int64_t shape[MAX_RANK] = {dim_same(v->dims[0], grid->dims[0]), v->dims[1]};
     for (int i = 0; i < s.d; i++) {
         shape[2 + i] = grid->dims[1 + i];
         s.extent[i] = v->dims[2 + i];
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
-    if (value_numel(v) == 0 && shape_numel(v->rank, shape) > 0) {
+    int64_t most[MAX_RANK];
+    dims_max(x, v->rank, shape, most);
+    if (value_numel(v) == 0 && shape_numel(v->rank, most) > 0) {
         invalid(n, E2005, "the input has no elements to sample");
         return;
     }
@@ -186,15 +194,20 @@ void import_affine_grid(Node *n) {
     Value *theta = need_float(n, 0, 3), *size = node_need(n, 1);
     bool corners = attr_int(n, "align_corners", 0) != 0;
     if (!theta || !size || n->failed) return;
-    int d = (int)(theta->rank == 3 && theta->dims[1] <= 3 ? theta->dims[1] : 0), count,
-        rank = d + 2;
-    if (d < 2 || theta->dims[2] != d + 1) {
+    int count, d = 0, rank;
+    const int64_t *sizes = node_ints(n, 1, &count);
+    /* rows of theta: d, columns: d + 1 */
+    if (theta->rank == 3 && !dim_varies(theta->dims[1]))
+        d = theta->dims[1] <= 3 ? (int)theta->dims[1] : 0;
+    else if (theta->rank == 3)
+        d = sizes ? count - 2 : !dim_varies(theta->dims[2]) ? (int)theta->dims[2] - 1 : 0;
+    rank = d + 2;
+    if (d < 2 || d > 3 || !dim_fits(theta->dims[2], d + 1)) {
         invalid(n, E2005, "theta has shape %s; expected [N, 2, 3] or [N, 3, 4]",
-                shape_text(n->g->arena, theta->rank, theta->dims));
+                dims_text(n->x, theta->rank, theta->dims));
         return;
     }
     int64_t shape[MAX_RANK] = {theta->dims[0]};
-    const int64_t *sizes = node_ints(n, 1, &count);
     if (sizes && count == d + 2) {
         for (int i = 0; i < d; i++) shape[1 + i] = sizes[2 + i];
         shape[1 + d] = d;
@@ -205,7 +218,7 @@ void import_affine_grid(Node *n) {
         node_need_ints(n, 1, "the size", &count);
         return;
     }
-    if (rank != d + 2 || shape[0] != theta->dims[0] || shape[1 + d] != d) {
+    if (rank != d + 2 || !dim_fits(shape[0], theta->dims[0]) || shape[1 + d] != d) {
         invalid(n, E2009, "declared with shape %s, which does not fit theta",
                 shape_text(n->g->arena, rank, shape));
         return;
@@ -220,8 +233,8 @@ void import_affine_grid(Node *n) {
         int dim = d - j; /* x is the last dimension */
         int64_t extent = shape[dim];
         const Expr *i = ex_cast(x, work, ex_var(x, dim)), *two = ex_num(x, work, 2);
-        double intervals = corners ? (double)extent - 1 : (double)extent;
-        const Expr *step = ex_div(x, two, ex_num(x, work, intervals > 0 ? intervals : 1));
+        int64_t intervals = dim_larger(x, corners ? extent - 1 : extent, 1);
+        const Expr *step = ex_div(x, two, extent_as(x, work, intervals));
         const Expr *start =
             corners ? ex_num(x, work, -1) : ex_add(x, ex_num(x, work, -1), ex_div(x, step, two));
         const Expr *place = ex_add(x, start, ex_mul(x, i, step));
@@ -270,7 +283,7 @@ static RoiAxis roi_axis(const Roi *r, Builder *b, int axis) {
 /* Up to how many samples of a bin can lie in the image: they are more than half an element apart
  * where there are several. */
 static int64_t most_samples(const Roi *r, int axis) {
-    return r->ratio > 0 ? r->ratio : 2 * r->extent[axis] + 6;
+    return r->ratio > 0 ? r->ratio : dim_mul(r->x, r->extent[axis], 2) + 6;
 }
 
 /* A sample's place, and the two elements that it lies between. */
@@ -297,7 +310,7 @@ static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr
     DType work = r->work;
     RoiSample s;
     const Expr *one = ex_num(x, work, 1), *zero = ex_num(x, work, 0), *half = ex_num(x, work, 0.5);
-    const Expr *limit = ex_num(x, work, (double)r->extent[axis]), *minus = ex_num(x, work, -1);
+    const Expr *limit = extent_as(x, work, r->extent[axis]), *minus = ex_num(x, work, -1);
     const Expr *number = ex_cast(x, work, k);
     if (r->ratio <= 0) {
         const Expr *step = ex_div(x, a->bin, ex_bin(x, EX_max, a->samples, one));
@@ -316,7 +329,7 @@ static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr
     at = ex_bin(x, EX_max, at, zero);
     int64_t top = r->extent[axis] - 1;
     const Expr *floor = ex_un(x, EX_floor, at),
-               *last = ex_le(x, ex_num(x, work, (double)top), floor);
+               *last = ex_le(x, extent_as(x, work, top), floor);
     s.low = to_index(x, floor, 0, top);
     s.high = ex_bin(x, EX_min, ex_add(x, s.low, ex_i(x, 1)), ex_i(x, top));
     s.part = ex_select(x, last, zero, ex_sub(x, at, floor));
@@ -366,7 +379,7 @@ static Value *roi_by_samples(const Roi *r, Graph *g, const int64_t *shape, bool 
     const Expr *partly = ex_bin(x, EX_eq, acc, none);
     for (int i = 0; i < 2; i++) {
         const Expr *bin = ex_var(x, 2 + i), *last = ex_sub(x, a[i].samples, one);
-        const Expr *limit = ex_num(x, work, (double)r->extent[i]);
+        const Expr *limit = extent_as(x, work, r->extent[i]);
         const Expr *before = ex_lt(x, sample_place(r, &a[i], bin, zero), ex_num(x, work, -1));
         const Expr *after = ex_lt(x, limit, sample_place(r, &a[i], bin, last));
         partly = ex_bin(x, EX_or, partly, ex_bin(x, EX_or, before, after));
@@ -434,17 +447,18 @@ void import_roi_align(Node *n) {
                 mode, shift, (long long)r.ratio);
         return;
     }
-    if (v->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || batch->rank != 1 ||
-        batch->dims[0] != rois->dims[0] || !dt_is_int(batch->dt)) {
+    if (v->rank != 4 || rois->rank != 2 || !dim_fits(rois->dims[1], 4) || batch->rank != 1 ||
+        !dim_fits(batch->dims[0], rois->dims[0]) || !dt_is_int(batch->dt)) {
         invalid(n, E2005, "input %s, regions %s and batch indices %s do not fit",
                 shape_text(n->g->arena, v->rank, v->dims),
                 shape_text(n->g->arena, rois->rank, rois->dims),
                 shape_text(n->g->arena, batch->rank, batch->dims));
         return;
     }
-    int64_t shape[4] = {rois->dims[0], v->dims[1], r.bins[0], r.bins[1]};
+    int64_t shape[4] = {rois->dims[0], v->dims[1], r.bins[0], r.bins[1]}, most[4];
     if (!node_shape_ok(n, 4, shape)) return;
-    if (value_numel(v) == 0 && shape_numel(4, shape) > 0) {
+    dims_max(n->x, 4, shape, most);
+    if (value_numel(v) == 0 && shape_numel(4, most) > 0) {
         invalid(n, E2005, "the input has no elements to sample");
         return;
     }

@@ -25,8 +25,8 @@ static bool read_joining(Node *n, Joining *joining) {
 static bool loss_fits(Node *n, const Value *v, const Value *target, const Value *weight) {
     bool fits = v->rank >= 2 && target->rank == v->rank - 1;
     for (int i = 0; i < target->rank && fits; i++)
-        fits = target->dims[i] == v->dims[i ? i + 1 : 0];
-    if (fits && weight) fits = weight->rank == 1 && weight->dims[0] == v->dims[1];
+        fits = dim_fits(target->dims[i], v->dims[i ? i + 1 : 0]);
+    if (fits && weight) fits = weight->rank == 1 && dim_fits(weight->dims[0], v->dims[1]);
     if (!fits || !dt_is_float(v->dt) || !dt_is_int(target->dt) || (weight && weight->dt != v->dt)) {
         invalid(n, E2005,
                 "scores of shape %s do not fit targets of shape %s, or their types do not",
@@ -34,7 +34,7 @@ static bool loss_fits(Node *n, const Value *v, const Value *target, const Value 
                 shape_text(n->g->arena, target->rank, target->dims));
         return false;
     }
-    if (v->dims[1] > 0 || value_numel(target) == 0) return true;
+    if (dim_max(n->x, v->dims[1]) > 0 || value_numel(target) == 0) return true;
     invalid(n, E2005, "there are targets but no classes");
     return false;
 }
@@ -113,7 +113,7 @@ static bool read_optimiser(Node *n, int states, Optimiser *o) {
         invalid(n, E2007, "%d inputs; expected 2, and %d for each tensor", n->n_in, 2 + states);
         return false;
     }
-    if (value_numel(o->rate) != 1 || value_numel(o->step) != 1 || !dt_is_float(o->rate->dt)) {
+    if (!value_single(n, o->rate) || !value_single(n, o->step) || !dt_is_float(o->rate->dt)) {
         invalid(n, E2005, "rate and step count must be one number each");
         return false;
     }
@@ -123,7 +123,7 @@ static bool read_optimiser(Node *n, int states, Optimiser *o) {
         const Value *v = node_need(n, i);
         if (!v) return false;
         const Value *first = n->in[2 + (i - 2) % o->n];
-        if (shape_equal(v->rank, v->dims, first->rank, first->dims) && v->dt == first->dt &&
+        if (dims_fit(v->rank, v->dims, first->rank, first->dims) && v->dt == first->dt &&
             dt_is_float(v->dt))
             continue;
         invalid(n, E2005, "input %d has not the shape and type of the tensor it goes with", i);

@@ -31,13 +31,16 @@ static Value *centred(Node *n, Value *v, Value *zero, bool rows) {
     int rank;
     int64_t shape[MAX_RANK];
     if (!shape_broadcast(n->x, v->rank, v->dims, zero->rank, zero->dims, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->dims)) {
+        !dims_fit(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a zero point of shape %s does not fit a matrix of shape %s",
                 shape_text(g->arena, zero->rank, zero->dims),
                 shape_text(g->arena, v->rank, v->dims));
         return NULL;
     }
-    return g_bin(g, EX_sub, wide, g_cast(g, zero, DT_i32));
+    zero = g_cast(g, zero, DT_i32);
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *e = build_in(&b, wide);
+    return build_map(&b, DT_i32, ex_sub(n->x, e, build_in(&b, zero)));
 }
 
 void import_matmul_integer(Node *n) {
@@ -168,6 +171,15 @@ static bool implicit_output(Node *n, const Term *term, int count, Term *out) {
     return true;
 }
 
+/* The extent of a label that has `a` in one term and `b` in another; -1 if they do not fit. Of two that
+ * are not known to be equal one may be 1. */
+static int64_t label_extent(Exprs *x, int64_t a, int64_t b) {
+    if (a == 1 || a == b) return b;
+    if (b == 1) return a;
+    if (!dim_fits(a, b)) return -1;
+    return dim_varies(a) && dim_varies(b) ? dim_larger(x, a, b) : dim_same(a, b);
+}
+
 /* Sums the product of one or two terms over all labels that are not in `out`. */
 static Value *contract(Node *n, const Term *term, int count, const Term *out) {
     Exprs *x = n->x;
@@ -179,23 +191,25 @@ static Value *contract(Node *n, const Term *term, int count, const Term *out) {
         for (int i = 0; i < term[t].n; i++) {
             int label = term[t].label[i];
             int64_t d = term[t].v->dims[i];
-            if (extent[label] > 1 && d > 1 && extent[label] != d) {
+            bool first = extent[label] == -1;
+            int64_t both = first ? d : label_extent(x, extent[label], d);
+            if (both == -1) {
                 invalid(n, E2005, "the equation gives one label the extents %lld and %lld",
                         (long long)extent[label], (long long)d);
                 return NULL;
             }
-            if (extent[label] < 0 && !has_label(out, label)) {
+            if (first && !has_label(out, label)) {
                 if (out->n + n_order == MAX_RANK) {
                     unsupported(n, "more than %d labels at once", MAX_RANK);
                     return NULL;
                 }
                 order[n_order++] = label;
             }
-            if (extent[label] < 0 || extent[label] == 1) extent[label] = d;
+            extent[label] = both;
         }
     int64_t shape[MAX_RANK];
     for (int i = 0; i < out->n; i++) {
-        if (extent[out->label[i]] < 0) {
+        if (extent[out->label[i]] == -1) {
             invalid(n, E2004, "the equation's result has a label that no input has");
             return NULL;
         }
@@ -209,8 +223,11 @@ static Value *contract(Node *n, const Term *term, int count, const Term *out) {
     const Expr *product = NULL;
     for (int t = 0; t < count; t++) {
         const Expr *index[MAX_RANK];
-        for (int i = 0; i < term[t].n; i++)
-            index[i] = term[t].v->dims[i] == 1 ? ex_i(x, 0) : at[term[t].label[i]];
+        for (int i = 0; i < term[t].n; i++) {
+            int label = term[t].label[i];
+            int64_t d = term[t].v->dims[i];
+            index[i] = d == extent[label] && d != 1 ? at[label] : dim_index(x, at[label], d);
+        }
         const Expr *e = ex_cast(x, work, build_load(&b, term[t].v, index));
         product = product ? ex_mul(x, product, e) : e;
     }
@@ -328,17 +345,18 @@ static Graph *det_step(Node *n, int64_t batch, int64_t size, DType dt) {
 void import_det(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
-    int64_t size = v->rank >= 2 ? v->dims[v->rank - 1] : -1;
-    if (size < 0 || v->dims[v->rank - 2] != size || !dt_is_float(v->dt)) {
+    bool square = v->rank >= 2 && dim_fits(v->dims[v->rank - 1], v->dims[v->rank - 2]);
+    if (!square || !dt_is_float(v->dt)) {
         invalid(n, E2005, "the input of shape %s must hold square matrices of floats",
                 shape_text(n->g->arena, v->rank, v->dims));
         return;
     }
     Graph *g = n->g;
     DType work = dt_reg(v->dt);
-    int64_t batch = shape_numel(v->rank - 2, v->dims), shape[3] = {batch, size, size};
+    int64_t size = dim_same(v->dims[v->rank - 1], v->dims[v->rank - 2]);
+    int64_t batch = dim_product(n->x, v->rank - 2, v->dims), shape[3] = {batch, size, size};
     Value *one = g_expand(g, g_scalar(g, work, 1), 1, shape), *out[2] = {NULL, one};
-    if (size > 0 && batch > 0) {
+    if (dim_max(n->x, size) > 0 && dim_max(n->x, batch) > 0) {
         Value *in[2] = {g_reshape(g, g_cast(g, v, work), 3, shape), one};
         build_loop(g, det_step(n, batch, size, work), size, 2, 2, in, out);
     }

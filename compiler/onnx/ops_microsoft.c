@@ -82,14 +82,11 @@ typedef struct Norm {
 /* Over the axes from `axis` on. simple: only divided by the root of the mean square. */
 static Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple) {
     DType work = work_type(v->dt);
-    double count = 1;
     uint32_t axes = 0;
-    for (int i = axis; i < v->rank; i++) {
-        count *= (double)v->dims[i];
-        axes |= 1u << i;
-    }
+    for (int i = axis; i < v->rank; i++) axes |= 1u << i;
     Norm m = {0};
-    Value *wide = g_cast(g, v, work), *size = g_scalar(g, work, count);
+    Value *wide = g_cast(g, v, work);
+    Value *size = g_dim(g, work, dim_product(g->x, v->rank - axis, v->dims + axis));
     if (!simple) {
         m.mean = g_bin(g, EX_div, g_reduce(g, COMBINE_sum, wide, axes, true), size);
         wide = g_bin(g, EX_sub, wide, m.mean);
@@ -111,7 +108,7 @@ static Value *scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt
 
 /* A vector as long as v's last dimension. */
 static bool is_row(Node *n, const Value *row, const Value *v) {
-    if (!row || (row->rank == 1 && v->rank > 0 && row->dims[0] == v->dims[v->rank - 1]))
+    if (!row || (row->rank == 1 && v->rank > 0 && dim_fits(row->dims[0], v->dims[v->rank - 1])))
         return true;
     invalid(n, E2005, "a vector of shape %s for %s", shape_text(n->g->arena, row->rank, row->dims),
             shape_text(n->g->arena, v->rank, v->dims));
@@ -132,7 +129,7 @@ static void skip_normalization(Node *n, bool simple) {
     Value *parts[3] = {v, skip, bias};
     Value *sum = node_formula(n, bias ? "a + b + c" : "a + b", bias ? 3 : 2, parts);
     if (!sum) return;
-    if (!shape_equal(sum->rank, sum->dims, v->rank, v->dims)) {
+    if (!dims_fit(sum->rank, sum->dims, v->rank, v->dims)) {
         invalid(n, E2005, "the skip input is larger than the input");
         return;
     }
@@ -158,7 +155,7 @@ void import_ms_simplified_layer_normalization(Node *n) {
     int64_t shape[MAX_RANK];
     if (axis < 0) return;
     if (!shape_broadcast(n->x, v->rank, v->dims, scale->rank, scale->dims, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->dims)) {
+        !dims_fit(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a scale of shape %s for %s",
                 shape_text(n->g->arena, scale->rank, scale->dims),
                 shape_text(n->g->arena, v->rank, v->dims));
@@ -181,15 +178,17 @@ static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Ex
 }
 
 static bool is_table(Node *n, const Value *v, int64_t hidden) {
-    if (v->rank == 2 && v->dims[1] == hidden && v->dims[0] > 0 && dt_is_float(v->dt)) return true;
-    invalid(n, E2005, "an embedding of shape %s, for %lld columns",
-            shape_text(n->g->arena, v->rank, v->dims), (long long)hidden);
+    if (v->rank == 2 && dim_fits(v->dims[1], hidden) && dim_max(n->x, v->dims[0]) > 0 &&
+        dt_is_float(v->dt))
+        return true;
+    invalid(n, E2005, "an embedding of shape %s, for %s columns",
+            shape_text(n->g->arena, v->rank, v->dims), dim_text(n->x, hidden));
     return false;
 }
 
 static bool is_ids(Node *n, const Value *v, const Value *ids, bool may_be_one) {
-    bool fits = v->rank == 2 && ids->rank == 2 && v->dims[1] == ids->dims[1] &&
-                (v->dims[0] == ids->dims[0] || (may_be_one && v->dims[0] == 1));
+    bool fits = v->rank == 2 && ids->rank == 2 && dim_fits(v->dims[1], ids->dims[1]) &&
+                (dim_fits(v->dims[0], ids->dims[0]) || (may_be_one && v->dims[0] == 1));
     if (fits && dt_is_int(v->dt)) return true;
     invalid(n, E2005, "ids of shape %s beside %s", shape_text(n->g->arena, v->rank, v->dims),
             shape_text(n->g->arena, ids->rank, ids->dims));
@@ -214,7 +213,7 @@ void import_ms_embed_layer_normalization(Node *n) {
     Builder b = build(g, 3, shape);
     const Expr *at[2] = {ex_var(x, 0), ex_var(x, 1)}, *column = ex_var(x, 2), *place = at[1];
     if (places) {
-        const Expr *own[2] = {places->dims[0] == 1 ? ex_i(x, 0) : at[0], at[1]};
+        const Expr *own[2] = {build_index(&b, 0, places->dims[0]), at[1]};
         place = build_load(&b, places, own);
     }
     const Expr *e = ex_add(x, table_load(&b, words, build_load(&b, ids, at), column),
@@ -315,7 +314,8 @@ static bool bits_ok(Node *n, int64_t bits, int64_t block) {
 /* v as [rows, columns]; NULL after a report if it does not have as many elements. */
 static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const char *what) {
     int64_t shape[2] = {rows, columns};
-    if (value_numel(v) == rows * columns) return g_reshape(n->g, v, 2, shape);
+    int64_t count = dim_product(n->x, v->rank, v->dims);
+    if (dim_fits(count, rows * columns)) return g_reshape(n->g, v, 2, shape);
     invalid(n, E2005, "%s has shape %s, expected %lld by %lld", what,
             shape_text(n->g->arena, v->rank, v->dims), (long long)rows, (long long)columns);
     return NULL;
@@ -334,7 +334,7 @@ void import_ms_matmul_n_bits(Node *n) {
         return;
     }
     if (columns < 1 || depth < 1 || columns > INT32_MAX || depth > INT32_MAX || a->rank < 1 ||
-        a->dims[a->rank - 1] != depth || !dt_is_float(a->dt)) {
+        !dim_fits(a->dims[a->rank - 1], depth) || !dt_is_float(a->dt)) {
         invalid(n, E2005, "an input of shape %s for K %lld and N %lld",
                 shape_text(g->arena, a->rank, a->dims), (long long)depth, (long long)columns);
         return;
@@ -347,7 +347,8 @@ void import_ms_matmul_n_bits(Node *n) {
     if (zeros)
         zeros = as_matrix(n, zeros, columns, packed_zeros ? (blocks * bits + 7) / 8 : blocks,
                           "the zero points");
-    if (n->failed || (bias && value_numel(bias) != columns)) {
+    bool right = !bias || dim_fits(dim_product(x, bias->rank, bias->dims), columns);
+    if (n->failed || !right) {
         if (!n->failed)
             invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
         return;
@@ -397,17 +398,18 @@ void import_ms_gather_block_quantized(Node *n) {
     if (axis < 0 || along < 0 || n->failed || !bits_ok(n, bits, block)) return;
     bool bytes = data->dt == DT_u8;
     int64_t each = bytes ? 8 / bits : 1, extent[MAX_RANK], shape[MAX_RANK];
-    for (int i = 0; i < rank; i++) extent[i] = data->dims[i] * (i == rank - 1 ? each : 1);
+    for (int i = 0; i < rank; i++) extent[i] = dim_mul(x, data->dims[i], i == rank - 1 ? each : 1);
     bool fits = dt_is_int(data->dt) && dt_is_int(ids->dt) && scales->rank == rank &&
                 dt_is_float(scales->dt) &&
                 (!zeros || (zeros->rank == rank && zeros->dt == data->dt));
     if (bytes && bits < 8) fits = fits && axis != along && axis != rank - 1;
     for (int i = 0; i < rank && fits; i++) {
-        int64_t want = i == along ? (extent[i] + block - 1) / block : extent[i];
-        fits = scales->dims[i] == want;
+        int64_t want = extent[i];
+        if (i == along) want = dim_div(x, dim_add(x, want, block - 1), block);
+        fits = dim_fits(scales->dims[i], want);
         if (fits && zeros) {
-            if (bytes && i == rank - 1) want = (want + each - 1) / each;
-            fits = zeros->dims[i] == want;
+            if (bytes && i == rank - 1) want = dim_div(x, dim_add(x, want, each - 1), each);
+            fits = dim_fits(zeros->dims[i], want);
         }
     }
     int out_rank = rank - 1 + ids->rank;

@@ -39,29 +39,54 @@ static int64_t covered(const Slide *s, int64_t o, bool with_padding) {
     return high - 1 < first ? 0 : k1 >= k0 ? k1 - k0 + 1 : 0;
 }
 
+/* The same of window `o`, where extents vary. */
+static const Expr *covered_expr(Exprs *x, const Slide *s, const Expr *o, bool with_padding) {
+    const Expr *zero = ex_i(x, 0), *one = ex_i(x, 1), *step = ex_i(x, s->dilation);
+    int64_t high = with_padding ? dim_add(x, s->in, s->after) : s->in;
+    const Expr *low = with_padding ? ex_sub(x, zero, ex_i(x, s->before)) : zero;
+    const Expr *first = ex_sub(x, ex_mul(x, o, ex_i(x, s->stride)), ex_i(x, s->before));
+    const Expr *lacks = ex_bin(x, EX_max, ex_sub(x, low, first), zero);
+    const Expr *k0 = ex_div(x, ex_add(x, lacks, ex_i(x, s->dilation - 1)), step);
+    const Expr *room = ex_bin(x, EX_max, ex_sub(x, ex_i(x, high - 1), first), zero);
+    const Expr *k1 = ex_bin(x, EX_min, ex_div(x, room, step), ex_i(x, s->kernel - 1));
+    return ex_bin(x, EX_max, ex_add(x, ex_sub(x, k1, k0), one), one);
+}
+
+/* The factor of a dimension's windows in the number of positions, or NULL with *fixed: all have the
+ * same. A table says it, unless extents vary. */
+static const Expr *count_factor(Builder *b, const Window *w, int i, bool with_padding, DType work,
+                                int64_t *fixed) {
+    const Slide *s = &w->dim[i];
+    const Expr *at[1] = {ex_var(b->x, 2 + i)};
+    *fixed = s->kernel;
+    if (dim_varies(s->out)) {
+        bool whole = !w->ceiling && (with_padding || (s->before == 0 && s->after == 0));
+        return whole ? NULL : ex_cast(b->x, work, covered_expr(b->x, s, at[0], with_padding));
+    }
+    void *table = arena_array(b->g->arena, (size_t)s->out, dt_store(work));
+    bool same = true;
+    *fixed = covered(s, 0, with_padding);
+    for (int64_t o = 0; o < s->out; o++) {
+        int64_t count = covered(s, o, with_padding);
+        same &= count == *fixed;
+        dt_save(work, table, (size_t)o, (Scalar){.f = (double)count});
+    }
+    return same ? NULL : build_load(b, graph_const(b->g, work, 1, &s->out, table), at);
+}
+
 /* The number of positions that an average is over, of type `work`: a product of one factor for each
- * dimension, which is read from a table where the windows of the dimension differ. */
+ * dimension. */
 static const Expr *pool_count(Builder *b, const Window *w, bool with_padding, DType work) {
     Exprs *x = b->x;
-    Arena *arena = b->g->arena;
     double fixed = 1;
     const Expr *varying = NULL;
     for (int i = 0; i < w->n; i++) {
-        const Slide *s = &w->dim[i];
-        void *table = arena_array(arena, (size_t)s->out, dt_store(work));
-        bool same = true;
-        int64_t first = covered(s, 0, with_padding);
-        for (int64_t o = 0; o < s->out; o++) {
-            int64_t count = covered(s, o, with_padding);
-            same &= count == first;
-            dt_save(work, table, (size_t)o, (Scalar){.f = (double)count});
-        }
-        if (same) {
-            fixed *= (double)first;
+        int64_t count;
+        const Expr *factor = count_factor(b, w, i, with_padding, work, &count);
+        if (!factor) {
+            fixed *= (double)count;
             continue;
         }
-        const Expr *at[1] = {ex_var(x, 2 + i)};
-        const Expr *factor = build_load(b, graph_const(b->g, work, 1, &s->out, table), at);
         varying = varying ? ex_mul(x, varying, factor) : factor;
     }
     const Expr *e = ex_num(x, work, fixed);
@@ -91,7 +116,7 @@ static Value *largest_index(Node *n, const Window *w, Value *v, Value *padded, V
         flat = ex_add(x, ex_mul(x, flat, ex_i(x, s->in)), at);
         inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), at));
         inside = ex_and(x, inside, ex_lt(x, at, ex_i(x, s->in)));
-        plane *= s->in;
+        plane = dim_mul(x, plane, s->in);
     }
     const Expr *e = build_load(&b, padded, index), *best = build_in(&b, top);
     const Expr *hit = ex_bin(x, EX_eq, e, best);
@@ -102,9 +127,9 @@ static Value *largest_index(Node *n, const Window *w, Value *v, Value *padded, V
     const Expr *at = ex_acc(x, DT_i32);
     if (column_major) {
         const Expr *rest = at, *turned = ex_i(x, 0);
-        int64_t stride = plane;
         for (int i = w->n - 1; i >= 0; i--) {
-            stride /= w->dim[i].in;
+            int64_t stride = 1;
+            for (int k = 0; k < i; k++) stride = dim_mul(x, stride, w->dim[k].in);
             const Expr *extent = ex_i(x, w->dim[i].in);
             turned = ex_add(x, turned, ex_mul(x, ex_bin(x, EX_rem, rest, extent), ex_i(x, stride)));
             rest = ex_div(x, rest, extent);
@@ -167,14 +192,14 @@ static void global_pool(Node *n, PoolKind kind) {
     int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]}, count = 1;
     for (int i = 2; i < v->rank; i++) {
         shape[i] = 1;
-        count *= v->dims[i];
+        count = dim_mul(x, count, v->dims[i]);
     }
     Builder b = build(n->g, v->rank, shape);
     const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)};
     for (int i = 2; i < v->rank; i++) index[i] = reduce_over(&b, v->dims[i]);
     if (!b.n_red) build_red(&b, 1);
     const Expr *e = ex_cast(x, work, build_load(&b, v, index)), *post = ex_acc(x, work);
-    if (kind == POOL_average) post = ex_div(x, post, ex_num(x, work, (double)count));
+    if (kind == POOL_average) post = ex_div(x, post, extent_as(x, work, count));
     if (kind == POOL_lp) post = pool_root(x, p, post);
     n->out[0] = build_reduce(&b, v->dt, kind == POOL_max ? COMBINE_max : COMBINE_sum,
                              pool_body(x, kind, p, e), post);
@@ -200,7 +225,7 @@ void import_max_unpool(Node *n) {
     Value *v = node_need(n, 0), *where = node_need(n, 1);
     Window w;
     if (!v || !where || !window_read(n, &w, v, NULL)) return;
-    if (!shape_equal(v->rank, v->dims, where->rank, where->dims) || !dt_is_int(where->dt)) {
+    if (!dims_fit(v->rank, v->dims, where->rank, where->dims) || !dt_is_int(where->dt)) {
         invalid(n, E2005, "the indices must be integers in the input's shape");
         return;
     }
@@ -208,11 +233,13 @@ void import_max_unpool(Node *n) {
     int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]}, declared[MAX_RANK];
     for (int i = 0; i < w.n; i++) {
         const Slide *s = &w.dim[i];
-        if (s->in < 1 || s->stride > INT32_MAX / s->in) {
+        int64_t most = dim_max(n->x, s->in);
+        if (most < 1 || s->stride > INT32_MAX / most) {
             invalid(n, E2005, "spatial dimension %d cannot be unpooled", i);
             return;
         }
-        shape[i + 2] = (s->in - 1) * s->stride + s->kernel - s->before - s->after;
+        shape[i + 2] =
+            dim_add(n->x, dim_mul(n->x, s->in - 1, s->stride), s->kernel - s->before - s->after);
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
     const int64_t *want = node_ints(n, 2, &n_want);
@@ -230,7 +257,7 @@ void import_max_unpool(Node *n) {
         return;
     }
     Exprs *x = n->x;
-    int64_t numel = shape_numel(v->rank, shape);
+    int64_t numel = dim_product(x, v->rank, shape);
     Builder zeros = build(n->g, 1, &numel);
     Value *flat = build_map(&zeros, v->dt, ex_num(x, v->dt, 0));
     Builder b = build(n->g, v->rank, v->dims);
@@ -241,7 +268,7 @@ void import_max_unpool(Node *n) {
     flat = build_scatter(&b, flat, COMBINE_none, target, inside, build_in(&b, v));
     Value *out = g_reshape(n->g, flat, v->rank, shape);
     int64_t none[MAX_RANK] = {0}, more[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) more[i] = want ? want[i] - shape[i] : 0;
+    for (int i = 0; i < v->rank; i++) more[i] = want ? dim_sub(x, want[i], shape[i]) : 0;
     n->out[0] = g_pad(n->g, out, none, more, (Scalar){.i = 0});
 }
 
@@ -266,7 +293,7 @@ void import_max_roi_pool(Node *n) {
     const int64_t *pooled = attr_ints(n, "pooled_shape", &n_pooled);
     double scale = attr_float(n, "spatial_scale", 1);
     if (!v || !rois || n->failed) return;
-    if (v->rank != 4 || rois->rank != 2 || rois->dims[1] != 5) {
+    if (v->rank != 4 || rois->rank != 2 || !dim_fits(rois->dims[1], 5)) {
         invalid(n, E2005, "input %s or regions %s have a wrong shape",
                 shape_text(n->g->arena, v->rank, v->dims),
                 shape_text(n->g->arena, rois->rank, rois->dims));
@@ -296,7 +323,7 @@ void import_max_roi_pool(Node *n) {
         const Expr *o = ex_cast(x, work, ex_var(x, 2 + i));
         const Expr *first = ex_add(x, ex_un(x, EX_floor, ex_mul(x, o, bin)), low);
         const Expr *end = ex_add(x, ex_un(x, EX_ceil, ex_mul(x, ex_add(x, o, one), bin)), low);
-        const Expr *limit = ex_num(x, work, (double)v->dims[2 + i]);
+        const Expr *limit = extent_as(x, work, v->dims[2 + i]);
         first = ex_bin(x, EX_min, limit, ex_bin(x, EX_max, zero, first));
         end = ex_bin(x, EX_min, limit, ex_bin(x, EX_max, zero, end));
         index[2 + i] = build_red(&b, v->dims[2 + i]);

@@ -63,7 +63,7 @@ bool quant_read(Node *n, int i, DType dt, Quant *q) {
     *q = (Quant){node_need(n, i), node_in(n, i + 1), dt};
     if (!q->scale) return false;
     if (q->zero) q->dt = q->zero->dt;
-    if (value_numel(q->scale) != 1 || (q->zero && value_numel(q->zero) != 1)) {
+    if (!value_single(n, q->scale) || (q->zero && !value_single(n, q->zero))) {
         unsupported(n, "a scale or zero point (inputs %d, %d) that is not one number", i, i + 1);
         return false;
     }
@@ -94,7 +94,7 @@ Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
     int rank;
     int64_t shape[MAX_RANK];
     if (!shape_broadcast(n->x, v->rank, v->dims, factor->rank, factor->dims, &rank, shape) ||
-        !shape_equal(rank, shape, v->rank, v->dims)) {
+        !dims_fit(rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "scales of shape %s do not fit a result of shape %s",
                 shape_text(n->g->arena, factor->rank, factor->dims),
                 shape_text(n->g->arena, v->rank, v->dims));
@@ -107,8 +107,8 @@ Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
 }
 
 Value *quant_row_scale(Graph *g, Value *scale) {
-    int64_t shape[2] = {value_numel(scale), 1};
-    return scale->rank == 1 && shape[0] > 1 ? g_reshape(g, scale, 2, shape) : scale;
+    int64_t shape[2] = {scale->rank ? scale->dims[0] : 1, 1};
+    return scale->rank == 1 && shape[0] != 1 ? g_reshape(g, scale, 2, shape) : scale;
 }
 
 Value *quant_matmul(Node *n, Value *a, Value *a_zero, Value *b, Value *b_zero) {
@@ -128,19 +128,26 @@ typedef struct Grain {
     int64_t block;
 } Grain;
 
+/* Is the parameter one number for all? (Not if it only may have one element.) */
+static bool is_one(Exprs *x, const Value *p) {
+    return dim_product(x, p->rank, p->dims) == 1;
+}
+
 /* False after a report if a parameter does not fit. */
 static bool grain_fits(Node *n, const Grain *grain, const Value *v, const Value *p) {
-    if (!p || value_numel(p) == 1) return true;
+    Exprs *x = n->x;
+    if (!p || is_one(x, p) || grain->axis < 0) return true;
     bool fits;
     if (grain->block) {
         fits = p->rank == v->rank;
         for (int i = 0; i < v->rank && fits; i++) {
             int64_t d = v->dims[i];
-            if (i == grain->axis) d = d / grain->block + (d % grain->block != 0);
-            fits = p->dims[i] == d;
+            if (i == grain->axis)
+                d = dim_div(x, dim_add(x, d, grain->block - 1), grain->block);
+            fits = dim_fits(p->dims[i], d);
         }
     } else {
-        fits = p->rank == 1 && grain->axis >= 0 && p->dims[0] == v->dims[grain->axis];
+        fits = p->rank == 1 && dim_fits(p->dims[0], v->dims[grain->axis]);
     }
     if (!fits)
         invalid(n, E2005, "a scale or zero point of shape %s does not fit a tensor of shape %s",
@@ -154,7 +161,7 @@ static bool read_grain(Node *n, const Value *v, const Value *scale, const Value 
                        Grain *grain) {
     grain->axis = -1;
     grain->block = attr_int(n, "block_size", 0);
-    if (grain->block < 0) {
+    if (grain->block < 0 || grain->block > INT32_MAX) {
         invalid(n, E2004, "block_size is %lld", (long long)grain->block);
         return false;
     }
@@ -162,8 +169,12 @@ static bool read_grain(Node *n, const Value *v, const Value *scale, const Value 
         invalid(n, E2006, "the scale is %s", dt_name(scale->dt));
         return false;
     }
-    if (value_numel(scale) != 1 || (zero && value_numel(zero) != 1)) {
-        grain->axis = node_axis(n, attr_int(n, "axis", 1), v->rank);
+    if (!is_one(n->x, scale) || (zero && !is_one(n->x, zero))) {
+        int64_t axis = attr_int(n, "axis", 1);
+        /* without such an axis they must be one number each */
+        bool one = value_single(n, scale) && (!zero || value_single(n, zero));
+        if (one && (axis < -v->rank || axis >= v->rank)) return !n->failed;
+        grain->axis = node_axis(n, axis, v->rank);
         if (grain->axis < 0) return false;
     }
     return !n->failed && grain_fits(n, grain, v, scale) && grain_fits(n, grain, v, zero);
@@ -173,12 +184,13 @@ static bool read_grain(Node *n, const Value *v, const Value *scale, const Value 
 static const Expr *grain_load(Builder *b, const Grain *grain, Value *p) {
     Exprs *x = b->x;
     const Expr *index[MAX_RANK];
-    if (value_numel(p) == 1) return only(b, p);
+    if (is_one(x, p) || grain->axis < 0) return only(b, p);
     if (!grain->block) {
-        index[0] = ex_var(x, grain->axis);
+        index[0] = build_index(b, grain->axis, p->dims[0]);
         return build_load(b, p, index);
     }
-    for (int i = 0; i < p->rank; i++) index[i] = ex_var(x, i);
+    for (int i = 0; i < p->rank; i++)
+        index[i] = i == grain->axis ? NULL : build_index(b, i, p->dims[i]);
     index[grain->axis] = ex_div(x, ex_var(x, grain->axis), ex_i(x, grain->block));
     return build_load(b, p, index);
 }
@@ -293,7 +305,7 @@ static Value *joined_scale(Node *n, Value *a, Value *b, Value *y) {
                 dt_name(y->dt));
         return NULL;
     }
-    if (value_numel(y) != 1) {
+    if (!value_single(n, y)) {
         unsupported(n, "a scale of the result that is not one number");
         return NULL;
     }
@@ -309,7 +321,7 @@ static Value *joined_scale(Node *n, Value *a, Value *b, Value *y) {
 
 /* A tensor of one element as a scalar, so that it broadcasts to anything. */
 static Value *as_scalar(Graph *g, Value *v) {
-    return value_numel(v) == 1 ? g_reshape(g, v, 0, NULL) : v;
+    return is_one(g->x, v) ? g_reshape(g, v, 0, NULL) : v;
 }
 
 void import_qlinear_matmul(Node *n) {
@@ -332,7 +344,7 @@ void import_qlinear_conv(Node *n) {
     Graph *g = n->g;
     Quant q;
     if (!quant_read(n, 6, in[7]->dt, &q)) return;
-    if (in[3]->rank < 1 || (bias && (bias->dt != DT_i32 || value_numel(bias) != in[3]->dims[0]))) {
+    if (in[3]->rank < 1 || (bias && bias->rank != 1) || (bias && (bias->dt != DT_i32 || !dim_fits(bias->dims[0], in[3]->dims[0])))) {
         invalid(n, E2005, "the bias must have one i32 for each output channel");
         return;
     }
@@ -345,13 +357,15 @@ void import_qlinear_conv(Node *n) {
     for (int i = 0; i < sum->rank; i++) shape[i] = i == 1 ? sum->dims[1] : 1;
     if (bias) sum = g_bin(g, EX_add, sum, g_reshape(g, bias, sum->rank, shape));
     if (w->rank) {
-        if (w->rank != 1 || w->dims[0] != sum->dims[1]) {
+        if (w->rank != 1 || !dim_fits(w->dims[0], sum->dims[1])) {
             invalid(n, E2005, "the weights' scales have shape %s; expected [%lld]",
                     shape_text(g->arena, w->rank, w->dims), (long long)sum->dims[1]);
             return;
         }
+        shape[1] = w->dims[0];
         w = g_reshape(g, w, sum->rank, shape);
     }
+    if (value_single(n, a)) a = g_reshape(g, a, 0, NULL);
     Value *factor = joined_scale(n, a, w, in[6]);
     if (factor) n->out[0] = quant_scaled(n, sum, factor, &q);
 }

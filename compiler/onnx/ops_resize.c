@@ -44,7 +44,7 @@ static const char *const policy_names[] = {"stretch", "not_larger", "not_smaller
 
 typedef struct Axis {
     int number; /* of the input; -1: not resized */
-    int64_t in, out;
+    int64_t in, out; /* may vary */
     int slot;   /* its place in scales, sizes and roi */
     bool exact; /* the scale is out / in */
     bool known; /* the scale is constant: */
@@ -57,6 +57,7 @@ typedef struct Resize {
     Graph *g;
     Exprs *x;
     Value *v, *roi, *scales, *sizes; /* NULL: absent */
+    const int64_t *want;             /* the sizes where they are known, perhaps to vary */
     ResizeMode mode;
     Coordinates at;
     Nearest nearest;
@@ -121,9 +122,73 @@ static float const_float(const Value *v, int64_t i) {
     return (float)dt_cast(v->dt, DT_f64, dt_load(v->dt, v->data, (size_t)i)).f;
 }
 
+static const Expr *f32(Resize *r, double value) {
+    return ex_num(r->x, DT_f32, value);
+}
+
+static const Expr *extent_f32(Resize *r, int64_t extent) {
+    return extent_as(r->x, DT_f32, extent);
+}
+
+/* The one ratio of sizes that keep the aspect ratio; sizes are read at run time if b is given. */
+static const Expr *shared_ratio(Resize *r, Builder *b) {
+    Exprs *x = r->x;
+    const Expr *best = NULL;
+    for (int i = 0; i < r->n_axes; i++) {
+        const Expr *at[1] = {ex_i(x, i)};
+        const Expr *size = r->want ? extent_f32(r, r->want[i])
+                                   : ex_cast(x, DT_f32, build_load(b, r->sizes, at));
+        const Expr *ratio = ex_div(x, size, extent_f32(r, r->axis[i].in));
+        best =
+            !best ? ratio : ex_bin(x, r->policy == FIT_not_larger ? EX_min : EX_max, best, ratio);
+    }
+    return best;
+}
+
+/* The extent floor(scale * in + more) of an axis whose `in` or scale varies; -1 if it has no bound. */
+static int64_t scaled_extent(Resize *r, const Axis *a, const Expr *scale, double more) {
+    Exprs *x = r->x;
+    const Expr *full = ex_add(x, ex_mul(x, scale, extent_f32(r, a->in)), f32(r, more));
+    int64_t out = -1;
+    return dim_from_expr(x, ex_cast(x, DT_i32, ex_un(x, EX_floor, full)), &out) ? out : -1;
+}
+
+/* floor(scale * in) for a constant scale. Whole numbers, and their inverses, keep dimensions simple. */
+static int64_t extent_by(Resize *r, const Axis *a) {
+    float scale = a->scale, inverse = 1 / scale;
+    if (scale >= 1 && scale <= 65536 && scale == floorf(scale))
+        return dim_mul(r->x, a->in, (int64_t)scale);
+    if (scale > 0 && scale < 1 && inverse <= 65536 && inverse == floorf(inverse) &&
+        1 / inverse == scale)
+        return dim_div(r->x, a->in, (int64_t)inverse);
+    return scale > 0 && scale <= 65536 ? scaled_extent(r, a, f32(r, (double)scale), 0) : -1;
+}
+
+/* Output extents where an input's extents vary, or the sizes do. */
+static bool extents_that_vary(Resize *r) {
+    bool stretch = r->policy == FIT_stretch;
+    if (r->scales ? !value_is_const(r->scales) : !r->want) return false;
+    const Expr *shared = r->scales || stretch ? NULL : shared_ratio(r, NULL);
+    for (int i = 0; i < r->n_axes; i++) {
+        Axis *a = &r->axis[i];
+        a->known = r->scales != NULL;
+        a->exact = !r->scales && stretch;
+        if (r->scales) {
+            a->scale = const_float(r->scales, i);
+            a->out = extent_by(r, a);
+        } else {
+            a->out = stretch ? r->want[i] : scaled_extent(r, a, shared, 0.5);
+        }
+    }
+    return true;
+}
+
 /* Output extents from constant scales or sizes; false: they are not constant. */
 static bool shape_from_consts(Resize *r) {
     const Value *v = r->scales ? r->scales : r->sizes;
+    bool varies = r->want && dims_vary(r->n_axes, r->want);
+    for (int i = 0; i < r->n_axes; i++) varies |= dim_varies(r->axis[i].in);
+    if (varies) return extents_that_vary(r);
     float shared = 0;
     if (!value_is_const(v)) return false;
     for (int i = 0; i < r->n_axes; i++) {
@@ -159,11 +224,13 @@ static bool read_extents(Resize *r) {
         invalid(n, E2007, "neither scales nor sizes are given");
         return false;
     }
-    if (told->rank != 1 || value_numel(told) != r->n_axes) {
-        invalid(n, E2005, "%lld %s are given for %d axes", (long long)value_numel(told),
-                r->scales ? "scales" : "sizes", r->n_axes);
+    if (told->rank != 1 || told->dims[0] != r->n_axes) {
+        invalid(n, E2005, "%s of shape %s are given for %d axes", r->scales ? "scales" : "sizes",
+                dims_text(r->x, told->rank, told->dims), r->n_axes);
         return false;
     }
+    int count;
+    if (!r->scales) r->want = node_ints(n, 3, &count);
     int64_t declared[MAX_TENSOR_RANK];
     int rank;
     for (int i = 0; i < r->v->rank; i++) r->shape[i] = r->v->dims[i];
@@ -182,18 +249,19 @@ static bool read_extents(Resize *r) {
         for (int i = 0; i < r->n_axes; i++) {
             Axis *a = &r->axis[i];
             a->out = declared[a->number];
-            a->exact = a->known = !r->scales && r->policy == FIT_stretch;
+            a->exact = !r->scales && r->policy == FIT_stretch;
+            a->known = a->exact && !dim_varies(a->in);
             a->scale = (float)a->out / (float)a->in;
         }
     }
     for (int i = 0; i < r->n_axes; i++) {
         const Axis *a = &r->axis[i];
         r->shape[a->number] = a->out;
-        if (a->out > 0 && a->in < 1) {
+        if (dim_max(r->x, a->out) > 0 && dim_max(r->x, a->in) < 1) {
             invalid(n, E2005, "axis %d has no elements to resize", a->number);
             return false;
         }
-        if (a->known && a->out > 0 && !(a->scale > 0)) {
+        if (a->known && dim_max(r->x, a->out) > 0 && !(a->scale > 0)) {
             invalid(n, E2004, "the scale of axis %d is %g", a->number, (double)a->scale);
             return false;
         }
@@ -203,29 +271,18 @@ static bool read_extents(Resize *r) {
 
 /* --- positions ------------------------------------------------------------------------------*/
 
-static const Expr *f32(Resize *r, double value) {
-    return ex_num(r->x, DT_f32, value);
-}
-
 /* The scale of an axis, as f32. */
 static const Expr *scale_of(Resize *r, Builder *b, const Axis *a) {
     Exprs *x = r->x;
     if (a->known) return f32(r, (double)a->scale);
-    const Expr *at[1] = {ex_i(x, a->slot)}, *best = NULL;
+    const Expr *at[1] = {ex_i(x, a->slot)};
     if (r->scales) return ex_cast(x, DT_f32, build_load(b, r->scales, at));
-    for (int i = 0; i < r->n_axes; i++) { /* sizes that keep the aspect ratio */
-        at[0] = ex_i(x, i);
-        const Expr *size = ex_cast(x, DT_f32, build_load(b, r->sizes, at));
-        const Expr *ratio = ex_div(x, size, f32(r, (double)r->axis[i].in));
-        best =
-            !best ? ratio : ex_bin(x, r->policy == FIT_not_larger ? EX_min : EX_max, best, ratio);
-    }
-    return best;
+    return a->exact ? ex_div(x, extent_f32(r, a->out), extent_f32(r, a->in)) : shared_ratio(r, b);
 }
 
 /* The number of elements that the scale asks for, a fraction perhaps. */
 static const Expr *full_width(Resize *r, const Axis *a, const Expr *scale) {
-    return a->exact ? f32(r, (double)a->out) : ex_mul(r->x, scale, f32(r, (double)a->in));
+    return a->exact ? extent_f32(r, a->out) : ex_mul(r->x, scale, extent_f32(r, a->in));
 }
 
 /* o * (in - 1) / (width - 1), and `single` where the width is 1. */
@@ -235,25 +292,26 @@ static const Expr *by_corners(Resize *r, const Axis *a, const Expr *scale, const
     const Expr *width = full_width(r, a, scale), *one = f32(r, 1);
     const Expr *is_one = ex_bin(x, EX_eq, width, one);
     const Expr *steps = ex_select(x, is_one, one, ex_sub(x, width, one));
-    return ex_select(x, is_one, single, ex_div(x, ex_mul(x, o, f32(r, (double)a->in - 1)), steps));
+    return ex_select(x, is_one, single, ex_div(x, ex_mul(x, o, extent_f32(r, a->in - 1)), steps));
 }
 
 /* Where output coordinate `o` lies in the input. */
 static const Expr *position(Resize *r, Builder *b, const Axis *a, const Expr *o) {
     Exprs *x = r->x;
-    const Expr *half = f32(r, 0.5), *zero = f32(r, 0), *last = f32(r, (double)a->in - 1);
+    const Expr *half = f32(r, 0.5), *zero = f32(r, 0), *last = extent_f32(r, a->in - 1);
     const Expr *scale = scale_of(r, b, a);
     const Expr *centre = ex_div(x, ex_add(x, o, half), scale);
     switch (r->at) {
     case AT_half_pixel:
         return ex_sub(x, centre, half);
     case AT_half_pixel_symmetric: {
-        const Expr *ratio = ex_div(x, f32(r, (double)a->out), full_width(r, a, scale));
-        const Expr *offset = ex_mul(x, f32(r, (double)a->in / 2), ex_sub(x, f32(r, 1), ratio));
+        const Expr *ratio = ex_div(x, extent_f32(r, a->out), full_width(r, a, scale));
+        const Expr *middle = ex_mul(x, extent_f32(r, a->in), half);
+        const Expr *offset = ex_mul(x, middle, ex_sub(x, f32(r, 1), ratio));
         return ex_sub(x, ex_add(x, offset, centre), half);
     }
     case AT_pytorch_half_pixel:
-        return a->out > 1 ? ex_sub(x, centre, half) : zero;
+        return ex_select(x, ex_lt(x, ex_i(x, 1), ex_i(x, a->out)), ex_sub(x, centre, half), zero);
     case AT_align_corners:
         return by_corners(r, a, scale, o, zero);
     case AT_asymmetric:
@@ -277,7 +335,8 @@ static const Expr *position(Resize *r, Builder *b, const Axis *a, const Expr *o)
 
 /* True if the axis keeps its coordinates, whatever the mode. */
 static bool is_still(const Resize *r, const Axis *a) {
-    return a->in == a->out && a->known && a->scale == 1.0f && r->at != AT_tf_crop_and_resize &&
+    bool one = a->known ? a->scale == 1.0f : a->exact;
+    return a->in == a->out && one && r->at != AT_tf_crop_and_resize &&
            r->at != AT_tf_half_pixel_for_nn;
 }
 
@@ -288,10 +347,10 @@ static void set_position(Resize *r, Axis *a) {
     a->position = build_map(&b, DT_f32, position(r, &b, a, o));
 }
 
-/* `e` as an i32 within [low, high], also for what no integer can hold. */
+/* `e` as an i32 within [low, high] (high may vary), also for what no integer can hold. */
 static const Expr *to_index(Resize *r, const Expr *e, int64_t low, int64_t high) {
     Exprs *x = r->x;
-    const Expr *l = f32(r, (double)low), *h = f32(r, (double)high);
+    const Expr *l = f32(r, (double)low), *h = extent_f32(r, high);
     e = ex_select(x, ex_lt(x, l, e), e, l);
     e = ex_cast(x, DT_i32, ex_select(x, ex_lt(x, e, h), e, h));
     /* f32 rounds large bounds */
@@ -300,16 +359,11 @@ static const Expr *to_index(Resize *r, const Expr *e, int64_t low, int64_t high)
 
 /* --- nearest --------------------------------------------------------------------------------*/
 
-/* The i32 constants of a table. */
-static const int32_t *const_indices(const Value *v) {
-    return value_is_const(v) ? v->data : NULL;
-}
-
 /* The table's entry for coordinate `o`: where it is o / k, or a multiple of o, arithmetic says it.
  */
 static const Expr *indexed(Resize *r, Builder *b, const Axis *a, Value *table, const Expr *o) {
     Exprs *x = r->x;
-    const int32_t *index = const_indices(table);
+    const int32_t *index = value_is_const(table) ? table->data : NULL;
     if (index && a->out > 1) {
         int64_t ratio = a->out / a->in, step = index[1] - index[0];
         bool divided = ratio > 0, affine = true;
@@ -351,7 +405,7 @@ static Value *nearest_index(Resize *r, const Axis *a) {
 static const Expr *outside(Resize *r, Builder *b, const Axis *a) {
     Exprs *x = r->x;
     const Expr *o = ex_var(x, a->number), *at = build_load(b, a->position, &o);
-    return ex_bin(x, EX_or, ex_lt(x, at, f32(r, 0)), ex_lt(x, f32(r, (double)a->in - 1), at));
+    return ex_bin(x, EX_or, ex_lt(x, at, f32(r, 0)), ex_lt(x, extent_f32(r, a->in - 1), at));
 }
 
 /* `e`, or what stands for places outside if positions can be there. */
@@ -364,6 +418,18 @@ static const Expr *or_beyond(Resize *r, Builder *b, const Expr *e) {
     return e;
 }
 
+/* The axis at its largest, if its table does not depend on its extents but for the end of the input. */
+static bool largest_axis(Resize *r, const Axis *a, Axis *largest) {
+    bool by_scale = r->at == AT_half_pixel || r->at == AT_asymmetric ||
+                    r->at == AT_pytorch_half_pixel || r->at == AT_tf_half_pixel_for_nn;
+    if (!dim_varies(a->out) || !a->known || !by_scale) return false;
+    *largest = *a;
+    largest->in = dim_max(r->x, a->in);
+    largest->out = dim_max(r->x, a->out);
+    set_position(r, largest);
+    return largest->position != NULL;
+}
+
 static Value *resize_nearest(Resize *r) {
     Builder b = build(r->g, r->v->rank, r->shape);
     const Expr *index[MAX_RANK];
@@ -371,7 +437,14 @@ static Value *resize_nearest(Resize *r) {
     for (int i = 0; i < r->n_axes; i++) {
         const Axis *a = &r->axis[i];
         if (!a->position) continue;
-        index[a->number] = indexed(r, &b, a, nearest_index(r, a), ex_var(r->x, a->number));
+        Axis largest;
+        const Expr *o = ex_var(r->x, a->number);
+        if (largest_axis(r, a, &largest)) {
+            const Expr *at = indexed(r, &b, &largest, nearest_index(r, &largest), o);
+            index[a->number] = ex_bin(r->x, EX_min, at, ex_i(r->x, a->in - 1));
+        } else {
+            index[a->number] = indexed(r, &b, a, nearest_index(r, a), o);
+        }
     }
     return build_map(&b, r->v->dt, or_beyond(r, &b, build_load(&b, r->v, index)));
 }
@@ -394,6 +467,12 @@ static const Expr *kernel(Resize *r, const Expr *d) {
     return ex_select(x, ex_le(x, d, one), near, ex_select(x, ex_lt(x, d, f32(r, 2)), far, zero));
 }
 
+/* The least out / in; an output of no elements does not count. */
+static double least_ratio(Resize *r, const Axis *a) {
+    int64_t out = dim_min(r->x, a->out), in = dim_max(r->x, a->in);
+    return (double)(out > 1 ? out : 1) / (double)in;
+}
+
 /* The taps of one axis. Tap t of coordinate o is element first[o] + t, at the edges the last one
  * there is, with weight[t, o]. */
 typedef struct Taps {
@@ -406,7 +485,7 @@ static Taps taps_of(Resize *r, const Axis *a) {
     Exprs *x = r->x;
     int64_t reach = r->mode == RESIZE_linear ? 1 : 2;
     /* a stretched kernel; out / in is the least scale that gives this output */
-    double least = a->known ? (double)a->scale : (double)a->out / (double)a->in;
+    double least = a->known ? (double)a->scale : least_ratio(r, a);
     bool stretch = r->antialias && least < 1;
     if (stretch) reach = (int64_t)ceil((double)reach / least);
     Taps t = {.count = (int)(2 * reach)};
@@ -516,9 +595,9 @@ static Value *resize_smooth(Resize *r) {
     for (int i = 0; i < r->n_axes; i++) {
         const Axis *a = &r->axis[i];
         if (!a->position) continue;
-        if (a->out && (double)a->in / (double)a->out > 65536) {
-            unsupported(r->n, "axis %d shrinks from %lld to %lld", a->number, (long long)a->in,
-                        (long long)a->out);
+        if (least_ratio(r, a) < 1.0 / 65536) {
+            unsupported(r->n, "axis %d shrinks from %s to %s", a->number, dim_text(r->x, a->in),
+                        dim_text(r->x, a->out));
             return NULL;
         }
         taps[i] = taps_of(r, a);
@@ -539,7 +618,9 @@ static Value *resize_smooth(Resize *r) {
 static void resize(Resize *r) {
     Node *n = r->n;
     if (!read_axes(r) || !read_extents(r)) return;
-    bool empty = value_numel(r->v) == 0 || shape_numel(r->v->rank, r->shape) == 0;
+    int64_t most[MAX_TENSOR_RANK];
+    dims_max(r->x, r->v->rank, r->shape, most);
+    bool empty = value_numel(r->v) == 0 || shape_numel(r->v->rank, most) == 0;
     for (int i = 0; i < r->n_axes && !empty; i++) set_position(r, &r->axis[i]);
     Value *v = r->mode == RESIZE_nearest || empty ? resize_nearest(r) : resize_smooth(r);
     n->out[0] = v;
@@ -581,7 +662,7 @@ void import_resize(Node *n) {
     if (r.scales && r.sizes) {
         invalid(n, E2007, "both scales and sizes are given");
     } else if (r.at == AT_tf_crop_and_resize &&
-               (!r.roi || r.roi->rank != 1 || value_numel(r.roi) != 2 * count)) {
+               (!r.roi || r.roi->rank != 1 || !dim_fits(r.roi->dims[0], 2 * count))) {
         invalid(n, E2005, "tf_crop_and_resize needs a roi of %d values", 2 * count);
     } else {
         resize(&r);

@@ -74,7 +74,7 @@ struct Rnn {
 /* Input i, if it is there, must have this shape. */
 static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *shape) {
     const Value *v = node_in(r->n, i);
-    if (!v || shape_equal(v->rank, v->dims, rank, shape)) return true;
+    if (!v || dims_fit(v->rank, v->dims, rank, shape)) return true;
     invalid(r->n, E2005, "%s has shape %s; expected %s", what,
             shape_text(r->n->g->arena, v->rank, v->dims), shape_text(r->n->g->arena, rank, shape));
     return false;
@@ -91,24 +91,24 @@ static bool read_shapes(Rnn *r) {
     r->steps = v->dims[r->batch_first];
     r->batch = v->dims[!r->batch_first];
     r->in = v->dims[2];
-    r->hidden = rec->dims[2];
-    int64_t wide = r->gates * r->hidden, dirs = r->dirs,
-            hidden = attr_int(n, "hidden_size", r->hidden);
+    Exprs *x = n->x;
+    int64_t dirs = r->dirs, told = attr_int(n, "hidden_size", rec->dims[2]);
     if (n->failed) return false;
-    if (hidden != r->hidden || hidden < 1) {
-        invalid(n, E2005, "hidden_size is %lld, but R has %lld", (long long)hidden,
-                (long long)r->hidden);
+    if (!dim_fits(told, rec->dims[2]) || dim_max(x, told) < 1) {
+        invalid(n, E2005, "hidden_size is %s, but R has %s", dim_text(x, told),
+                dim_text(x, rec->dims[2]));
         return false;
     }
+    int64_t hidden = r->hidden = dim_same(rec->dims[2], told), wide = dim_mul(x, hidden, r->gates);
     int64_t states[3] = {r->batch_first ? r->batch : dirs, r->batch_first ? dirs : r->batch,
                          hidden};
     if (!has_shape(r, 1, "W", 3, (int64_t[]){dirs, wide, r->in}) ||
         !has_shape(r, 2, "R", 3, (int64_t[]){dirs, wide, hidden}) ||
-        !has_shape(r, 3, "B", 2, (int64_t[]){dirs, 2 * wide}) ||
+        !has_shape(r, 3, "B", 2, (int64_t[]){dirs, dim_mul(x, wide, 2)}) ||
         !has_shape(r, 4, "sequence_lens", 1, &r->batch) || !has_shape(r, 5, "initial_h", 3, states))
         return false;
     if (r->n_states > 1 && (!has_shape(r, 6, "initial_c", 3, states) ||
-                            !has_shape(r, 7, "P", 2, (int64_t[]){dirs, 3 * hidden})))
+                            !has_shape(r, 7, "P", 2, (int64_t[]){dirs, dim_mul(x, hidden, 3)})))
         return false;
     r->bias = node_in(n, 3);
     r->lens = node_in(n, 4);
@@ -211,7 +211,8 @@ static const Expr *from_end(Rnn *r, Builder *b, const Expr *batch, const Expr *s
     Exprs *x = r->x;
     const Expr *end = r->lens ? length_of(r, b, batch) : ex_i(x, r->steps);
     const Expr *at = ex_sub(x, ex_sub(x, end, ex_i(x, 1)), s);
-    return r->lens ? ex_bin(x, EX_max, at, ex_i(x, 0)) : at;
+    bool ends = r->lens || dim_varies(r->steps); /* before the last step */
+    return ends ? ex_bin(x, EX_max, at, ex_i(x, 0)) : at;
 }
 
 /* The position in the sequence at step `s`, or the step at a position. */
@@ -251,7 +252,7 @@ static Builder build_state(Rnn *r, Graph *g) {
 
 /* Element `gate * hidden + h` of a tensor [dirs, batch, gates * hidden], h the last coordinate. */
 static const Expr *gate_at(Rnn *r, int gate) {
-    return ex_add(r->x, ex_var(r->x, 2), ex_i(r->x, gate * r->hidden));
+    return ex_add(r->x, ex_var(r->x, 2), ex_i(r->x, dim_mul(r->x, r->hidden, gate)));
 }
 
 static const Expr *load_gate(Rnn *r, Builder *b, Value *gates, int gate) {
@@ -286,7 +287,7 @@ static void step_gru(Rnn *r, Graph *g, const Expr *s) {
     DType work = r->work;
     const Expr *dir = ex_var(x, 0), *body, *post, *one = ex_num(x, work, 1);
     Value *h = r->state[0];
-    Builder b = recur(r, g, h, 0, (r->late_reset ? 3 : 2) * r->hidden, &body);
+    Builder b = recur(r, g, h, 0, dim_mul(x, r->hidden, r->late_reset ? 3 : 2), &body);
     post = ex_acc(x, work);
     if (!r->late_reset)
         post = activate(r, dir, 0, ex_add(x, post, from_input(r, &b, s, ex_var(x, 2))));
@@ -308,7 +309,7 @@ static void step_gru(Rnn *r, Graph *g, const Expr *s) {
     } else {
         b = build_state(r, g);
         Value *kept = build_map(&b, work, ex_mul(x, load_gate(r, &b, gates, 1), build_in(&b, h)));
-        b = recur(r, g, kept, 2 * r->hidden, r->hidden, &body);
+        b = recur(r, g, kept, dim_mul(x, r->hidden, 2), r->hidden, &body);
         z = load_gate(r, &b, gates, 0);
         candidate = ex_add(x, ex_acc(x, work), from_input(r, &b, s, gate_at(r, 2)));
     }
@@ -337,7 +338,7 @@ static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     Exprs *x = r->x;
     DType work = r->work;
     const Expr *dir = ex_var(x, 0), *body;
-    Builder b = recur(r, g, r->state[0], 0, 4 * r->hidden, &body);
+    Builder b = recur(r, g, r->state[0], 0, dim_mul(x, r->hidden, 4), &body);
     const Expr *post = ex_add(x, ex_acc(x, work), from_input(r, &b, s, ex_var(x, 2)));
     Value *gates = build_reduce(&b, work, COMBINE_sum, body, post);
 
@@ -364,7 +365,8 @@ static void project_input(Rnn *r) {
     Node *n = r->n;
     Graph *g = n->g;
     Exprs *x = r->x;
-    int64_t wide = r->gates * r->hidden, rows = r->steps * r->batch, columns = r->dirs * wide;
+    int64_t wide = dim_mul(x, r->hidden, r->gates), rows = dim_mul(x, r->steps, r->batch);
+    int64_t columns = dim_mul(x, wide, r->dirs);
     Value *v = g_reshape(g, n->in[0], 2, (int64_t[]){rows, r->in});
     Value *w = g_reshape(g, n->in[1], 2, (int64_t[]){columns, r->in});
     int64_t shape[2] = {rows, columns};
@@ -379,7 +381,7 @@ static void project_input(Rnn *r) {
         const Expr *more = ex_cast(x, r->work, build_load(&b, r->bias, at));
         /* late reset: that of the last gate is for the recurrence alone */
         if (r->late_reset)
-            more = ex_select(x, ex_lt(x, ex_var(x, 1), ex_i(x, 2 * r->hidden)), more,
+            more = ex_select(x, ex_lt(x, ex_var(x, 1), ex_i(x, dim_mul(x, r->hidden, 2))), more,
                              ex_num(x, r->work, 0));
         bias = g_reshape(g, build_map(&b, r->work, ex_add(x, e, more)), 1, &columns);
     }
@@ -404,7 +406,9 @@ static Value *initial_state(Rnn *r, int i) {
     }
     static const int swap[3] = {1, 0, 2};
     v = g_cast(g, v, r->work);
-    return r->batch_first ? g_transpose(g, v, swap) : v;
+    if (r->batch_first) v = g_transpose(g, v, swap);
+    Builder b = build_state(r, g); /* whose dimensions may be known better */
+    return build_map(&b, r->work, build_in(&b, v));
 }
 
 /* An outer value as the body of the loop sees it: a constant of its own, or one more input. */

@@ -60,48 +60,59 @@ bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
     for (int i = 0; i < w->n; i++) {
         Slide *s = &w->dim[i];
         s->in = v->dims[i + 2];
-        s->kernel = kernel ? kernel[i] : size[i];
+        bool told = attr_has(n, "kernel_shape");
+        s->kernel = !kernel ? size[i] : told ? dim_same(kernel[i], size[i]) : kernel[i];
         s->stride = stride[i];
         s->dilation = dilation[i];
         s->before = pads[i];
         s->after = pads[w->n + i];
-        if (kernel && attr_has(n, "kernel_shape") && size[i] != kernel[i]) {
+        if (kernel && told && !dim_fits(size[i], kernel[i])) {
             invalid(n, E2005,
                     "attribute 'kernel_shape' says %lld for spatial dimension %d, but the "
                     "weights have %lld",
                     (long long)size[i], i, (long long)kernel[i]);
             return false;
         }
-        if (s->kernel < 1 || s->kernel > INT32_MAX / s->dilation) {
+        int64_t most = dim_max(n->x, s->kernel);
+        if (most < 1 || most > INT32_MAX / s->dilation) {
             invalid(n, E2005,
                     "the kernel has %lld elements, %lld apart, along spatial dimension %d",
-                    (long long)s->kernel, (long long)s->dilation, i);
+                    (long long)most, (long long)s->dilation, i);
             return false;
         }
-        s->span = (s->kernel - 1) * s->dilation + 1;
+        s->span = dim_mul(n->x, s->kernel - 1, s->dilation) + 1;
     }
     return true;
 }
 
+/* The last position, and one, that windows touch, counted from the begin of the padding. */
+static int64_t reach_of(Exprs *x, const Slide *s) {
+    return dim_add(x, dim_mul(x, s->out - 1, s->stride), s->span);
+}
+
 /* Padding and output extent of one dimension; `how` is auto_pad. */
-static void place(Slide *s, const char *how, bool ceiling) {
+static void place(Exprs *x, Slide *s, const char *how, bool ceiling) {
     if (!strncmp(how, "SAME_", 5)) {
-        s->out = (s->in + s->stride - 1) / s->stride;
-        int64_t total = (s->out - 1) * s->stride + s->span - s->in;
-        if (total < 0) total = 0;
-        s->before = !strcmp(how, "SAME_LOWER") ? total - total / 2 : total / 2;
-        s->after = total - s->before;
+        s->out = dim_div(x, dim_add(x, s->in, s->stride - 1), s->stride);
+        int64_t total = dim_larger(x, dim_sub(x, reach_of(x, s), s->in), 0);
+        int64_t half = dim_div(x, total, 2), other = dim_sub(x, total, half);
+        s->before = !strcmp(how, "SAME_LOWER") ? other : half;
+        s->after = dim_sub(x, total, s->before);
         return;
     }
     if (!strcmp(how, "VALID")) s->before = s->after = 0;
-    int64_t room = s->in + s->before + s->after - s->span;
-    if (room < 0) {
+    int64_t room = dim_sub(x, dim_add(x, s->in, s->before + s->after), s->span);
+    int64_t ends = dim_add(x, room, s->stride);
+    if (dim_max(x, ends) < s->stride) {
         s->out = 0;
         return;
     }
-    s->out = (room + (ceiling ? s->stride - 1 : 0)) / s->stride + 1;
+    s->out = dim_div(x, dim_larger(x, ends, 0), s->stride);
+    if (!ceiling) return;
     /* a window that would begin in the padding at the end does not count */
-    if (ceiling && (s->out - 1) * s->stride >= s->in + s->before) s->out--;
+    int64_t most = dim_div(x, dim_add(x, s->in, s->before + s->stride - 1), s->stride);
+    int64_t more = dim_larger(x, dim_add(x, ends, s->stride - 1), 0);
+    s->out = dim_smaller(x, dim_div(x, more, s->stride), most);
 }
 
 bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, bool ceiling) {
@@ -113,16 +124,26 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
         invalid(n, E2004, "attribute 'auto_pad' is '%s'", how);
         return false;
     }
+    w->ceiling = ceiling;
     for (int i = 0; i < w->n; i++) {
         Slide *s = &w->dim[i];
-        place(s, how, ceiling);
-        if (s->out > 0) continue;
+        place(n->x, s, how, ceiling);
+        if (dim_max(n->x, s->out) > 0) continue;
         invalid(n, E2005,
-                "a window of %lld positions does not fit into %lld of spatial dimension %d",
-                (long long)s->span, (long long)(s->in + s->before + s->after), i);
+                "a window of %s positions does not fit into %s of spatial dimension %d",
+                dim_text(n->x, s->span),
+                dim_text(n->x, dim_add(n->x, dim_add(n->x, s->in, s->before), s->after)), i);
         return false;
     }
     return true;
+}
+
+/* How far windows reach past the end of the input. Less than nothing, where that varies: then what no
+ * window touches is cut off. */
+static int64_t past_end(Exprs *x, const Window *w, const Slide *s) {
+    if (s->before == 0 && s->after == 0 && !w->ceiling) return 0;
+    int64_t past = dim_sub(x, reach_of(x, s), dim_add(x, s->before, s->in));
+    return dim_varies(past) || past > 0 ? past : 0;
 }
 
 Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill) {
@@ -131,12 +152,10 @@ Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill) {
     for (int i = 0; i < v->rank; i++) {
         int at = i - (v->rank - w->n);
         if (at >= 0) {
-            const Slide *s = &w->dim[at];
-            int64_t past = (s->out - 1) * s->stride + s->span - s->before - s->in;
-            before[i] = s->before;
-            after[i] = past > 0 ? past : 0;
+            before[i] = w->dim[at].before;
+            after[i] = past_end(n->x, w, &w->dim[at]);
         }
-        shape[i] = v->dims[i] + before[i] + after[i];
+        shape[i] = dim_add(n->x, v->dims[i], dim_add(n->x, before[i], after[i]));
         any |= before[i] || after[i];
     }
     if (!any || !node_shape_ok(n, v->rank, shape)) return v;

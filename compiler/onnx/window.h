@@ -11,7 +11,7 @@
 #define MAX_SPATIAL (MAX_TENSOR_RANK - 2)
 
 /* One spatial dimension. Window o reads positions o * stride + k * dilation - before, 0 <= k <
- * kernel. */
+ * kernel. All but stride and dilation may vary (ir/dim.h). */
 typedef struct Slide {
     int64_t in, out;
     int64_t kernel, stride, dilation;
@@ -20,7 +20,8 @@ typedef struct Slide {
 } Slide;
 
 typedef struct Window {
-    int n; /* spatial dimensions */
+    int n;        /* spatial dimensions */
+    bool ceiling; /* the last window may reach past the end */
     Slide dim[MAX_SPATIAL];
 } Window;
 

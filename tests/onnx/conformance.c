@@ -4,12 +4,13 @@
  *
  * Every test is compiled by mlcc into a shared library, loaded through its descriptor, run on the test's
  * inputs with poisoned outputs, and compared with the suite's own tolerances (rtol 1e-3, atol 1e-7,
- * integers exactly). CUDA runs emulated. A test whose model mlcc refuses with exit status 4 counts as
+ * integers exactly). Where a file `dims` lies beside the model, its lines are what --dim gets: so are
+ * tests made whose dimensions vary from run to run (scripts/vary-onnx-tests). CUDA runs emulated. A test whose model mlcc refuses with exit status 4 counts as
  * unsupported; anything else that is not a pass has failed. Workers are processes: one that dies fails
  * its test and is replaced. The last line is "conformance TARGET: P/T passed, U unsupported, F failed".
  */
 #include "compiler/driver.h"
-#include "compiler/tensor_file.h"
+#include "compiler/io.h"
 #include "codegen/glsl_compile.h"
 
 #include <dirent.h>
@@ -87,8 +88,8 @@ static bool compare_strings(const TensorInfo *info, const char *data, const Onnx
     return true;
 }
 
-static bool compare(Session *s, const mlcc_tensor *out, const void *data, const OnnxTensor *want) {
-    TensorInfo info = info_of_model(&s->arena, out);
+static bool compare(Session *s, const TensorInfo *out, const void *data, const OnnxTensor *want) {
+    TensorInfo info = *out;
     if (info.dt != want->dt || !shape_equal(info.rank, info.shape, want->rank, want->dims)) {
         snprintf(suite.current->message, MESSAGE_MAX, "output %s is %s%s, expected %s%s", out->name,
                  dt_name(info.dt), shape_text(&s->arena, info.rank, info.shape), dt_name(want->dt),
@@ -123,36 +124,22 @@ static bool read_tensor(Session *s, const char *path, OnnxTensor *t) {
 }
 
 static bool run_data_set(Session *s, LoadedModel *m, const char *folder) {
-    const mlcc_model *model = m->model;
-    const void **in = ARENA_ARRAY(&s->arena, model->n_inputs + 1, const void *);
-    void **out = ARENA_ARRAY(&s->arena, model->n_outputs + 1, void *);
-    for (uint32_t i = 0; i < model->n_inputs; i++) {
-        OnnxTensor t;
-        if (!read_tensor(s, arena_printf(&s->arena, "%s/input_%u.pb", folder, i), &t)) return false;
-        TensorInfo info = info_of_model(&s->arena, &model->inputs[i]);
-        if (t.dt != info.dt || !shape_equal(t.rank, t.dims, info.rank, info.shape)) {
-            snprintf(suite.current->message, MESSAGE_MAX, "input %s of the test does not fit",
-                     info.name);
-            return false;
-        }
-        void *data = arena_alloc(&s->arena, info.bytes + 1);
-        in[i] = data;
-        if (info.width) {
-            if (!tensor_strings(s, &info, "the test's input", t.data, data)) return false;
-        } else {
-            memcpy(data, t.data, info.bytes);
-        }
+    Io io;
+    io_of_model(s, &io, m->model);
+    for (int i = 0, file = 0; i < io.n_in; i++) {
+        if (io_input_hidden(&io, i)) continue;
+        const char *path = arena_printf(&s->arena, "%s/input_%d.pb", folder, file++);
+        if (!tensor_read(s, &io.in[i], path, io.in_data[i])) return false;
     }
-    for (uint32_t i = 0; i < model->n_outputs; i++) {
-        size_t bytes = (size_t)model->outputs[i].bytes;
-        out[i] = arena_alloc(&s->arena, bytes + 1);
-        memset(out[i], 0xa5, bytes);
-    }
-    if (!model_run(s, m, in, out)) return false;
-    for (uint32_t i = 0; i < model->n_outputs; i++) {
+    if (!io_set_extents(s, &io) ||
+        !model_run(s, m, (const void *const *)io.in_data, io.out_data))
+        return false;
+    io_take_shapes(&io);
+    for (int i = 0, file = 0; i < io.n_out; i++) {
         OnnxTensor t;
-        if (!read_tensor(s, arena_printf(&s->arena, "%s/output_%u.pb", folder, i), &t)) return false;
-        if (!compare(s, &model->outputs[i], out[i], &t)) return false;
+        if (io_output_hidden(&io, i)) continue;
+        const char *path = arena_printf(&s->arena, "%s/output_%d.pb", folder, file++);
+        if (!read_tensor(s, path, &t) || !compare(s, &io.out[i], io.out_data[i], &t)) return false;
     }
     return true;
 }
@@ -228,6 +215,20 @@ static void add_dims(Dims *dims, const Onnx__ValueInfoProto *input, const OnnxTe
     }
 }
 
+/* The lines of the file `dims` in the test's folder; false if there is none. */
+static bool read_dims(Dims *dims) {
+    char path[4200], line[256];
+    snprintf(path, sizeof path, "%s/dims", suite.folder);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    while (dims->n < 64 && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        dims->items[dims->n++] = strdup(line);
+    }
+    fclose(f);
+    return true;
+}
+
 static Dims found_dims;
 static size_t found_bytes; /* of the longest string among the inputs */
 
@@ -235,6 +236,7 @@ static int find_dims(Session *s) {
     OnnxModel model;
     found_dims.n = 0;
     found_bytes = 1;
+    bool given = read_dims(&found_dims);
     if (!onnx_read(&model, &s->arena, &s->diag, s->o->model)) return 0;
     const Onnx__GraphProto *g = model.proto->graph;
     int file = 0;
@@ -249,7 +251,7 @@ static int find_dims(Session *s) {
         const Onnx__TypeProto *type = g->input[i]->type;
         if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
             read_tensor(s, path, &t)) {
-            add_dims(&found_dims, g->input[i], &t);
+            if (!given) add_dims(&found_dims, g->input[i], &t);
             const OnnxString *strings = t.dt == DT_str ? t.data : NULL;
             for (int64_t k = 0; strings && k < t.count; k++)
                 if (strings[k].length > found_bytes) found_bytes = strings[k].length;
