@@ -45,10 +45,10 @@ static bool type_supported(const Program *p, const Dialect *d, DType dt, const c
 
 bool types_supported(const Program *p, const Dialect *d) {
     bool ok = true;
-    for (int i = 0; i < p->graph->inputs.n; i++)
+    for (int i = 0; i < graph_n_inputs(p->graph); i++)
         ok &= type_supported(p, d, p->graph->inputs.items[i]->dt,
                              arena_printf(p->arena, "input '%s'", input_name(p, i)));
-    for (int i = 0; i < p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
         ok &= type_supported(p, d, p->graph->outputs.items[i]->dt,
                              arena_printf(p->arena, "output '%s'", output_name(p, i)));
     for (int i = 0; i < p->kernels.n; i++) {
@@ -76,7 +76,7 @@ bool is_text(const Program *p, bool input, int i) {
 }
 
 static void print_tensor_table(const Program *p, bool input, Text *out) {
-    int n = input ? p->graph->inputs.n : p->graph->outputs.n;
+    int n = input ? graph_n_inputs(p->graph) : graph_n_outputs(p->graph);
     const char *which = input ? "input" : "output";
     for (int i = 0; i < n; i++) {
         const Value *v = input ? p->graph->inputs.items[i] : p->graph->outputs.items[i];
@@ -111,22 +111,22 @@ int input_symbol(const Program *p, int i) {
 }
 
 static int symbol_input(const Program *p, int symbol) {
-    for (int i = 0; symbol >= 0 && i < p->graph->inputs.n; i++)
+    for (int i = 0; symbol >= 0 && i < graph_n_inputs(p->graph); i++)
         if (input_symbol(p, i) == symbol) return i;
     return -1;
 }
 
 bool program_varies(const Program *p) {
-    for (int i = 0; i < p->graph->inputs.n; i++)
+    for (int i = 0; i < graph_n_inputs(p->graph); i++)
         if (input_symbol(p, i) >= 0) return true;
-    for (int i = 0; i < p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
         if (p->graph->output_shape.items[i] >= 0) return true;
     return false;
 }
 
 static void print_extents(const Program *p, Text *out) {
     const Graph *g = p->graph;
-    for (int i = 0; i < g->inputs.n; i++) {
+    for (int i = 0; i < graph_n_inputs(g); i++) {
         const Value *v = g->inputs.items[i];
         if (!dims_vary(v->rank, v->dims)) continue;
         text_addf(out, "static const int32_t mlcc_input%d_extents[%d] = {", i, v->rank);
@@ -134,17 +134,17 @@ static void print_extents(const Program *p, Text *out) {
             text_addf(out, "%s%d", d ? ", " : "", symbol_input(p, dim_symbol(g->x, v->dims[d])));
         text_add(out, "};\n");
     }
-    if (g->inputs.n) {
-        text_addf(out, "static const int32_t *const mlcc_input_extents[%d] = {", g->inputs.n);
-        for (int i = 0; i < g->inputs.n; i++) {
+    if (graph_n_inputs(g)) {
+        text_addf(out, "static const int32_t *const mlcc_input_extents[%d] = {", graph_n_inputs(g));
+        for (int i = 0; i < graph_n_inputs(g); i++) {
             const Value *v = g->inputs.items[i];
             text_add(out, i ? ", " : "");
             text_add(out, dims_vary(v->rank, v->dims)
                               ? arena_printf(p->arena, "mlcc_input%d_extents", i)
                               : "NULL");
         }
-        text_addf(out, "};\nstatic const mlcc_range mlcc_input_range[%d] = {", g->inputs.n);
-        for (int i = 0; i < g->inputs.n; i++) {
+        text_addf(out, "};\nstatic const mlcc_range mlcc_input_range[%d] = {", graph_n_inputs(g));
+        for (int i = 0; i < graph_n_inputs(g); i++) {
             int k = input_symbol(p, i);
             DimSymbol range = {NULL, 0, 0};
             if (k >= 0) range = dim_symbol_range(g->x, k);
@@ -153,9 +153,9 @@ static void print_extents(const Program *p, Text *out) {
         }
         text_add(out, "};\n");
     }
-    if (g->outputs.n == 0) return;
-    text_addf(out, "static const int32_t mlcc_output_shape[%d] = {", g->outputs.n);
-    for (int i = 0; i < g->outputs.n; i++)
+    if (graph_n_outputs(g) == 0) return;
+    text_addf(out, "static const int32_t mlcc_output_shape[%d] = {", graph_n_outputs(g));
+    for (int i = 0; i < graph_n_outputs(g); i++)
         text_addf(out, "%s%d", i ? ", " : "", g->output_shape.items[i]);
     text_add(out, "};\n");
 }
@@ -172,7 +172,7 @@ void print_tensor_fields(const Program *p, const char *indent, Text *out) {
                                   "output_shape"};
     bool varies = program_varies(p);
     for (int i = 0; i < 5; i++) {
-        bool there = i < 3 ? p->graph->inputs.n : p->graph->outputs.n;
+        bool there = i < 3 ? graph_n_inputs(p->graph) : graph_n_outputs(p->graph);
         if (there && (varies || i == 0 || i == 3))
             text_addf(out, "%s.%s = mlcc_%s,\n", indent, fields[i], fields[i]);
     }

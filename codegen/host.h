@@ -38,6 +38,9 @@ void print_tensor_fields(const Program *p, const char *indent, Text *out);
 int input_symbol(const Program *p, int i);
 /* Do dimensions of inputs or outputs vary? */
 bool program_varies(const Program *p);
+/* mlcc_open, mlcc_close and mlcc_reset of a C library with states, and the type mlcc_instance of
+ * what one that is open has; `team`: it is the user of a team (runtime/team.h). */
+void print_instance(const Program *p, const EmitOptions *o, bool team, Text *out);
 /* Are the rows of an input or output strings for the outside? */
 bool is_text(const Program *p, bool input, int i);
 /* The name of a graph's input or output as the model has it. */

@@ -16,6 +16,7 @@ typedef struct Host {
     Names names;                  /* inside of PREFIX_run */
     const char *macro;            /* PREFIX */
     const char **input, **output; /* parameters */
+    const char *kept;             /* the parameter of the states; NULL: there are none */
     const char **input_macro, **output_macro;
     const char **weight; /* names of the constants; NULL: not used */
     const char **kernel; /* names of the kernels' functions; NULL: not launched */
@@ -45,6 +46,13 @@ static int kernel_index(const Program *p, const Kernel *k) {
     return i;
 }
 
+static void name_weight(Host *h, int64_t offset) {
+    int w = weight_at(h->p, offset);
+    if (w < 0 || h->weight[w]) return;
+    const char *name = h->p->weights.items[w]->name;
+    h->weight[w] = names_take(&h->unit.names, PRINTF("w_%s", name ? name : ""), PRINTF("w%d", w));
+}
+
 static void name_steps(Host *h) {
     const Program *p = h->p;
     for (int s = 0; s < p->steps.n; s++) {
@@ -54,19 +62,18 @@ static void name_steps(Host *h) {
         if (!h->kernel[k]) h->kernel[k] = names_take(&h->unit.names, step->kernel->name, "kernel");
         for (int i = 0; i < step->kernel->n_params; i++) {
             const Place *place = &step->places[i];
-            int w = place->space == PLACE_weights ? weight_at(p, place->offset) : -1;
-            if (w < 0 || h->weight[w]) continue;
-            const char *name = p->weights.items[w]->name;
-            h->weight[w] =
-                names_take(&h->unit.names, PRINTF("w_%s", name ? name : ""), PRINTF("w%d", w));
+            if (place->space == PLACE_weights) name_weight(h, place->offset);
         }
     }
+    for (int i = 0; i < p->states.n; i++)
+        if (p->states.items[i].initial >= 0) name_weight(h, p->states.items[i].initial);
 }
 
 /* Keeps functions and constants of the file from having a tensor's name; kernels may have it. */
 static void claim_tensors(Host *h, bool claim) {
-    for (int i = 0; i < h->p->graph->inputs.n; i++) names_claim(&h->unit.names, h->input[i], claim);
-    for (int i = 0; i < h->p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_inputs(h->p->graph); i++)
+        names_claim(&h->unit.names, h->input[i], claim);
+    for (int i = 0; i < graph_n_outputs(h->p->graph); i++)
         names_claim(&h->unit.names, h->output[i], claim);
 }
 
@@ -101,14 +108,16 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_take_part",
                                                "mlcc_tensor",
                                                "mlcc_read_weights",
+                                               "mlcc_reset",
+                                               "mlcc_instance",
                                                "team",
                                                "thread",
                                                "threads",
                                                NULL};
 
 /* Macros of the header, without PREFIX_. */
-static const char *const header_macros[] = {"H", "OK", "E_ARGUMENT", "E_FILE", "ARENA_BYTES",
-                                            "WEIGHT_BYTES", NULL};
+static const char *const header_macros[] = {"H",           "OK",           "E_ARGUMENT",  "E_FILE",
+                                            "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
 
 static void claim_macro(Host *h, const char *name) {
     names_claim(&h->unit.names, PRINTF("%s_%s", h->macro, name), true);
@@ -118,18 +127,22 @@ static void claim_macro(Host *h, const char *name) {
 static void name_tensors(Host *h, Names *macros) {
     const Program *p = h->p;
     names_init(&h->names, h->arena, &h->unit.names, run_names);
+    if (p->state_bytes) {
+        h->kept = names_take(&h->names, "state", "state");
+        names_claim(&h->names, "kept", true);
+    }
     for (int i = 0; header_macros[i]; i++) claim_macro(h, header_macros[i]);
-    for (int i = 0; i < p->graph->inputs.n; i++) {
+    for (int i = 0; i < graph_n_inputs(p->graph); i++) {
         h->input_macro[i] = names_take(macros, upper_case(h->arena, input_name(p, i)), "INPUT");
         claim_macro(h, PRINTF("%s_SIZE", h->input_macro[i]));
     }
-    for (int i = 0; i < p->graph->outputs.n; i++) {
+    for (int i = 0; i < graph_n_outputs(p->graph); i++) {
         h->output_macro[i] = names_take(macros, upper_case(h->arena, output_name(p, i)), "OUTPUT");
         claim_macro(h, PRINTF("%s_SIZE", h->output_macro[i]));
     }
-    for (int i = 0; i < p->graph->inputs.n; i++)
+    for (int i = 0; i < graph_n_inputs(p->graph); i++)
         h->input[i] = names_take(&h->names, input_name(p, i), "input");
-    for (int i = 0; i < p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
         h->output[i] = names_take(&h->names, output_name(p, i), "output");
 }
 
@@ -147,13 +160,14 @@ static void print_signature(Host *h, bool of_team, Text *out) {
     const Program *p = h->p;
     int n = 0;
     const char *head = of_team ? "static int mlcc_take_part(" : PRINTF("int %s_run(", h->o->prefix);
-    const char **piece =
-        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 5, const char *);
-    for (int i = 0; i < p->graph->inputs.n; i++)
+    const char **piece = ARENA_ARRAY(
+        h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 6, const char *);
+    for (int i = 0; i < graph_n_inputs(p->graph); i++)
         piece[n++] = tensor_parameter(h, p->graph->inputs.items[i], h->input[i], true);
-    for (int i = 0; i < p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
         piece[n++] = tensor_parameter(h, p->graph->outputs.items[i], h->output[i], false);
     if (h->o->weights_file) piece[n++] = "const void *weights";
+    if (h->kept) piece[n++] = PRINTF("void *%s", h->kept);
     piece[n++] = "void *arena";
     if (of_team) {
         piece[n++] = "int32_t thread";
@@ -185,9 +199,10 @@ static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     default:
         break;
     }
-    bool weight = place->space == PLACE_weights;
+    bool weight = place->space == PLACE_weights, state = place->space == PLACE_state;
     const void *storage = v && !weight ? value_storage(step->args[i]) : NULL;
-    const char *key = PRINTF("%d %lld %s %p", weight, (long long)place->offset, type, storage);
+    const char *key =
+        PRINTF("%d %lld %s %p", place->space, (long long)place->offset, type, storage);
     void **slot = strmap_put(&h->local, key);
     if (*slot) return *slot;
     const char *wanted = v && v->name ? v->name : PRINTF("t%d", h->n_locals++);
@@ -197,8 +212,12 @@ static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     *slot = (void *)(uintptr_t)name;
     const char *is_const = weight ? "const " : "";
     text_addf(locals, "    %s%s *const %s = (%s%s *)(%svoid *)(%s + %lld);\n", is_const, type, name,
-              is_const, type, is_const, weight ? "constants" : "base", (long long)place->offset);
-    if (!weight) h->uses_base = true;
+              is_const, type, is_const,
+              weight  ? "constants"
+              : state ? "kept"
+                      : "base",
+              (long long)place->offset);
+    if (!weight && !state) h->uses_base = true;
     return name;
 }
 
@@ -268,14 +287,15 @@ static void print_steps(Host *h, Text *locals, Text *out) {
 
 static void print_null_checks(Host *h, Text *out) {
     const Program *p = h->p;
-    const char **piece =
-        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 2, const char *);
+    const char **piece = ARENA_ARRAY(
+        h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 3, const char *);
     int n = 0;
-    for (int i = 0; i < p->graph->inputs.n; i++)
+    for (int i = 0; i < graph_n_inputs(p->graph); i++)
         if (value_numel(p->graph->inputs.items[i])) piece[n++] = h->input[i];
-    for (int i = 0; i < p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
         if (value_numel(p->graph->outputs.items[i])) piece[n++] = h->output[i];
     if (p->arena_bytes) piece[n++] = "arena";
+    if (h->kept) piece[n++] = h->kept;
     if (h->o->weights_file) piece[n++] = "weights";
     if (n == 0) return;
     int column = 8;
@@ -292,7 +312,7 @@ static void print_null_checks(Host *h, Text *out) {
         text_addf(out, "%s == NULL%s", piece[i], i + 1 < n ? " ||" : ")\n");
     }
     text_addf(out, "        return %s_E_ARGUMENT;\n", h->macro);
-    for (int i = 0; i < p->graph->inputs.n; i++) {
+    for (int i = 0; i < graph_n_inputs(p->graph); i++) {
         int k = input_symbol(p, i);
         if (k < 0) continue;
         DimSymbol range = dim_symbol_range(p->x, k);
@@ -322,6 +342,41 @@ static bool tensor_used(const Program *p, int space, int index) {
     return false;
 }
 
+/* PREFIX_reset, which puts the states to their first values. */
+static void print_reset_signature(Host *h, Text *out) {
+    text_addf(out, "int %s_reset(%svoid *state)", h->o->prefix,
+              h->o->weights_file ? "const void *weights, " : "");
+}
+
+/* Where constant number `w` is, for a copy of bytes. */
+static const char *weight_bytes(const Host *h, int w) {
+    long long offset = (long long)h->p->weight_offset.items[w];
+    if (embedded(h)) return h->weight[w];
+    if (h->o->weights_file) return PRINTF("(const unsigned char *)weights + 16 + %lld", offset);
+    return PRINTF("%s + %lld", h->o->weights_symbol, offset);
+}
+
+static void print_reset(Host *h, Text *out) {
+    const Program *p = h->p;
+    if (!h->kept) return;
+    print_reset_signature(h, out);
+    text_addf(out, " {\n    if (state == NULL%s) return %s_E_ARGUMENT;\n",
+              h->o->weights_file ? " || weights == NULL" : "", h->macro);
+    if (h->o->weights_file) print_weights_check(h, out);
+    text_addf(out, "    memset(state, 0, %lld);\n", (long long)p->state_bytes);
+    for (int i = 0; i < p->states.n; i++) {
+        const StatePlace *state = &p->states.items[i];
+        if (state->initial < 0) continue;
+        text_addf(out, "    memcpy((unsigned char *)state + %lld, %s%s, %lld);\n",
+                  (long long)state->offset,
+                  embedded(h) && !weights_readable(p->weights.items[weight_at(p, state->initial)])
+                      ? "&"
+                      : "",
+                  weight_bytes(h, weight_at(p, state->initial)), (long long)state->bytes);
+    }
+    text_addf(out, "    return %s_OK;\n}\n\n", h->macro);
+}
+
 static void print_run(Host *h, Text *out) {
     const Program *p = h->p;
     Text locals = text_new(h->arena), calls = text_new(h->arena);
@@ -338,11 +393,13 @@ static void print_run(Host *h, Text *out) {
         text_addf(out, "    const unsigned char *const constants = %s;\n",
                   h->o->weights_file ? "(const unsigned char *)weights + 16" : h->o->weights_symbol);
     if (h->uses_base) text_add(out, "    unsigned char *const base = arena;\n");
+    if (h->kept) text_addf(out, "    unsigned char *const kept = %s;\n", h->kept);
+    if (h->kept && !strstr(text_get(&locals), "(kept + ")) text_add(out, "    (void)kept;\n");
     if (!p->arena_bytes) text_add(out, "    (void)arena;\n");
-    for (int i = 0; i < p->graph->inputs.n; i++)
+    for (int i = 0; i < graph_n_inputs(p->graph); i++)
         if (!value_numel(p->graph->inputs.items[i]) && !tensor_used(p, PLACE_input, i))
             text_addf(out, "    (void)%s;\n", h->input[i]);
-    for (int i = 0; i < p->graph->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
         if (!value_numel(p->graph->outputs.items[i]) && !tensor_used(p, PLACE_output, i))
             text_addf(out, "    (void)%s;\n", h->output[i]);
     text_add(out, text_get(&locals));
@@ -354,11 +411,12 @@ static void print_run(Host *h, Text *out) {
     print_signature(h, false, out);
     text_add(out, " {\n    return mlcc_take_part(");
     int n = 0;
-    const char **piece =
-        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 5, const char *);
-    for (int i = 0; i < p->graph->inputs.n; i++) piece[n++] = h->input[i];
-    for (int i = 0; i < p->graph->outputs.n; i++) piece[n++] = h->output[i];
+    const char **piece = ARENA_ARRAY(
+        h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 6, const char *);
+    for (int i = 0; i < graph_n_inputs(p->graph); i++) piece[n++] = h->input[i];
+    for (int i = 0; i < graph_n_outputs(p->graph); i++) piece[n++] = h->output[i];
     if (h->o->weights_file) piece[n++] = "weights";
+    if (h->kept) piece[n++] = h->kept;
     piece[n++] = "arena";
     piece[n++] = "0";
     piece[n++] = "1";
@@ -427,7 +485,9 @@ static void print_head(Host *h, const char *what, Text *out) {
     text_addf(out, "\n * Constants: %lld bytes", (long long)h->p->weight_bytes);
     if (h->o->weights_file)
         text_addf(out, " in the side file %s", comment_text(h->arena, h->o->weights_file));
-    text_addf(out, "; scratch memory (arena): %lld bytes.\n */\n", (long long)h->p->arena_bytes);
+    text_addf(out, "; scratch memory (arena): %lld bytes", (long long)h->p->arena_bytes);
+    if (h->p->state_bytes) text_addf(out, "; state: %lld bytes", (long long)h->p->state_bytes);
+    text_add(out, ".\n */\n");
 }
 
 /* NAME_SIZE of an input or output, and what it is. */
@@ -457,9 +517,29 @@ static void print_macros(Host *h, Text *out) {
     text_add(out, "\n/* Sizes in bytes. */\n");
     text_addf(out, "#define %s_ARENA_BYTES %lldu\n", h->macro, (long long)p->arena_bytes);
     text_addf(out, "#define %s_WEIGHT_BYTES %lldu\n", h->macro, (long long)p->weight_bytes);
+    if (h->kept)
+        text_addf(out, "#define %s_STATE_BYTES %lldu\n", h->macro, (long long)p->state_bytes);
     text_add(out, "\n/* Number of elements of each input and output. */\n");
-    for (int i = 0; i < p->graph->inputs.n; i++) print_size(h, true, i, out);
-    for (int i = 0; i < p->graph->outputs.n; i++) print_size(h, false, i, out);
+    for (int i = 0; i < graph_n_inputs(p->graph); i++) print_size(h, true, i, out);
+    for (int i = 0; i < graph_n_outputs(p->graph); i++) print_size(h, false, i, out);
+}
+
+/* What the state holds. */
+static void print_state_note(Host *h, Text *out) {
+    const Program *p = h->p;
+    const Graph *g = p->graph;
+    text_addf(
+        out,
+        " * state: %s_STATE_BYTES of memory, 64-byte aligned, that keep from one call for the "
+        "next what these\n * outputs of the model are, which its inputs are then:\n",
+        h->macro);
+    for (int i = 0; i < g->n_states; i++) {
+        const Value *v = g->inputs.items[graph_n_inputs(g) + i];
+        text_addf(out, " *     '%s', then '%s': %s %s at byte %lld\n",
+                  comment_text(h->arena, output_name(p, graph_n_outputs(g) + i)),
+                  comment_text(h->arena, input_name(p, graph_n_inputs(g) + i)), dt_name(v->dt),
+                  shape_text(h->arena, v->rank, v->shape), (long long)p->states.items[i].offset);
+    }
 }
 
 /* Which tensors have dimensions that vary, and where their extents are given. */
@@ -468,7 +548,7 @@ static void print_extents(Host *h, Text *out) {
     if (!program_varies(h->p)) return;
     text_add(out, " * Dimensions that vary: arrays have room for the largest shape, and hold the "
                   "elements of the\n * shape of a run densely, without gaps.\n");
-    for (int i = 0; i < g->inputs.n; i++) {
+    for (int i = 0; i < graph_n_inputs(g); i++) {
         const Value *v = g->inputs.items[i];
         int k = input_symbol(h->p, i);
         if (k >= 0) {
@@ -480,7 +560,7 @@ static void print_extents(Host *h, Text *out) {
                       comment_text(h->arena, dims_text(g->x, v->rank, v->dims)));
         }
     }
-    for (int i = 0; i < g->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(g); i++)
         if (g->output_shape.items[i] >= 0)
             text_addf(out, " * %s: of the shape that %s gets.\n", h->output[i],
                       h->output[g->output_shape.items[i]]);
@@ -498,15 +578,25 @@ static void print_header(Host *h, Text *out) {
     if (h->o->weights_file)
         text_addf(out, " * weights: the contents of the file %s, 8-byte aligned.\n",
                   comment_text(h->arena, h->o->weights_file));
+    if (h->kept) print_state_note(h, out);
     if (h->p->arena_bytes)
         text_addf(out,
                   " * arena: %s_ARENA_BYTES of scratch memory, 64-byte aligned; it keeps nothing "
-                  "between\n * calls. Two threads may run at once with an arena each. */\n",
-                  h->macro);
+                  "between\n * calls. Two threads may run at once with an arena%s each. */\n",
+                  h->macro, h->kept ? " and a state" : "");
     else
         text_add(out, " * arena: scratch memory; this model needs none, it may be NULL. */\n");
     print_signature(h, false, out);
-    text_addf(out, ";\n\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
+    text_add(out, ";\n");
+    if (h->kept) {
+        text_addf(out,
+                  "\n/* Puts the state to its first values: before the first call of %s_run, and "
+                  "wherever a new\n * sequence begins. */\n",
+                  h->o->prefix);
+        print_reset_signature(h, out);
+        text_add(out, ";\n");
+    }
+    text_addf(out, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
 }
 
 static void print_includes(Host *h, Text *out) {
@@ -518,15 +608,19 @@ static void print_includes(Host *h, Text *out) {
     if (h->unit.needs & NEEDS_math) text_add(out, "#include <math.h>\n");
     if (h->unit.needs & NEEDS_bool) text_add(out, "#include <stdbool.h>\n");
     text_add(out, "#include <stddef.h>\n#include <stdint.h>\n");
-    if (o->descriptor && o->weights_file)
-        text_add(out, "#include <stdio.h>\n#include <stdlib.h>\n");
-    if (o->weights_file) text_add(out, "#include <string.h>\n");
+    if (o->descriptor && o->weights_file) text_add(out, "#include <stdio.h>\n");
+    if (o->descriptor && (o->weights_file || h->kept)) text_add(out, "#include <stdlib.h>\n");
+    if (o->weights_file || h->kept) text_add(out, "#include <string.h>\n");
     text_add(out, "\n");
     if (!o->header_name) {
         print_macros(h, out);
         text_add(out, "\n");
         print_signature(h, false, out);
         text_add(out, ";\n\n");
+        if (h->kept) {
+            print_reset_signature(h, out);
+            text_add(out, ";\n\n");
+        }
     }
     if (o->weights_symbol)
         text_addf(out, "extern const unsigned char %s[];\n\n", o->weights_symbol);
@@ -561,9 +655,7 @@ static void print_read_weights(Host *h, Text *out) {
 
 /* The state is the team, whose owner's data are the weights of a side file; without a team it is
  * the weights. */
-static void print_open(Host *h, Text *out) {
-    bool file = h->o->weights_file != NULL;
-    if (file) print_read_weights(h, out);
+static void print_open_close(Host *h, bool file, Text *out) {
     text_add(out, "static int mlcc_open(void **state, const char *weights) {\n");
     if (h->team) {
         text_add(out, file ? "    void *data = NULL;\n"
@@ -586,6 +678,15 @@ static void print_open(Host *h, Text *out) {
     text_add(out, h->team ? "    mlcc_team_free(state);\n}\n\n"
                   : file  ? "    free(state);\n}\n\n"
                           : "    (void)state;\n}\n\n");
+}
+
+static void print_open(Host *h, Text *out) {
+    bool file = h->o->weights_file != NULL;
+    if (file) print_read_weights(h, out);
+    if (h->kept)
+        print_instance(h->p, h->o, h->team, out);
+    else
+        print_open_close(h, file, out);
     text_addf(out,
               "static const char *mlcc_error(void *state) {\n    (void)state;\n"
               "    return \"%s\";\n}\n\n",
@@ -604,11 +705,14 @@ static void print_call(Host *h, const char *call, const char *from, const char *
                        const char *more, Text *out) {
     const Program *p = h->p;
     int n = 0;
-    const char **piece =
-        ARENA_ARRAY(h->arena, p->graph->inputs.n + p->graph->outputs.n + 3, const char *);
-    for (int i = 0; i < p->graph->inputs.n; i++) piece[n++] = PRINTF("%sinputs[%d]", from, i);
-    for (int i = 0; i < p->graph->outputs.n; i++) piece[n++] = PRINTF("%soutputs[%d]", from, i);
-    if (h->o->weights_file) piece[n++] = weights;
+    const char **piece = ARENA_ARRAY(
+        h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 4, const char *);
+    for (int i = 0; i < graph_n_inputs(p->graph); i++) piece[n++] = PRINTF("%sinputs[%d]", from, i);
+    for (int i = 0; i < graph_n_outputs(p->graph); i++)
+        piece[n++] = PRINTF("%soutputs[%d]", from, i);
+    const char *own = *from ? "call->own" : "own";
+    if (h->o->weights_file) piece[n++] = h->kept ? PRINTF("%s->weights", own) : weights;
+    if (h->kept) piece[n++] = PRINTF("%s->kept", own);
     piece[n++] = PRINTF("%sarena", from);
     if (more) piece[n++] = more;
     int column = (int)strlen(call);
@@ -623,8 +727,9 @@ static void print_library_run(Host *h, Text *out) {
     const Program *p = h->p;
     if (h->team) {
         text_add(out, "typedef struct mlcc_call {\n    const void *const *inputs;\n"
-                      "    void *const *outputs;\n    void *arena;\n    const void *weights;\n"
-                      "    int code;\n} mlcc_call;\n\n"
+                      "    void *const *outputs;\n    void *arena;\n");
+        text_add(out, h->kept ? "    const mlcc_instance *own;\n" : "    const void *weights;\n");
+        text_add(out, "    int code;\n} mlcc_call;\n\n"
                       "static void mlcc_steps(void *user, int32_t thread, int32_t threads, "
                       "mlcc_team *team) {\n    mlcc_call *const call = user;\n");
         print_call(h, "    const int code = mlcc_take_part(", "call->", "call->weights",
@@ -633,13 +738,16 @@ static void print_library_run(Host *h, Text *out) {
                   "    if (thread == 0) call->code = code;\n}\n\n%s"
                   "    mlcc_call call = {inputs, outputs, arena, %s, MLCC_OK};\n"
                   "    mlcc_team_run(state, mlcc_steps, &call);\n    return call.code;\n}\n\n",
-                  head, h->o->weights_file ? "mlcc_team_user(state)" : "NULL");
+                  head, h->o->weights_file || h->kept ? "mlcc_team_user(state)" : "NULL");
         return;
     }
     text_add(out, head);
-    if (!h->o->weights_file) text_add(out, "    (void)state;\n");
-    if (p->graph->inputs.n == 0) text_add(out, "    (void)inputs;\n");
-    if (p->graph->outputs.n == 0) text_add(out, "    (void)outputs;\n");
+    if (h->kept)
+        text_add(out, "    const mlcc_instance *const own = state;\n");
+    else if (!h->o->weights_file)
+        text_add(out, "    (void)state;\n");
+    if (graph_n_inputs(p->graph) == 0) text_add(out, "    (void)inputs;\n");
+    if (graph_n_outputs(p->graph) == 0) text_add(out, "    (void)outputs;\n");
     print_call(h, PRINTF("    return %s_run(", h->o->prefix), "", "state", NULL, out);
     text_add(out, "}\n\n");
 }
@@ -660,14 +768,19 @@ static void print_descriptor(Host *h, Text *out) {
                      "        .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
                      "        .name = %s,\n        .target = \"c\",\n        .n_inputs = %d,\n"
                      "        .n_outputs = %d,\n",
-              c_string(h->arena, h->o->model_name), p->graph->inputs.n, p->graph->outputs.n);
+              c_string(h->arena, h->o->model_name), graph_n_inputs(p->graph),
+              graph_n_outputs(p->graph));
     print_tensor_fields(p, "        ", out);
     text_addf(out,
               "        .arena_bytes = %lldu,\n        .weight_bytes = %lldu,\n"
               "        .open = mlcc_open,\n        .run = mlcc_run,\n        .close = mlcc_close,\n"
               "        .error = mlcc_error,\n%s    };\n    return &model;\n}\n",
               (long long)p->arena_bytes, (long long)p->weight_bytes,
-              h->o->threads ? "        .set_threads = mlcc_set_threads,\n" : "");
+              PRINTF("%s%s", h->o->threads ? "        .set_threads = mlcc_set_threads,\n" : "",
+                     h->kept
+                         ? PRINTF("        .state_bytes = %lldu,\n        .reset = mlcc_reset,\n",
+                                  (long long)p->state_bytes)
+                         : ""));
     if (h->o->profile)
         text_add(out, "\n" EXPORT "mlcc_profile *\nmlcc_profile_v1(void) {\n"
                       "    return &mlcc_steps_profile;\n}\n");
@@ -682,15 +795,16 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     h->unit.vector_bytes = o->vector_bytes;
     strmap_init(&h->local, p->arena);
     h->macro = upper_case(p->arena, o->prefix);
-    h->input = ARENA_ARRAY(p->arena, p->graph->inputs.n + 1, const char *);
-    h->input_macro = ARENA_ARRAY(p->arena, p->graph->inputs.n + 1, const char *);
-    h->output = ARENA_ARRAY(p->arena, p->graph->outputs.n + 1, const char *);
-    h->output_macro = ARENA_ARRAY(p->arena, p->graph->outputs.n + 1, const char *);
+    h->input = ARENA_ARRAY(p->arena, graph_n_inputs(p->graph) + 1, const char *);
+    h->input_macro = ARENA_ARRAY(p->arena, graph_n_inputs(p->graph) + 1, const char *);
+    h->output = ARENA_ARRAY(p->arena, graph_n_outputs(p->graph) + 1, const char *);
+    h->output_macro = ARENA_ARRAY(p->arena, graph_n_outputs(p->graph) + 1, const char *);
     h->weight = ARENA_ARRAY(p->arena, p->weights.n + 1, const char *);
     h->kernel = ARENA_ARRAY(p->arena, p->kernels.n + 1, const char *);
     Names macros;
     names_init(&macros, p->arena, NULL, NULL);
     names_take(&h->unit.names, PRINTF("%s_run", o->prefix), "run");
+    if (p->state_bytes) names_take(&h->unit.names, PRINTF("%s_reset", o->prefix), "reset");
     for (int i = 0; o->descriptor && descriptor_names[i]; i++)
         names_claim(&h->unit.names, descriptor_names[i], true);
     if (o->weights_symbol) names_take(&h->unit.names, o->weights_symbol, "weights");
@@ -702,6 +816,7 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     Text kernels = text_new(p->arena), weights = text_new(p->arena), run = text_new(p->arena);
     for (int i = 0; i < p->kernels.n; i++) print_kernel(h, i, &kernels);
     print_weights(h, &weights);
+    print_reset(h, &run);
     print_run(h, &run);
     print_head(h, "a neural network as C99", source);
     print_includes(h, source);

@@ -92,11 +92,10 @@ static void print_kernels(const GpuHost *h, Text *out) {
 }
 
 static int print_arguments(const GpuHost *h, Text *out) {
-    static const char *const spaces[] = {[PLACE_none] = "MLCC_SPACE_ARENA",
-                                         [PLACE_input] = "MLCC_SPACE_INPUT",
-                                         [PLACE_output] = "MLCC_SPACE_OUTPUT",
-                                         [PLACE_arena] = "MLCC_SPACE_ARENA",
-                                         [PLACE_weights] = "MLCC_SPACE_WEIGHTS"};
+    static const char *const spaces[] = {
+        [PLACE_none] = "MLCC_SPACE_ARENA",      [PLACE_input] = "MLCC_SPACE_INPUT",
+        [PLACE_output] = "MLCC_SPACE_OUTPUT",   [PLACE_arena] = "MLCC_SPACE_ARENA",
+        [PLACE_weights] = "MLCC_SPACE_WEIGHTS", [PLACE_state] = "MLCC_SPACE_STATE"};
     const Program *p = h->p;
     Text rows = text_new(p->arena);
     int n = 0;
@@ -146,6 +145,21 @@ static void print_steps(const GpuHost *h, Text *out) {
     text_add(out, "};\n\n");
 }
 
+static void print_states(const GpuHost *h, Text *out) {
+    const Program *p = h->p;
+    int n = 0;
+    Text rows = text_new(p->arena);
+    for (int i = 0; i < p->states.n; i++) {
+        const StatePlace *state = &p->states.items[i];
+        if (state->initial < 0) continue;
+        text_addf(&rows, "    {%lldu, %lldu, %lldu},\n", (long long)state->offset,
+                  (long long)state->initial, (long long)state->bytes);
+        n++;
+    }
+    if (n)
+        text_addf(out, "static const mlcc_gpu_copy initial[%d] = {\n%s};\n\n", n, text_get(&rows));
+}
+
 static void print_images(const GpuHost *h, Text *out) {
     if (!h->images || !h->n_blobs) return;
     text_addf(out, "static const mlcc_gpu_image images[%d] = {\n", h->n_blobs);
@@ -166,13 +180,17 @@ static void print_model(const GpuHost *h, Text *out) {
               "    .abi_version = MLCC_ABI_VERSION,\n"
               "    .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
               "    .name = %s,\n    .target = \"%s\",\n    .n_inputs = %d,\n    .n_outputs = %d,\n",
-              c_string(p->arena, h->o->model_name), h->target->name, p->graph->inputs.n,
-              p->graph->outputs.n);
+              c_string(p->arena, h->o->model_name), h->target->name, graph_n_inputs(p->graph),
+              graph_n_outputs(p->graph));
     print_tensor_fields(p, "    ", out);
     text_addf(out,
               "    .weight_bytes = %lldu,\n    .open = mlcc_gpu_open,\n    .run = mlcc_gpu_run,\n"
-              "    .close = mlcc_gpu_close,\n    .error = mlcc_gpu_error,\n};\n\n",
+              "    .close = mlcc_gpu_close,\n    .error = mlcc_gpu_error,\n",
               (long long)p->weight_bytes);
+    if (p->state_bytes)
+        text_addf(out, "    .state_bytes = %lldu,\n    .reset = mlcc_gpu_reset,\n",
+                  (long long)p->state_bytes);
+    text_add(out, "};\n\n");
 }
 
 static void print_program(const GpuHost *h, int n_args, Text *out) {
@@ -190,6 +208,9 @@ static void print_program(const GpuHost *h, int n_args, Text *out) {
         text_addf(out, "    .weights = %s,\n", h->o->weights_symbol);
     else if (p->weight_bytes && !h->o->weights_file)
         text_add(out, "    .weights = mlcc_weights.bytes,\n");
+    int n_initial = 0;
+    for (int i = 0; i < p->states.n; i++) n_initial += p->states.items[i].initial >= 0;
+    if (n_initial) text_addf(out, "    .n_initial = %d,\n    .initial = initial,\n", n_initial);
     text_addf(out, "    .weights_digest = UINT64_C(0x%016llx),\n};\n\n",
               (unsigned long long)weights_digest(p));
     text_add(out, "const mlcc_model *mlcc_model_v1(void) {\n    return &model;\n}\n");
@@ -215,6 +236,7 @@ void emit_gpu_host(const Program *p, const Target *t, const EmitOptions *o, int 
     print_kernels(&host, source);
     int n_args = print_arguments(&host, source);
     print_steps(&host, source);
+    print_states(&host, source);
     print_images(&host, source);
     print_model(&host, source);
     print_program(&host, n_args, source);

@@ -157,7 +157,7 @@ static void note_step(Share *h, int s) {
     const Step *step = &h->p->steps.items[s];
     for (int i = 0; step->kind == STEP_launch && i < step->kernel->n_params; i++) {
         const Place *place = &step->places[i];
-        if (place->space != PLACE_arena && place->space != PLACE_output)
+        if (place->space == PLACE_input || place->space == PLACE_weights)
             continue; /* never written */
         Access a = {place, step->kernel->buffers.items[i]->written, h->step[s].alone};
         vec_push(h->p->arena, &h->since, a);

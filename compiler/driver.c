@@ -117,6 +117,93 @@ static void check_string_bytes(Session *s, const ImportOptions *options) {
     }
 }
 
+/* The parts of PAST=PRESENT number `i` of --state, where the `at`th '=' parts them; names may hold
+ * others. False if there are not so many. */
+static bool split_state(Session *s, int i, int at, const char **past, const char **present) {
+    const char *word = s->o->states.items[i], *equals = strchr(word, '=');
+    while (equals && at--) equals = strchr(equals + 1, '=');
+    if (!equals) return false;
+    *past = arena_strndup(&s->arena, word, (size_t)(equals - word));
+    *present = equals + 1;
+    return true;
+}
+
+/* All that may be the name of an input. */
+static void read_states(Session *s, ImportOptions *options) {
+    int n = 0;
+    const char *past, *present;
+    for (int i = 0; i < s->o->states.n; i++)
+        for (int at = 0; split_state(s, i, at, &past, &present); at++) n++;
+    options->states = ARENA_ARRAY(&s->arena, n + 1, const char *);
+    for (int i = 0; i < s->o->states.n; i++)
+        for (int at = 0; split_state(s, i, at, &past, &present); at++)
+            options->states[options->n_states++] = past;
+}
+
+static int find_input(const Graph *g, const char *name) {
+    int i = g->inputs.n;
+    while (i-- && strcmp(g->inputs.items[i]->name, name) != 0) continue;
+    return i;
+}
+
+static int find_output(const Graph *g, const char *name) {
+    int i = g->outputs.n;
+    while (i-- && strcmp(g->output_names.items[i], name) != 0) continue;
+    return i;
+}
+
+static const char *type_text(Session *s, const Value *v, bool text) {
+    const char *shape = shape_text(&s->arena, v->rank - text, v->shape);
+    const char *bytes =
+        text ? arena_printf(&s->arena, " of %lld bytes", (long long)v->shape[v->rank - 1]) : "";
+    return arena_printf(&s->arena, "%s%s%s", dt_name(text ? DT_str : v->dt), shape, bytes);
+}
+
+/* Does the input hold the extent of a dimension that varies, or the output such extents; or are they
+ * the output's own? */
+static bool is_extent(const Graph *g, int in, int out) {
+    bool found = g->output_shape.items[out] >= 0;
+    for (int i = 0; i < g->outputs.n; i++) found |= g->output_shape.items[i] == out;
+    for (int k = 0; k < g->symbols.n; k++) found |= g->symbols.items[k] == g->inputs.items[in];
+    return found;
+}
+
+/* Ties what state number `i` of --state names. */
+static void tie_state(Session *s, Graph *g, int i) {
+    const char *word = s->o->states.items[i], *past = NULL, *present = NULL;
+    int in = -1, out = -1;
+    for (int at = 0; (in < 0 || out < 0) && split_state(s, i, at, &past, &present); at++) {
+        in = find_input(g, past);
+        out = find_output(g, present);
+    }
+    if (in < 0 || out < 0) split_state(s, i, 0, &past, &present); /* for the message */
+    if (!past || !*past || !*present) {
+        diag_error(&s->diag, E0001,
+                   "--state wants PAST=PRESENT, an input and an output of the model, not '%s'",
+                   word);
+    } else if (in < 0 || out < 0) {
+        bool no_input = find_input(g, past) < 0;
+        diag_error(&s->diag, E0001, "--state %s: the model has no %s '%s'", word,
+                   no_input ? "input" : "output", no_input ? past : present);
+    } else if (in >= graph_n_inputs(g) || out >= graph_n_outputs(g)) {
+        bool input = in >= graph_n_inputs(g);
+        diag_error(&s->diag, E0001, "--state %s: %s '%s' is part of a state already", word,
+                   input ? "input" : "output", input ? past : present);
+    } else {
+        const Value *v = g->inputs.items[in], *w = g->outputs.items[out];
+        if (dims_vary(v->rank, v->dims) || is_extent(g, in, out)) {
+            diag_error(&s->diag, E0001, "--state %s: a dimension that varies cannot be kept", word);
+            return;
+        }
+        if (v->dt == w->dt && v->text == g->output_text.items[out] &&
+            shape_equal(v->rank, v->shape, w->rank, w->shape))
+            graph_tie(g, in, out);
+        else
+            diag_error(&s->diag, E0001, "--state %s: the input is %s, the output %s", word,
+                       type_text(s, v, v->text), type_text(s, w, g->output_text.items[out]));
+    }
+}
+
 /* Are all names of the list, but for minus signs, among `known`? */
 static bool check_names(Session *s, const char *option, const char *list, const char *known) {
     while (list && *list) {
@@ -186,11 +273,13 @@ Graph *session_graph(Session *s) {
     ImportOptions options = {0};
     if (!check_pass_names(s) || !read_dims(s, &options) || !read_string_bytes(s, &options))
         return NULL;
+    read_states(s, &options);
     s->model_open = true;
     double start = now();
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
     Graph *g = onnx_import(&s->arena, &s->x, &s->diag, &s->model, &options);
     if (g) check_string_bytes(s, &options);
+    for (int i = 0; g && i < s->o->states.n; i++) tie_state(s, g, i);
     if (!g || s->diag.n_errors) return NULL;
     after_pass(s, "import", g, NULL, now() - start);
     return g;

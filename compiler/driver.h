@@ -145,6 +145,8 @@ typedef struct LoadedModel {
 /* Loads and opens a library that exports mlcc_model_v1. False after diagnostics. */
 bool model_load(Session *s, LoadedModel *m, const char *path, const char *weights);
 bool model_run(Session *s, LoadedModel *m, const void *const *inputs, void *const *outputs);
+/* Puts its states to their first values. */
+bool model_reset(Session *s, LoadedModel *m);
 void model_unload(LoadedModel *m);
 
 #endif

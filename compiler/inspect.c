@@ -93,9 +93,10 @@ int command_inspect(Session *s) {
     pass_dce(g, NULL);
     for (int i = 0; i < g->inputs.n; i++) {
         const Value *v = g->inputs.items[i];
-        print_tensor(s, "input", info_of_value(&s->arena, v, v->name, v->text));
+        print_tensor(s, i < graph_n_inputs(g) ? "input" : "state",
+                     info_of_value(&s->arena, v, v->name, v->text));
     }
-    for (int i = 0; i < g->outputs.n; i++)
+    for (int i = 0; i < graph_n_outputs(g); i++)
         print_tensor(
             s, "output",
             info_of_value(&s->arena, g->outputs.items[i], g->output_names.items[i], g->output_text.items[i]));

@@ -1,21 +1,38 @@
 /* See io.h. */
 #include "compiler/io.h"
+#include "ir/interp.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
+/* Memory of all calls for a tensor. */
+static void *calls_alloc(Session *s, const Io *io, size_t bytes) {
+    size_t all;
+    if (__builtin_mul_overflow(bytes, (size_t)io->calls, &all) || all > SIZE_MAX / 2)
+        all = SIZE_MAX / 2; /* the limit says it */
+    return arena_alloc(&s->arena, all + 64);
+}
+
 static void allocate(Session *s, Io *io) {
-    for (int i = 0; i < io->n_in; i++)
-        io->in_data[i] = arena_alloc(&s->arena, io->in[i].bytes + 64);
+    for (int i = 0; i < io->n_in; i++) io->in_data[i] = calls_alloc(s, io, io->in[i].bytes);
     for (int i = 0; i < io->n_out; i++) {
-        io->out_data[i] = arena_alloc(&s->arena, io->out[i].bytes + 64);
-        memset(io->out_data[i], 0xa5, io->out[i].bytes);
+        io->out_room[i] = io->out[i].bytes;
+        io->out_data[i] = calls_alloc(s, io, io->out[i].bytes);
+        memset(io->out_data[i], 0xa5, io->out[i].bytes * (size_t)io->calls);
     }
 }
 
-static void begin(Session *s, Io *io, int n_in, int n_out) {
+static void begin(Session *s, Io *io, int n_in, int n_out, int n_states, int calls) {
     io->n_in = n_in;
     io->n_out = n_out;
+    io->n_states = n_states;
+    io->calls = calls;
+    io->out_room = ARENA_ARRAY(&s->arena, n_out + 1, size_t);
+    io->now = ARENA_ARRAY(&s->arena, n_states + 1, void *);
+    io->next = ARENA_ARRAY(&s->arena, n_states + 1, void *);
+    io->call_in = ARENA_ARRAY(&s->arena, n_in + n_states + 1, const void *);
+    io->call_out = ARENA_ARRAY(&s->arena, n_out + n_states + 1, void *);
     io->in = ARENA_ARRAY(&s->arena, n_in + 1, TensorInfo);
     io->out = ARENA_ARRAY(&s->arena, n_out + 1, TensorInfo);
     io->in_data = ARENA_ARRAY(&s->arena, n_in + 1, void *);
@@ -29,8 +46,18 @@ static int input_of_symbol(const Graph *g, int symbol) {
     return -1;
 }
 
-void io_of_graph(Session *s, Io *io, const Graph *g) {
-    begin(s, io, g->inputs.n, g->outputs.n);
+static void begin_states(Session *s, Io *io, const Graph *g) {
+    for (int i = 0; i < io->n_states; i++) {
+        const Value *v = g->inputs.items[io->n_in + i];
+        io->now[i] = arena_alloc(&s->arena, value_bytes(v) + 64);
+        io->next[i] = arena_alloc(&s->arena, value_bytes(v) + 64);
+        if (v->data) memcpy(io->now[i], v->data, value_bytes(v));
+    }
+}
+
+void io_of_graph(Session *s, Io *io, const Graph *g, int calls) {
+    begin(s, io, graph_n_inputs(g), graph_n_outputs(g), g->n_states, calls);
+    begin_states(s, io, g);
     for (int i = 0; i < io->n_in; i++) {
         const Value *v = g->inputs.items[i];
         io->in[i] = info_of_value(&s->arena, v, v->name, v->text);
@@ -54,8 +81,8 @@ void io_of_graph(Session *s, Io *io, const Graph *g) {
     allocate(s, io);
 }
 
-void io_of_model(Session *s, Io *io, const mlcc_model *m) {
-    begin(s, io, (int)m->n_inputs, (int)m->n_outputs);
+void io_of_model(Session *s, Io *io, const mlcc_model *m, int calls) {
+    begin(s, io, (int)m->n_inputs, (int)m->n_outputs, 0, calls);
     bool varies = m->struct_bytes >= offsetof(mlcc_model, output_shape) + sizeof(void *);
     for (int i = 0; i < io->n_in; i++) {
         io->in[i] = info_of_model(&s->arena, &m->inputs[i]);
@@ -69,6 +96,43 @@ void io_of_model(Session *s, Io *io, const mlcc_model *m) {
         if (varies && m->output_shape) io->out[i].shape_output = m->output_shape[i];
     }
     allocate(s, io);
+}
+
+void *io_alloc_output(Session *s, const Io *io, int i) {
+    return calls_alloc(s, io, io->out_room[i]);
+}
+
+void io_call(Io *io, int call, void *const *out) {
+    for (int i = 0; i < io->n_in; i++) { /* extents are those of all calls */
+        size_t at = io_input_hidden(io, i) ? 0 : io->in[i].bytes * (size_t)call;
+        io->call_in[i] = (const char *)io->in_data[i] + at;
+    }
+    for (int i = 0; i < io->n_out; i++)
+        io->call_out[i] = (char *)out[i] + io->out_room[i] * (size_t)call;
+    for (int i = 0; i < io->n_states; i++) {
+        io->call_in[io->n_in + i] = io->now[i];
+        io->call_out[io->n_out + i] = io->next[i];
+    }
+}
+
+bool io_interpret(const Graph *g, Io *io, void *const *out) {
+    bool ok = true;
+    for (int call = 0; call < io->calls && ok; call++) {
+        io_call(io, call, out);
+        ok = interp_graph(g, io->call_in, io->call_out);
+        for (int i = 0; i < io->n_states && ok; i++)
+            memcpy(io->now[i], io->next[i], value_bytes(g->inputs.items[io->n_in + i]));
+    }
+    return ok;
+}
+
+bool io_run(Session *s, LoadedModel *m, Io *io, void *const *out) {
+    bool ok = true;
+    for (int call = 0; call < io->calls && ok; call++) {
+        io_call(io, call, out);
+        ok = model_run(s, m, io->call_in, io->call_out);
+    }
+    return ok;
 }
 
 bool io_input_hidden(const Io *io, int i) {

@@ -2,6 +2,9 @@
  *
  * Where dimensions vary, some inputs hold extents of others (one int32 each), and some outputs the
  * extents of others (int64); they are set and read here, and the outside does not see them.
+ *
+ * A model may be called several times, with the tensors of one call behind those of the call before;
+ * its states (graphs: inputs and outputs behind all others) are handed on.
  */
 #ifndef COMPILER_IO_H
 #define COMPILER_IO_H
@@ -10,12 +13,26 @@
 
 typedef struct Io {
     int n_in, n_out;
-    TensorInfo *in, *out;       /* shape and bytes are those of the run at work */
-    void **in_data, **out_data; /* room for the largest shapes */
+    TensorInfo *in, *out; /* shape and bytes are those of the run at work */
+    void **in_data, **out_data; /* room for the largest shapes, of all calls */
+    int calls;
+    size_t *out_room;     /* from one call of an output to the next */
+    int n_states;         /* of a graph */
+    void **now, **next;   /* of each state, before and after a call */
+    const void **call_in; /* the tensors of a call, see io_call; graphs: then the states */
+    void **call_out;
 } Io;
 
-void io_of_graph(Session *s, Io *io, const Graph *g);
-void io_of_model(Session *s, Io *io, const mlcc_model *m);
+void io_of_graph(Session *s, Io *io, const Graph *g, int calls);
+void io_of_model(Session *s, Io *io, const mlcc_model *m, int calls);
+
+/* Room for all calls of output i. */
+void *io_alloc_output(Session *s, const Io *io, int i);
+/* Sets io->call_in and io->call_out to a call's tensors; the outputs are in `out`. */
+void io_call(Io *io, int call, void *const *out);
+/* Makes all calls, one after the other, the outputs to `out`. False after a diagnostic. */
+bool io_interpret(const Graph *g, Io *io, void *const *out);
+bool io_run(Session *s, LoadedModel *m, Io *io, void *const *out);
 
 /* Does the input hold an extent; the output extents? */
 bool io_input_hidden(const Io *io, int i);

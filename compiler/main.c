@@ -141,5 +141,6 @@ int main(int argc, char **argv) {
     free(o.dims.items);
     free(o.inputs.items);
     free(o.string_bytes.items);
+    free(o.states.items);
     return status;
 }

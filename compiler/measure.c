@@ -18,7 +18,7 @@ static void allocate(Runner *r) {
     const mlcc_model *model = r->m.model;
     uint64_t state = r->s->o->seed ? strtoull(r->s->o->seed, NULL, 10) : 1;
     Io io;
-    io_of_model(r->s, &io, model);
+    io_of_model(r->s, &io, model, 1);
     io_choose_extents(&io, EXTENTS_largest, &state);
     for (int i = 0; i < io.n_in; i++)
         if (!io_input_hidden(&io, i)) tensor_random(&io.in[i], io.in_data[i], &state);

@@ -93,6 +93,17 @@ bool model_run(Session *s, LoadedModel *m, const void *const *inputs, void *cons
     return false;
 }
 
+bool model_reset(Session *s, LoadedModel *m) {
+    /* a library made before there were states ends its descriptor earlier */
+    bool offered =
+        m->model->struct_bytes >= offsetof(mlcc_model, reset) + sizeof(void *) && m->model->reset;
+    int status = offered ? m->model->reset(m->state) : MLCC_OK;
+    if (status == MLCC_OK) return true;
+    diag_error(&s->diag, E0008, "failed with status %d in reset: %s", status,
+               m->model->error(m->state));
+    return false;
+}
+
 void model_unload(LoadedModel *m) {
     if (m->model && m->state) m->model->close(m->state);
     free(m->arena);

@@ -9,6 +9,31 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* verify: calls of a model with states */
+#define CALLS_OF_STATES 4
+
+/* How many calls --calls says; `fallback` where it is not there. 0 after a diagnostic. */
+static int read_calls(Session *s, int fallback) {
+    char *end = NULL;
+    long calls = s->o->calls ? strtol(s->o->calls, &end, 10) : fallback;
+    if (!s->o->calls || (!*end && calls > 0 && calls <= 1000000)) return (int)calls;
+    diag_error(&s->diag, E0001, "--calls wants a number from 1 to 1000000, not '%s'", s->o->calls);
+    return 0;
+}
+
+/* A tensor as it is in a file: with --calls of all calls, in a dimension more. */
+static TensorInfo in_file(Session *s, const Io *io, const TensorInfo *t) {
+    TensorInfo all = *t;
+    if (!s->o->calls) return all;
+    int64_t *shape = ARENA_ARRAY(&s->arena, t->rank + 1, int64_t);
+    shape[0] = io->calls;
+    for (int i = 0; i < t->rank; i++) shape[i + 1] = t->shape[i];
+    all.shape = shape;
+    all.rank++;
+    all.bytes *= (size_t)io->calls;
+    return all;
+}
+
 /* --- run ------------------------------------------------------------------------------------------*/
 
 static bool read_inputs(Session *s, Io *io) {
@@ -38,13 +63,16 @@ static bool read_inputs(Session *s, Io *io) {
         if (given[found])
             diag_error(&s->diag, E0001, "input '%s' is given twice", io->in[found].name);
         given[found] = true;
-        tensor_read(s, &io->in[found], list->items[k] + length + 1, io->in_data[found]);
+        TensorInfo t = in_file(s, io, &io->in[found]);
+        tensor_read(s, s->o->calls ? &t : &io->in[found], list->items[k] + length + 1,
+                    io->in_data[found]);
     }
     for (int i = 0; i < io->n_in; i++)
-        if (!given[i] && !io_input_hidden(io, i))
-            diag_error(&s->diag, E0001, "input '%s' (%s%s) is missing: --input %s=FILE",
-                       io->in[i].name, dt_name(io->in[i].dt),
-                       shape_text(&s->arena, io->in[i].rank, io->in[i].shape), io->in[i].name);
+        if (!given[i] && !io_input_hidden(io, i)) {
+            TensorInfo t = in_file(s, io, &io->in[i]);
+            diag_error(&s->diag, E0001, "input '%s' (%s%s) is missing: --input %s=FILE", t.name,
+                       dt_name(t.dt), shape_text(&s->arena, t.rank, t.shape), t.name);
+        }
     return s->diag.n_errors == 0 && io_set_extents(s, io);
 }
 
@@ -69,9 +97,12 @@ static const char *result_path(Session *s, const Io *io, int i, int n_before,
 static void write_results(Session *s, Io *io) {
     io_take_shapes(io);
     if (!s->o->out_dir) {
-        for (int i = 0; i < io->n_out; i++)
-            if (!io_output_hidden(io, i)) printf("%s: %s%s\n", shown_name(s, io->out[i].name), dt_name(io->out[i].dt),
-                   shape_text(&s->arena, io->out[i].rank, io->out[i].shape));
+        for (int i = 0; i < io->n_out; i++) {
+            TensorInfo t = in_file(s, io, &io->out[i]);
+            if (!io_output_hidden(io, i))
+                printf("%s: %s%s\n", shown_name(s, t.name), dt_name(t.dt),
+                       shape_text(&s->arena, t.rank, t.shape));
+        }
         return;
     }
     mkdir(s->o->out_dir, 0777); /* if that fails, writing to it will say so */
@@ -79,7 +110,8 @@ static void write_results(Session *s, Io *io) {
     int n = 0;
     for (int i = 0; i < io->n_out; i++) {
         if (io_output_hidden(io, i)) continue;
-        files[n] = tensor_npy(s, &io->out[i], result_path(s, io, i, n, files), io->out_data[i]);
+        TensorInfo t = in_file(s, io, &io->out[i]);
+        files[n] = tensor_npy(s, &t, result_path(s, io, i, n, files), io->out_data[i]);
         n++;
     }
     write_outputs(s, n, files);
@@ -96,23 +128,34 @@ static bool is_library(const char *path) {
     return elf;
 }
 
+static bool check_library_options(Session *s) {
+    const char *wrong =
+        s->o->dims.n           ? "--dim is for ONNX files: a library's shapes are fixed"
+        : s->o->string_bytes.n ? "--string-bytes is for ONNX files: a library's strings have their size"
+        : s->o->states.n       ? "--state is for ONNX files: a library has its states"
+                               : NULL;
+    if (wrong) diag_error(&s->diag, E0001, "%s", wrong);
+    return !wrong;
+}
+
+/* Files have the tensors of all calls in a dimension more, so they are of one shape. */
+static bool check_calls(Session *s, const Io *io) {
+    if (!s->o->calls || !io_varies(io)) return true;
+    diag_error(&s->diag, E0001, "--calls %s: the model has dimensions that vary", s->o->calls);
+    return false;
+}
+
 int command_run(Session *s) {
     Io io;
+    int calls = read_calls(s, 1);
+    if (!calls) return 0;
     if (is_library(s->o->model)) {
-        if (s->o->dims.n) {
-            diag_error(&s->diag, E0001, "--dim is for ONNX files: a library's shapes are fixed");
-            return 0;
-        }
-        if (s->o->string_bytes.n) {
-            diag_error(&s->diag, E0001,
-                       "--string-bytes is for ONNX files: a library's strings have their size");
-            return 0;
-        }
+        if (!check_library_options(s)) return 0;
         LoadedModel m;
         if (model_load(s, &m, s->o->model, s->o->weights)) {
-            io_of_model(s, &io, m.model);
-            const void *const *in = (const void *const *)io.in_data;
-            if (read_inputs(s, &io) && model_run(s, &m, in, io.out_data)) write_results(s, &io);
+            io_of_model(s, &io, m.model, calls);
+            if (check_calls(s, &io) && read_inputs(s, &io) && io_run(s, &m, &io, io.out_data))
+                write_results(s, &io);
         }
         model_unload(&m);
         return 0;
@@ -127,8 +170,8 @@ int command_run(Session *s) {
     }
     Graph *g = session_graph(s);
     if (!g) return 0;
-    io_of_graph(s, &io, g);
-    if (read_inputs(s, &io) && interp_graph(g, (const void *const *)io.in_data, io.out_data))
+    io_of_graph(s, &io, g, calls);
+    if (check_calls(s, &io) && read_inputs(s, &io) && io_interpret(g, &io, io.out_data))
         write_results(s, &io);
     return 0;
 }
@@ -209,25 +252,56 @@ typedef struct Reference {
     void **want;
 } Reference;
 
-static bool make_reference(Session *s, Graph *g, Reference *r, Extents extents, uint64_t *state) {
+static bool make_reference(Session *s, Graph *g, Reference *r, int calls, Extents extents,
+                           uint64_t *state) {
     Io *io = &r->io;
-    io_of_graph(s, io, g);
+    io_of_graph(s, io, g, calls);
     io_choose_extents(io, extents, state);
-    for (int i = 0; i < io->n_in; i++)
-        if (!io_input_hidden(io, i)) tensor_random(&io->in[i], io->in_data[i], state);
+    for (int call = 0; call < calls; call++)
+        for (int i = 0; i < io->n_in; i++)
+            if (!io_input_hidden(io, i))
+                tensor_random(&io->in[i], (char *)io->in_data[i] + io->in[i].bytes * (size_t)call,
+                              state);
     r->want = ARENA_ARRAY(&s->arena, io->n_out + 1, void *);
-    for (int i = 0; i < io->n_out; i++) r->want[i] = arena_alloc(&s->arena, io->out[i].bytes + 64);
-    return interp_graph(g, (const void *const *)io->in_data, r->want);
+    for (int i = 0; i < io->n_out; i++) r->want[i] = io_alloc_output(s, io, i);
+    return io_interpret(g, io, r->want);
+}
+
+/* The call in which output `i` differs most. */
+static Difference compare_calls(const Io *io, int i, const void *want) {
+    Difference worst = {0};
+    for (int call = 0; call < io->calls; call++) {
+        size_t at = io->out_room[i] * (size_t)call;
+        Difference d = compare(&io->out[i], (char *)io->out_data[i] + at, (const char *)want + at);
+        bool kind = d.wrong_kind && !worst.wrong_kind;
+        bool more = d.wrong_kind == worst.wrong_kind && d.relative > worst.relative;
+        if (call == 0 || kind || more) worst = d;
+    }
+    return worst;
+}
+
+/* After a reset, the first call must give what it gave. */
+static bool check_reset(Session *s, LoadedModel *m, Io *io) {
+    void **again = ARENA_ARRAY(&s->arena, io->n_out + 1, void *);
+    for (int i = 0; i < io->n_out; i++) again[i] = io_alloc_output(s, io, i);
+    io_call(io, 0, again);
+    if (!model_reset(s, m) || !model_run(s, m, io->call_in, io->call_out)) return false;
+    for (int i = 0; i < io->n_out; i++)
+        if (memcmp(again[i], io->out_data[i], io->out[i].bytes) != 0)
+            diag_error(&s->diag, E0004, "output '%s' differs in the first call after a reset",
+                       io->out[i].name);
+    return model_reset(s, m);
 }
 
 static bool compare_reference(Session *s, LoadedModel *m, Reference *r, double more,
                               const char *target) {
     Io *io = &r->io;
-    if (!model_run(s, m, (const void *const *)io->in_data, io->out_data)) return false;
+    if (!io_run(s, m, io, io->out_data)) return false;
     io_take_shapes(io);
+    if (io->n_states && !check_reset(s, m, io)) return false;
     for (int i = 0; i < io->n_out; i++) {
         const TensorInfo *t = &io->out[i];
-        Difference d = compare(t, io->out_data[i], r->want[i]);
+        Difference d = compare_calls(io, i, r->want[i]);
         double allowed = tolerance(t->dt);
         if (allowed < more) allowed = more;
         bool bad = d.wrong_kind || d.relative > allowed;
@@ -258,13 +332,15 @@ int command_verify(Session *s) {
     /* the reference first: the passes change the graph */
     Graph *g = session_graph(s);
     if (!g) return 0;
+    int calls = read_calls(s, g->n_states ? CALLS_OF_STATES : 1);
+    if (!calls) return 0;
     Io io;
-    io_of_graph(s, &io, g);
+    io_of_graph(s, &io, g, 1);
     /* where dimensions vary: the largest, the smallest, and some between */
     Reference reference[3];
     int n_references = io_varies(&io) ? 3 : 1;
     for (int i = 0; i < n_references; i++)
-        if (!make_reference(s, g, &reference[i], (Extents)i, &state)) return 0;
+        if (!make_reference(s, g, &reference[i], calls, (Extents)i, &state)) return 0;
     double more = slack(s, g);
     Program *p = session_lower(s, g);
     const char *folder = p ? temp_folder(s) : NULL;

@@ -55,7 +55,8 @@ typedef struct Value {
     Op *def;           /* the operator that makes it */
     int def_index;     /* which of its outputs */
     const char *name;  /* ONNX name, or NULL */
-    const void *data;  /* OP_const: the elements as dt_store lays them out; else NULL */
+    const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
+                          first ones, NULL: zeros; else NULL */
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
     /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
      * its own; NULL: it has */
@@ -112,6 +113,9 @@ struct Graph {
     VEC(bool) output_text;
     /* parallel to outputs: the output that holds this one's extents; -1: they do not vary */
     VEC(int) output_shape;
+    /* The last n_states inputs and the last n_states outputs, in this order, are a state each: what
+     * the output is in one run, the input is in the next. They are no part of what callers see. */
+    int n_states;
     const char *src;    /* given to operators built from now on */
     bool no_fold;       /* builders fold operators of constants unless set */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
@@ -146,6 +150,9 @@ void graph_output(Graph *g, Value *value, const char *name);
 void graph_output_varying(Graph *g, Value *value, const char *name);
 /* The same of a tensor of strings: u8 of rank 1 at least. */
 void graph_output_text(Graph *g, Value *value, const char *name);
+/* Makes a state of input and output number so and so, of one type and shape: they become the last.
+ */
+void graph_tie(Graph *g, int input, int output);
 
 /* A body under construction: coordinates of the output are ex_var 0..rank-1. */
 typedef struct Builder {
@@ -215,7 +222,16 @@ Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 /* Elements of the memory that the value lies in, gaps and what it is a part of included. */
 int64_t value_span(const Value *v);
 
-/* --- queries -------------------------------------------------------------------------------------*/
+/* Inputs and outputs that are no states: they come first. */
+static inline int graph_n_inputs(const Graph *g) {
+    return g->inputs.n - g->n_states;
+}
+static inline int graph_n_outputs(const Graph *g) {
+    return g->outputs.n - g->n_states;
+}
+
+/* --- queries
+ * -------------------------------------------------------------------------------------*/
 /* Number of elements; INT64_MAX where it is more than that. */
 int64_t shape_numel(int rank, const int64_t *shape);
 /* May a tensor have this shape? No extent is negative, and the product of those that are not 0 is below

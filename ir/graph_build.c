@@ -33,6 +33,34 @@ void graph_output_text(Graph *g, Value *value, const char *name) {
     g->output_text.items[g->output_text.n - 1] = true;
 }
 
+void graph_tie(Graph *g, int input, int output) {
+    Value *in = g->inputs.items[input], *out = g->outputs.items[output];
+    const char *name = g->output_names.items[output];
+    bool text = g->output_text.items[output];
+    int shape = g->output_shape.items[output];
+    Op *last = g->inputs.items[g->inputs.n - 1]->def;
+    for (int i = input; i + 1 < g->inputs.n; i++) g->inputs.items[i] = g->inputs.items[i + 1];
+    for (int i = output; i + 1 < g->outputs.n; i++) {
+        g->outputs.items[i] = g->outputs.items[i + 1];
+        g->output_names.items[i] = g->output_names.items[i + 1];
+        g->output_text.items[i] = g->output_text.items[i + 1];
+        g->output_shape.items[i] = g->output_shape.items[i + 1];
+    }
+    g->inputs.items[g->inputs.n - 1] = in;
+    g->outputs.items[g->outputs.n - 1] = out;
+    g->output_names.items[g->outputs.n - 1] = name;
+    g->output_text.items[g->outputs.n - 1] = text;
+    g->output_shape.items[g->outputs.n - 1] = shape;
+    for (int i = 0; i < g->outputs.n; i++)
+        if (g->output_shape.items[i] > output) g->output_shape.items[i]--;
+    if (last != in->def) { /* operators of inputs stand in the order of the inputs */
+        Op *after = last->next;
+        graph_unlink(g, in->def);
+        graph_insert_before(g, after, in->def);
+    }
+    g->n_states++;
+}
+
 /* --- dimensions that vary --------------------------------------------------------------------------*/
 
 void graph_set_symbol(Graph *g, int symbol, Value *value) {

@@ -75,22 +75,30 @@ typedef struct Kernel {
 
 /* What an argument of a launch is. */
 typedef struct Place {
-    enum { PLACE_none, PLACE_input, PLACE_output, PLACE_arena, PLACE_weights } space;
-    int index;       /* which input or output */
-    int64_t offset;  /* bytes in arena or weights */
+    enum { PLACE_none, PLACE_input, PLACE_output, PLACE_arena, PLACE_weights, PLACE_state } space;
+    int index;      /* which input or output */
+    int64_t offset; /* bytes in arena, weights or states */
     int64_t bytes;
 } Place;
 
 typedef struct Step {
     enum { STEP_launch, STEP_loop, STEP_end } kind;
-    Kernel *kernel;  /* launch */
-    Value **args;    /* launch: the value behind each parameter (placed by the memory plan) */
-    Place *places;   /* launch: filled by the memory plan */
-    uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every element
-                          of it is read just before that element of the output is written */
-    uint64_t key;    /* launch: of its operator (passes/schedules.h); 0: it has none */
-    int64_t trips;   /* loop; its counter is ctr <number of loops around> */
+    Kernel *kernel;    /* launch */
+    Value **args;      /* launch: the value behind each parameter (placed by the memory plan) */
+    Place *places;     /* launch: filled by the memory plan */
+    uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every
+                          element of it is read just before that element of the output is written */
+    uint64_t key;      /* launch: of its operator (passes/schedules.h); 0: it has none */
+    bool copy; /* launch: argument 1 becomes what argument 0 is; the memory plan leaves the step out
+                  where both are one state's memory */
+    int64_t trips; /* loop; its counter is ctr <number of loops around> */
 } Step;
+
+/* What is kept from one run for the next. */
+typedef struct StatePlace {
+    int64_t offset, bytes; /* in the block of states */
+    int64_t initial;       /* where its first value is in the weights; -1: it is zeros */
+} StatePlace;
 
 typedef struct Program {
     Arena *arena;
@@ -103,6 +111,8 @@ typedef struct Program {
     int64_t weight_bytes;
     VEC(Value *) weights; /* constants in the order of the weights block ... */
     VEC(int64_t) weight_offset; /* ... and where each begins */
+    int64_t state_bytes;        /* of the block that keeps the graph's states between runs ... */
+    VEC(StatePlace) states;     /* ... and each of them in it, in the graph's order */
 } Program;
 
 /* The value whose memory `v` lies in. */

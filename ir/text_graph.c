@@ -1,6 +1,7 @@
 /* Graphs as text: printing and reading; see text.h.
  *
- * One line an operator, its expressions on indented lines below. `src` and names stand last on the
+ * One line an operator, its expressions on indented lines below; `states N` after the outputs where
+ * there are any. `src` and names stand last on the
  * line. The sub-graph of a loop stands in braces behind it and numbers its values on its own.
  */
 #include "ir/text.h"
@@ -143,7 +144,7 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
         text_add(out, " ");
         text_string(out, v->name);
     }
-    if (op->kind == OP_const && op->out[0]->data) {
+    if ((op->kind == OP_const || op->kind == OP_input) && op->out[0]->data) {
         text_add(out, " = ");
         print_data(p, op->out[0]);
     }
@@ -174,6 +175,9 @@ static void print_graph_body(GraphPrinter *p, const Graph *g, int indent) {
         }
         text_add(p->out, "\n");
     }
+    if (!g->n_states) return;
+    text_indent(p->out, indent);
+    text_addf(p->out, "states %d\n", g->n_states);
 }
 
 void text_symbol(Text *out, const char *name) {
@@ -472,7 +476,7 @@ static bool read_op(GraphReader *r, OpKind kind, int n_out, const int *ids) {
     shape.n_in = op->n_in, shape.in = op->in, shape.n_out = op->n_out, shape.out = op->out;
     *op = shape;
     if (!read_types(r, op, ids)) return false;
-    if (kind == OP_const && lex_accept(lx, '=') && !read_data(lx, op->out[0])) return false;
+    if (leaf && lex_accept(lx, '=') && !read_data(lx, op->out[0])) return false;
     if (lex_accept_name(lx, "src") && !lex_want_string(lx, &op->src)) return false;
     if (kind == OP_loop && !read_sub(r, op)) return false;
     if (!lex_want_line(lx)) return false;
@@ -517,7 +521,7 @@ static bool read_definition(GraphReader *r) {
         lex_next(lx);
         return read_op(r, (OpKind)kind, ids.n, ids.items);
     }
-    lex_expected(lx, ids.n ? "the name of an operator" : "an operator, 'output' or '}'");
+    lex_expected(lx, ids.n ? "the name of an operator" : "an operator, 'output', 'states' or '}'");
     return false;
 }
 
@@ -525,6 +529,13 @@ static bool read_definition(GraphReader *r) {
 static bool read_graph_body(GraphReader *r) {
     Lexer *lx = r->lx;
     while (!lx->error && !lex_is(lx, '}')) {
+        if (lex_accept_name(lx, "states")) {
+            int64_t n;
+            if (!lex_want_int(lx, 0, INT32_MAX, "a number of states", &n) || !lex_want_line(lx))
+                return false;
+            r->g->n_states = (int)n;
+            continue;
+        }
         if (!lex_accept_name(lx, "output")) {
             if (!read_definition(r)) return false;
             continue;

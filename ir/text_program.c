@@ -6,6 +6,8 @@
  *       arena 256
  *       weights 64
  *       weight %1 at 0
+ *       states 64
+ *       state at 0 bytes 4 initial 0
  *       launch @k0 (%0 input 0 +0 bytes 32, %1 weights +0 bytes 64, %2 arena +128 bytes 32)
  *       loop 10
  *       launch @k1 (%3.%0)
@@ -44,7 +46,7 @@ static void print_value(Text *out, const Program *p, const Value *v) {
 }
 
 static void print_place(Text *out, const Place *place) {
-    static const char *const names[] = {"", "input", "output", "arena", "weights"};
+    static const char *const names[] = {"", "input", "output", "arena", "weights", "state"};
     if (place->space == PLACE_none) return;
     text_addf(out, " %s", names[place->space]);
     if (place->space == PLACE_input || place->space == PLACE_output)
@@ -84,6 +86,14 @@ void text_program(Text *out, const Program *p, TextOptions options) {
         text_add(out, "  weight ");
         print_value(out, p, p->weights.items[i]);
         text_addf(out, " at %lld\n", (long long)p->weight_offset.items[i]);
+    }
+    if (p->state_bytes) text_addf(out, "  states %lld\n", (long long)p->state_bytes);
+    for (int i = 0; i < p->states.n; i++) {
+        const StatePlace *state = &p->states.items[i];
+        text_addf(out, "  state at %lld bytes %lld", (long long)state->offset,
+                  (long long)state->bytes);
+        if (state->initial >= 0) text_addf(out, " initial %lld", (long long)state->initial);
+        text_add(out, "\n");
     }
     for (int i = 0; i < p->steps.n; i++) print_step(out, p, &p->steps.items[i]);
     text_add(out, "}\n");
@@ -125,6 +135,8 @@ static bool read_place(Lexer *lx, Place *place) {
         place->space = PLACE_arena;
     else if (lex_accept_name(lx, "weights"))
         place->space = PLACE_weights;
+    else if (lex_accept_name(lx, "state"))
+        place->space = PLACE_state;
     else
         return !lx->error;
     int64_t index = 0;
@@ -176,6 +188,19 @@ static bool read_weight(Lexer *lx, Program *p) {
     return true;
 }
 
+static bool read_state(Lexer *lx, Program *p) {
+    StatePlace state = {.initial = -1};
+    if (!lex_want_name(lx, "at") || !lex_want_int(lx, 0, INT64_MAX, "an offset", &state.offset) ||
+        !lex_want_name(lx, "bytes") ||
+        !lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &state.bytes))
+        return false;
+    if (lex_accept_name(lx, "initial") &&
+        !lex_want_int(lx, 0, INT64_MAX, "an offset", &state.initial))
+        return false;
+    vec_push(p->arena, &p->states, state);
+    return true;
+}
+
 /* One line behind the graph. */
 static bool read_line(Lexer *lx, Program *p) {
     bool ok;
@@ -188,6 +213,10 @@ static bool read_line(Lexer *lx, Program *p) {
         ok = lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &p->weight_bytes);
     else if (lex_accept_name(lx, "weight"))
         ok = read_weight(lx, p);
+    else if (lex_accept_name(lx, "states"))
+        ok = lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &p->state_bytes);
+    else if (lex_accept_name(lx, "state"))
+        ok = read_state(lx, p);
     else if (lex_accept_name(lx, "launch"))
         ok = read_launch(lx, p);
     else if (lex_is_name(lx, "loop") || lex_is_name(lx, "end")) {

@@ -331,7 +331,21 @@ static void check_ends(GraphVerifier *r) {
                     g->output_names.n);
     for (int i = 0; i < g->inputs.n && i < r->n_inputs; i++)
         if (g->inputs.items[i]->text) check_text(v, g->inputs.items[i], "input", i);
+    if (g->n_states < 0 || g->n_states > g->inputs.n || g->n_states > g->outputs.n ||
+        (g->depth && g->n_states)) {
+        verify_fail(v, "the graph has %d states of %d inputs and %d outputs", g->n_states,
+                    g->inputs.n, g->outputs.n);
+        return;
+    }
+    for (int i = 0; i < graph_n_inputs(g) && i < r->n_inputs; i++)
+        if (g->inputs.items[i]->data)
+            verify_fail(v, "input %d of the graph has data, but is no state", i);
     for (int i = 0; i < g->outputs.n; i++) {
+        int state = i - graph_n_outputs(g);
+        const Value *now = state < 0 ? NULL : g->inputs.items[graph_n_inputs(g) + state];
+        if (now && g->outputs.items[i] && !same_type(now, g->outputs.items[i]))
+            verify_fail(v, "state %d is %s before a run and %s after it", state,
+                        value_type(v->arena, now), value_type(v->arena, g->outputs.items[i]));
         if (!is_defined(r, g->outputs.items[i]))
             verify_fail(v, "output %d of the graph (%%%d) is not defined", i,
                         g->outputs.items[i] ? g->outputs.items[i]->id : -1);

@@ -147,6 +147,30 @@ static Value *storage(Value *v) {
     return v;
 }
 
+/* The last operator that reads the value's memory, but for `besides`; NULL: none does. */
+static Op *last_reader(const Graph *g, const Value *v, const Op *besides) {
+    for (Op *op = g->last; op; op = op->prev)
+        for (int i = 0; i < op->n_in && op != besides; i++)
+            if (storage(op->in[i]) == v) return op;
+    return NULL;
+}
+
+/* Has what a state is in the next run computed when nothing else reads the state any more, where
+ * only the next run wants it: then the memory plan can let it lie in the state's memory. */
+static void delay_states(Graph *g) {
+    graph_count_uses(g);
+    for (int i = 0; i < g->n_states; i++) {
+        Value *next = g->outputs.items[graph_n_outputs(g) + i];
+        if (next->index != 1 || next->def->n_out != 1) continue;
+        Op *last = last_reader(g, g->inputs.items[graph_n_inputs(g) + i], next->def);
+        const Op *at = next->def;
+        while (last && at && at != last) at = at->next;
+        if (!last || !at) continue; /* it is computed later already */
+        graph_unlink(g, next->def);
+        graph_insert_before(g, last->next, next->def);
+    }
+}
+
 void pass_tidy(Graph *g, const PassOptions *o) {
     pass_dce(g, o);
     for (Op *op = g->first; op; op = op->next)
@@ -159,4 +183,5 @@ void pass_tidy(Graph *g, const PassOptions *o) {
         for (int k = 0; k < i; k++) shared |= storage(g->outputs.items[k]) == root;
         if (shared) g->outputs.items[i] = copy_of(g, g->outputs.items[i]);
     }
+    delay_states(g);
 }

@@ -88,8 +88,8 @@ static Kernel *share_kernel(Lower *l, Kernel *k) {
     return same;
 }
 
-static void add_launch(Lower *l, Nest *n, uint64_t key) {
-    Step step = {.kind = STEP_launch};
+static void add_launch(Lower *l, Nest *n, uint64_t key, bool copy) {
+    Step step = {.kind = STEP_launch, .copy = copy};
     step.in_place = in_place_inputs(l, n->op);
     step.key = key;
     step.kernel = share_kernel(l, nest_build(n, kernel_name(l, n->op), &step.args));
@@ -186,7 +186,7 @@ static void lower_compute(Lower *l, const Op *op) {
         if (limit[i]) nest_limit(&n, i, limit[i]);
     n.variant = l->variant;
     if (!replay_measured(l, &n, key)) schedule_choose(&n);
-    add_launch(l, &n, key);
+    add_launch(l, &n, key, false);
 }
 
 /* A map that copies `from` into memory of `to`; at >= 0: into its row number `ctr at`. */
@@ -205,7 +205,7 @@ static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src
     nest_begin(&n, l->p, op, l->target);
     if (skip) nest_fix(&n, 0, ex_ctr(x, at));
     if (!skip || l->target->blocks) schedule_choose(&n);
-    add_launch(l, &n, 0);
+    add_launch(l, &n, 0, !skip);
 }
 
 static void lower_graph(Lower *l, Graph *g);
@@ -231,6 +231,35 @@ static void lower_loop(Lower *l, Op *op) {
     vec_push(l->p->arena, &l->p->steps, end);
 }
 
+static void note_load(void *user, const Expr *e) {
+    bool *first_loaded = user;
+    if (e->op == EX_load && e->k.i == 0) *first_loaded = true;
+}
+
+static const Expr *load_before(void *user, const Expr *e, const Expr *const *args) {
+    Exprs *x = user;
+    return e->op == EX_load ? ex_load(x, (DType)e->dt, (int)e->k.i - 1, e->n, args) : e;
+}
+
+/* A scatter whose output has been filled: it needs input 0 no more, unless its expressions load it.
+ */
+static const Op *without_data(Arena *arena, Exprs *x, const Op *op) {
+    bool loaded = false;
+    int n = op->out[0]->rank;
+    for (int i = 0; i < n; i++) ex_visit(arena, op->target[i], note_load, &loaded);
+    if (op->guard) ex_visit(arena, op->guard, note_load, &loaded);
+    ex_visit(arena, op->body, note_load, &loaded);
+    if (loaded) return op;
+    Op *bare = arena_copy(arena, op, sizeof *op);
+    bare->in++;
+    bare->n_in--;
+    bare->body = ex_rewrite(x, op->body, load_before, x);
+    if (op->guard) bare->guard = ex_rewrite(x, op->guard, load_before, x);
+    bare->target = ARENA_ARRAY(arena, n + 1, const Expr *);
+    for (int i = 0; i < n; i++) bare->target[i] = ex_rewrite(x, op->target[i], load_before, x);
+    return bare;
+}
+
 static void lower_graph(Lower *l, Graph *g) {
     Graph *outer = l->g;
     l->g = g;
@@ -242,12 +271,22 @@ static void lower_graph(Lower *l, Graph *g) {
         case OP_loop: lower_loop(l, op); break;
         case OP_scatter:
             lower_copy(l, op->in[0], op->out[0], -1, op->src);
-            lower_compute(l, op);
+            lower_compute(l, without_data(l->p->arena, l->p->x, op));
             break;
         default: lower_compute(l, op);
         }
     }
     l->g = outer;
+}
+
+/* What the states are in the next run: copied at the end, when nothing reads them any more. The
+ * memory plan has most of them computed where they stay, and leaves the copy out. */
+static void lower_states(Lower *l, Graph *g) {
+    for (int i = 0; i < g->n_states; i++) {
+        Value *now = g->inputs.items[graph_n_inputs(g) + i];
+        const char *src = arena_printf(g->arena, "State(%s)", now->name ? now->name : "");
+        lower_copy(l, g->outputs.items[graph_n_outputs(g) + i], now, -1, src);
+    }
 }
 
 Program *pass_lower(Graph *g, const PassOptions *o) {
@@ -259,6 +298,7 @@ Program *pass_lower(Graph *g, const PassOptions *o) {
     strmap_init(&l.kernels, g->arena);
     if (l.schedules) l.used = ARENA_ARRAY(g->arena, l.schedules->entries.n + 1, bool);
     lower_graph(&l, g);
+    lower_states(&l, g);
     warn_of_unused(&l);
     return l.p;
 }

@@ -1,12 +1,18 @@
 /* plan: where every tensor lies.
  *
- * Inputs and outputs lie where the caller says, constants in the weights block, all else in one arena.
- * A tensor lives from the first step that touches it to the last; one that is used inside a loop but
- * made outside, or carried, lives as long as the loop. Elementwise kernels write over an operand that
- * dies with them. Offsets: largest tensors first, each at the lowest place free for its whole life.
+ * Inputs and outputs lie where the caller says, constants in the weights block, what is kept
+ * between runs in the block of states, all else in one arena. A tensor lives from the first step
+ * that touches it to the last; one that is used inside a loop but made outside, or carried, lives
+ * as long as the loop. Elementwise kernels write over an operand that dies with them. Offsets:
+ * largest tensors first, each at the lowest place free for its whole life.
+ *
+ * What a state is after the run gets the state's memory at once where nothing reads the state any
+ * more when it is first written, or where each element is read just before it is written. Where
+ * neither holds it has memory of its own, and the copy at the end of the run remains.
  */
 #include "passes/passes.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +21,7 @@ typedef struct Life {
     int first, last;
     int64_t bytes, offset;
     int merged; /* lies in this other life's memory; -1: in its own */
+    int state;  /* its memory is that of this state; -1: it is in the arena */
 } Life;
 
 typedef struct PlanLoop {
@@ -61,10 +68,10 @@ static int input_index(const Plan *pl, const Value *root) {
 }
 
 static int output_index(const Plan *pl, const Value *root) {
-    return end_number(pl->p->graph->outputs.n, pl->outputs, root);
+    return end_number(graph_n_outputs(pl->p->graph), pl->outputs, root);
 }
 
-/* Values outside the arena get no life. */
+/* Values outside the arena get no life, but for states. */
 static bool in_arena(const Plan *pl, const Value *root) {
     return root->def->kind != OP_const && input_index(pl, root) < 0 && output_index(pl, root) < 0;
 }
@@ -72,6 +79,10 @@ static bool in_arena(const Plan *pl, const Value *root) {
 /* Of the memory that the value lies in. */
 static int64_t bytes_of(const Value *v) {
     return value_span(v) * (int64_t)dt_store(v->dt);
+}
+
+static bool is_state(const Plan *pl, const Value *root) {
+    return input_index(pl, root) >= graph_n_inputs(pl->p->graph);
 }
 
 static int64_t align_up(int64_t n, int64_t to) {
@@ -104,22 +115,43 @@ static void extend_life(const Plan *pl, Life *life, int i) {
     for (int at = pl->loop_of[i]; at >= 0; at = pl->loops.items[at].parent)
         if (pl->loops.items[at].begin > life->first && pl->loops.items[at].end > life->last)
             life->last = pl->loops.items[at].end;
-    for (int at = pl->loop_of[life->first]; at >= 0; at = pl->loops.items[at].parent)
+    for (int at = life->first < 0 ? -1 : pl->loop_of[life->first]; at >= 0;
+         at = pl->loops.items[at].parent)
         if (pl->loops.items[at].end < i) life->first = pl->loops.items[at].begin;
 }
 
+/* States are there before the first step; their lives are the first ones. */
+static void begin_states(Plan *pl) {
+    Graph *g = pl->p->graph;
+    for (int i = 0; i < g->n_states; i++) {
+        Value *root = g->inputs.items[graph_n_inputs(g) + i];
+        root->index = pl->lives.n;
+        Life life = {root, -1, -1, bytes_of(root), 0, -1, i};
+        vec_push(pl->p->arena, &pl->lives, life);
+    }
+}
+
+/* Does the step only store a state for the next run? */
+static bool stores_state(const Plan *pl, const Step *s) {
+    return s->copy && s->args[1]->index >= 0 && s->args[1]->index < pl->p->graph->n_states &&
+           pl->lives.items[s->args[1]->index].root == s->args[1];
+}
+
+/* Lives from the first step to the last that touches a value; of a state, that reads it. */
 static void find_lives(Plan *pl) {
     Program *p = pl->p;
+    begin_states(pl);
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
         if (s->kind != STEP_launch) continue;
         for (int a = 0; a < s->kernel->n_params; a++) {
             Value *root = value_storage(s->args[a]);
-            if (!in_arena(pl, root)) continue;
+            if (a == 1 && stores_state(pl, s)) continue;
+            if (!in_arena(pl, root) && !is_state(pl, root)) continue;
             if (root->index < 0) {
                 root->index = pl->lives.n;
                 int64_t bytes = bytes_of(root);
-                Life life = {root, i, i, bytes > 0 ? bytes : 1, 0, -1};
+                Life life = {root, i, i, bytes > 0 ? bytes : 1, 0, -1, -1};
                 vec_push(p->arena, &pl->lives, life);
             }
             extend_life(pl, &pl->lives.items[root->index], i);
@@ -149,6 +181,31 @@ static bool read_elsewhere(const Plan *pl, const Step *s, int arg, int home) {
     return false;
 }
 
+/* Step i is the last that reads the state in `root`, and the first that writes its next value. Does
+ * it read every element just before it writes that one? */
+static bool updates_in_place(const Plan *pl, int i, const Value *root, const Value *next) {
+    const Step *s = &pl->p->steps.items[i];
+    int last = s->kind == STEP_launch ? s->kernel->n_params - 1 : -1;
+    if (last < 0 || pl->loop_of[i] >= 0 || value_storage(s->args[last]) != next) return false;
+    for (int a = 0; a < last; a++)
+        if (value_storage(s->args[a]) == root && !in_place(s, a)) return false;
+    return true;
+}
+
+/* Has the next value of each state computed in the state's memory where that cannot be seen. */
+static void merge_states(Plan *pl) {
+    Graph *g = pl->p->graph;
+    for (int i = 0; i < g->n_states; i++) {
+        Life *now = &pl->lives.items[i];
+        const Value *next = value_storage(g->outputs.items[graph_n_outputs(g) + i]);
+        Life *life = next->index >= 0 ? &pl->lives.items[next->index] : NULL;
+        if (life && life->bytes <= now->bytes && life->first >= now->last &&
+            (life->first > now->last || updates_in_place(pl, life->first, now->root, next)))
+            life->merged = i;
+        now->last = INT_MAX; /* nothing else may lie there */
+    }
+}
+
 static void merge_in_place(Plan *pl) {
     Program *p = pl->p;
     for (int i = 0; i < p->steps.n; i++) {
@@ -156,6 +213,7 @@ static void merge_in_place(Plan *pl) {
         if (s->kind != STEP_launch || !s->in_place || pl->loop_of[i] >= 0) continue;
         Value *out = value_storage(s->args[s->kernel->n_params - 1]);
         if (out->index < 0 || pl->lives.items[out->index].first != i) continue;
+        if (pl->lives.items[out->index].merged >= 0) continue; /* in a state */
         for (int a = 0; a < s->kernel->n_params - 1; a++) {
             Value *in = value_storage(s->args[a]);
             if (!in_place(s, a) || in->index < 0) continue;
@@ -198,7 +256,8 @@ static void place_lives(Plan *pl) {
     Life **order = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
     Life **placed = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
     for (int i = 0; i < pl->lives.n; i++)
-        if (pl->lives.items[i].merged < 0) order[n++] = &pl->lives.items[i];
+        if (pl->lives.items[i].merged < 0 && pl->lives.items[i].state < 0)
+            order[n++] = &pl->lives.items[i];
     qsort(order, (size_t)n, sizeof *order, by_size);
     for (int i = 0, at; i < n; i++) {
         Life *life = order[i];
@@ -225,12 +284,62 @@ static int64_t weight_offset(Plan *pl, Value *root) {
     return offset;
 }
 
+static bool is_zeros(const unsigned char *data, int64_t bytes) {
+    while (bytes && !data[bytes - 1]) bytes--;
+    return bytes == 0;
+}
+
+/* The block of states, one behind the other. Their first values are constants. */
+static void place_states(Plan *pl) {
+    Program *p = pl->p;
+    const Graph *g = p->graph;
+    for (int i = 0; i < g->n_states; i++) {
+        Value *v = g->inputs.items[graph_n_inputs(g) + i];
+        StatePlace state = {p->state_bytes, bytes_of(v), -1};
+        if (v->data && !is_zeros(v->data, state.bytes)) {
+            state.initial = align_up(p->weight_bytes, pl->target->buffer_align);
+            vec_push(p->arena, &p->weights, v);
+            vec_push(p->arena, &p->weight_offset, state.initial);
+            p->weight_bytes = state.initial + state.bytes;
+        }
+        vec_push(p->arena, &p->states, state);
+        p->state_bytes = align_up(p->state_bytes + state.bytes, pl->target->buffer_align);
+    }
+}
+
+/* Does the step copy a state to itself? */
+static bool copies_nothing(const Step *s) {
+    return s->copy && s->places[0].space == PLACE_state && s->places[1].space == PLACE_state &&
+           s->places[0].offset == s->places[1].offset;
+}
+
+/* Leaves out copies of states to themselves, and kernels that nothing launches then. */
+static void drop_copies(Program *p) {
+    int steps = 0, kernels = 0;
+    for (int i = 0; i < p->steps.n; i++) {
+        const Step *s = &p->steps.items[i];
+        if (!copies_nothing(s)) p->steps.items[steps++] = *s;
+    }
+    if (steps == p->steps.n) return;
+    p->steps.n = steps;
+    for (int k = 0; k < p->kernels.n; k++) {
+        bool launched = false;
+        for (int i = 0; i < steps && !launched; i++)
+            launched = p->steps.items[i].kernel == p->kernels.items[k];
+        if (launched) p->kernels.items[kernels++] = p->kernels.items[k];
+    }
+    p->kernels.n = kernels;
+}
+
 static Place place_of(Plan *pl, Value *v) {
     Value *root = value_storage(v);
     Place place = {.bytes = bytes_of(v)};
     if (root->def->kind == OP_const) {
         place.space = PLACE_weights;
         place.offset = weight_offset(pl, root);
+    } else if (root->index >= 0 && pl->lives.items[settled(pl, root->index)].state >= 0) {
+        place.space = PLACE_state;
+        place.offset = pl->p->states.items[pl->lives.items[settled(pl, root->index)].state].offset;
     } else if (input_index(pl, root) >= 0) {
         place.space = PLACE_input;
         place.index = input_index(pl, root);
@@ -251,16 +360,20 @@ void pass_plan(Program *p, const PassOptions *o) {
             for (int a = 0; a < p->steps.items[i].kernel->n_params; a++)
                 value_storage(p->steps.items[i].args[a])->index = -1;
     Graph *g = p->graph;
+    for (int i = 0; i < g->outputs.n; i++) value_storage(g->outputs.items[i])->index = -1;
     pl.inputs = find_ends(p->arena, g->inputs.n, g->inputs.items);
-    pl.outputs = find_ends(p->arena, g->outputs.n, g->outputs.items);
+    pl.outputs = find_ends(p->arena, graph_n_outputs(g), g->outputs.items);
     find_loops(&pl);
     find_lives(&pl);
+    merge_states(&pl);
     merge_in_place(&pl);
     place_lives(&pl);
+    place_states(&pl);
     for (int i = 0; i < p->steps.n; i++) {
         Step *s = &p->steps.items[i];
         if (s->kind != STEP_launch) continue;
         s->places = ARENA_ARRAY(p->arena, s->kernel->n_params, Place);
         for (int a = 0; a < s->kernel->n_params; a++) s->places[a] = place_of(&pl, s->args[a]);
     }
+    drop_copies(p);
 }

@@ -54,6 +54,8 @@ enum {
     CALL(cuMemFree, cuMemFree_v2, (CUdeviceptr))                                                   \
     CALL(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))   \
     CALL(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))         \
+    CALL(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))    \
+    CALL(cuMemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))         \
     CALL(cuStreamCreate, cuStreamCreate, (CUstream *, unsigned int))                               \
     CALL(cuStreamDestroy, cuStreamDestroy_v2, (CUstream))                                          \
     CALL(cuStreamSynchronize, cuStreamSynchronize, (CUstream))                                     \
@@ -88,10 +90,10 @@ typedef struct State {
     CUcontext context;
     CUstream stream;
     CUmodule module;
-    CUfunction *functions;         /* of each kernel */
-    CUdeviceptr *inputs, *outputs; /* a buffer of each */
-    CUdeviceptr arena, weights;
-    CUdeviceptr *pointers; /* of one launch, and where cuLaunchKernel finds them */
+    CUfunction *functions;            /* of each kernel */
+    CUdeviceptr *inputs, *outputs;    /* a buffer of each */
+    CUdeviceptr arena, weights, kept; /* kept: the states, between runs */
+    CUdeviceptr *pointers;            /* of one launch, and where cuLaunchKernel finds them */
     void **params;
     CUgraphExec graph; /* NULL: launch one by one */
     uint32_t n_launches;
@@ -274,6 +276,8 @@ static int open_buffers(State *state) {
     for (uint32_t i = 0; i < model->n_outputs && code == MLCC_OK; i++)
         code = device_alloc(state, &state->outputs[i], model->outputs[i].bytes);
     if (code == MLCC_OK) code = device_alloc(state, &state->arena, state->program->arena_bytes);
+    if (code == MLCC_OK && model->state_bytes)
+        code = device_alloc(state, &state->kept, model->state_bytes);
     return code;
 }
 
@@ -285,6 +289,8 @@ static CUdeviceptr place(const State *state, const mlcc_gpu_arg *arg) {
         return state->outputs[arg->index] + arg->offset;
     case MLCC_SPACE_ARENA:
         return state->arena + arg->offset;
+    case MLCC_SPACE_STATE:
+        return state->kept + arg->offset;
     default:
         return state->weights + arg->offset;
     }
@@ -337,12 +343,29 @@ static void open_graph(State *state) {
     state->message.text[0] = 0;
 }
 
+/* Gives the states their first values. */
+static int reset_states(State *state) {
+    const mlcc_gpu_program *program = state->program;
+    const uint64_t bytes = program->model->state_bytes;
+    if (!bytes) return MLCC_OK;
+    TRY(MLCC_E_DEVICE, cuMemsetD8Async, (state->kept, 0, (size_t)bytes, state->stream));
+    for (uint32_t i = 0; i < program->n_initial; i++) {
+        const mlcc_gpu_copy *copy = &program->initial[i];
+        TRY(MLCC_E_DEVICE, cuMemcpyDtoDAsync,
+            (state->kept + copy->offset, state->weights + copy->initial, (size_t)copy->bytes,
+             state->stream));
+    }
+    TRY(MLCC_E_DEVICE, cuStreamSynchronize, (state->stream));
+    return MLCC_OK;
+}
+
 /* The part of open that runs with the context current. */
 static int open_model(State *state, const char *weights, uint32_t capability) {
     TRY(MLCC_E_DRIVER, cuStreamCreate, (&state->stream, CU_STREAM_NON_BLOCKING));
     int code = open_module(state, capability);
     if (code == MLCC_OK) code = open_buffers(state);
     if (code == MLCC_OK) code = open_weights(state, weights);
+    if (code == MLCC_OK) code = reset_states(state);
     if (code == MLCC_OK) code = mlcc_gpu_walk(state->program, count_step, state, &state->message);
     if (code == MLCC_OK) open_graph(state);
     return code;
@@ -399,6 +422,14 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     return code;
 }
 
+int mlcc_gpu_reset(void *opaque) {
+    State *state = (State *)opaque;
+    TRY(MLCC_E_DEVICE, cuCtxPushCurrent, (state->context));
+    const int code = reset_states(state);
+    context_leave(state);
+    return code;
+}
+
 static void close_device(State *state) {
     const Driver *driver = &state->driver;
     const mlcc_model *model = state->program->model;
@@ -409,6 +440,7 @@ static void close_device(State *state) {
         for (uint32_t i = 0; i < model->n_outputs; i++)
             if (state->outputs[i]) driver->cuMemFree(state->outputs[i]);
         if (state->arena) driver->cuMemFree(state->arena);
+        if (state->kept) driver->cuMemFree(state->kept);
         if (state->weights) driver->cuMemFree(state->weights);
         if (state->module) driver->cuModuleUnload(state->module);
         if (state->stream) driver->cuStreamDestroy(state->stream);

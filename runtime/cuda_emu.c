@@ -443,7 +443,7 @@ void mlcc_emu_copy_wait(unsigned int groups_left) {
 struct State {
     const mlcc_gpu_program *program;
     mlcc_gpu_message message;
-    unsigned char *arena, *weights;
+    unsigned char *arena, *weights, *kept; /* kept: the states, between runs */
     int owns_weights;
     unsigned char **inputs, **outputs;
     void **pointers, **params; /* of one launch */
@@ -609,14 +609,16 @@ int mlcc_emu_open(void **opaque, const mlcc_gpu_program *program, const char *we
     for (uint32_t i = 0; i < program->n_kernels; i++)
         if (program->kernels[i].n_args > n_args) n_args = program->kernels[i].n_args;
     state->arena = device_alloc(program->arena_bytes);
+    state->kept = device_alloc(model->state_bytes);
     state->inputs = device_alloc_all(model->inputs, model->n_inputs);
     state->outputs = device_alloc_all(model->outputs, model->n_outputs);
     state->pointers = (void **)calloc((size_t)n_args + 1, sizeof *state->pointers);
     state->params =
         (void **)calloc((size_t)n_args + MLCC_GPU_MAX_SCALARS + 1, sizeof *state->params);
-    if (!state->arena || !all_there(state->inputs, model->n_inputs) ||
+    if (!state->arena || !state->kept || !all_there(state->inputs, model->n_inputs) ||
         !all_there(state->outputs, model->n_outputs) || !state->pointers || !state->params)
         return mlcc_gpu_fail(&state->message, MLCC_E_MEMORY, "no memory for the tensors");
+    mlcc_gpu_reset(state);
 #ifdef MLCC_EMU_THREADS
     workers = 1;
 #endif
@@ -633,6 +635,8 @@ static unsigned char *place(const State *state, const mlcc_gpu_arg *arg) {
         return state->outputs[arg->index] + arg->offset;
     case MLCC_SPACE_ARENA:
         return state->arena + arg->offset;
+    case MLCC_SPACE_STATE:
+        return state->kept + arg->offset;
     default:
         return state->weights ? state->weights + arg->offset : NULL;
     }
@@ -671,6 +675,16 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     return code;
 }
 
+int mlcc_gpu_reset(void *opaque) {
+    State *state = (State *)opaque;
+    const mlcc_gpu_program *program = state->program;
+    memset(state->kept, 0, (size_t)program->model->state_bytes);
+    for (uint32_t i = 0; i < program->n_initial; i++)
+        memcpy(state->kept + program->initial[i].offset,
+               state->weights + program->initial[i].initial, (size_t)program->initial[i].bytes);
+    return MLCC_OK;
+}
+
 void mlcc_gpu_close(void *opaque) {
     State *state = (State *)opaque;
     if (!state) return;
@@ -688,6 +702,7 @@ void mlcc_gpu_close(void *opaque) {
     free(state->inputs);
     free(state->outputs);
     free(state->arena);
+    free(state->kept);
     free(state->pointers);
     free(state->params);
     pthread_mutex_destroy(&state->lock);

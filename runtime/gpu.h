@@ -3,8 +3,9 @@
  * The compiler's host-program printer writes one `mlcc_gpu_program` as constant C data; a launcher
  * (cuda.c, vulkan.c, or the CUDA emulation used by tests) runs it. Nothing is decided at run time.
  *
- * Memory: one device buffer per input and per output, one arena, one weights block. An argument names
- * its space and its place in it; every offset is a multiple of MLCC_GPU_ALIGN.
+ * Memory: one device buffer per input and per output, one arena, one weights block, one block of
+ * states that is kept between runs (model->state_bytes). An argument names its space and its place
+ * in it; every offset is a multiple of MLCC_GPU_ALIGN.
  */
 #ifndef MLCC_RUNTIME_GPU_H
 #define MLCC_RUNTIME_GPU_H
@@ -14,7 +15,13 @@
 #define MLCC_GPU_ALIGN 256u
 #define MLCC_GPU_MAX_SCALARS 8u
 
-enum { MLCC_SPACE_INPUT, MLCC_SPACE_OUTPUT, MLCC_SPACE_ARENA, MLCC_SPACE_WEIGHTS };
+enum {
+    MLCC_SPACE_INPUT,
+    MLCC_SPACE_OUTPUT,
+    MLCC_SPACE_ARENA,
+    MLCC_SPACE_WEIGHTS,
+    MLCC_SPACE_STATE
+};
 
 typedef struct mlcc_gpu_arg {
     uint32_t space;  /* MLCC_SPACE_* */
@@ -57,6 +64,13 @@ typedef struct mlcc_gpu_image {
     uint64_t n_bytes;
 } mlcc_gpu_image;
 
+/* A part of the block of states that is not zeros at first. */
+typedef struct mlcc_gpu_copy {
+    uint64_t offset;  /* in the block of states */
+    uint64_t initial; /* where its first value is in the weights */
+    uint64_t bytes;
+} mlcc_gpu_copy;
+
 typedef struct mlcc_gpu_program {
     const mlcc_model *model;
     uint32_t n_kernels, n_steps, n_images;
@@ -68,6 +82,8 @@ typedef struct mlcc_gpu_program {
     const void *weights;          /* model->weight_bytes bytes, or NULL: in the side file */
     uint64_t weights_digest;      /* FNV-1a 64 of the weights; the side file's first 16 bytes are
                                      "MLCCWTS1" and this digest, little-endian, then the weights */
+    uint32_t n_initial;
+    const mlcc_gpu_copy *initial; /* the rest of the block of states begins as zeros */
 } mlcc_gpu_program;
 
 /* The launchers: mlcc_model's functions for a program. Each launcher is one C file that a GPU `.so`
@@ -76,6 +92,7 @@ extern const mlcc_gpu_program mlcc_program;
 int mlcc_gpu_open(void **state, const char *weights);
 int mlcc_gpu_run(void *state, const void *const *inputs, void *const *outputs, void *arena);
 void mlcc_gpu_close(void *state);
+int mlcc_gpu_reset(void *state);
 const char *mlcc_gpu_error(void *state);
 
 #endif

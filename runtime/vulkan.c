@@ -42,7 +42,7 @@ typedef struct State {
     Gpu gpu;
     int ready;        /* open went through */
     int stage;        /* never map memory of the device */
-    Block blocks[4];  /* by MLCC_SPACE_* */
+    Block blocks[5];  /* by MLCC_SPACE_* */
     Block staging[2]; /* for INPUT and OUTPUT where the block itself cannot be mapped */
     uint64_t *places; /* of each input, then of each output, in its block */
     Kernel *kernels;
@@ -50,7 +50,8 @@ typedef struct State {
     VkDescriptorPool pool;
     VkDescriptorSet *sets; /* by step; unused for loops */
     VkCommandPool commands;
-    VkCommandBuffer command;
+    VkCommandBuffer run, reset; /* reset: gives the states their first values */
+    VkCommandBuffer command;    /* the one that is recorded */
     VkFence fence;
 
     /* While recording: */
@@ -174,6 +175,8 @@ static int create_blocks(State *state) {
     TRY(create_block(state, &blocks[MLCC_SPACE_OUTPUT], out, download, "outputs"));
     TRY(create_block(state, &blocks[MLCC_SPACE_ARENA], gpu->program->arena_bytes, local,
                      "intermediate tensors"));
+    if (model->state_bytes)
+        TRY(create_block(state, &blocks[MLCC_SPACE_STATE], model->state_bytes, local, "states"));
     TRY(create_block(state, &blocks[MLCC_SPACE_WEIGHTS], model->weight_bytes,
                      discrete ? local : upload, "weights"));
     if (!blocks[MLCC_SPACE_INPUT].host)
@@ -195,7 +198,9 @@ static int create_commands(State *state) {
                                            .commandPool = state->commands,
                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                            .commandBufferCount = 1};
-    VK(vkAllocateCommandBuffers(gpu->device, &command, &state->command));
+    VK(vkAllocateCommandBuffers(gpu->device, &command, &state->run));
+    VK(vkAllocateCommandBuffers(gpu->device, &command, &state->reset));
+    state->command = state->run;
     VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
     VK(vkCreateFence(gpu->device, &fence, NULL, &state->fence));
     return MLCC_OK;
@@ -208,12 +213,12 @@ static int begin(State *state) {
     return MLCC_OK;
 }
 
-/* Runs the recorded commands to their end. */
-static int submit(State *state) {
+/* Runs recorded commands to their end. */
+static int submit(State *state, VkCommandBuffer command) {
     Gpu *gpu = &state->gpu;
     VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                          .commandBufferCount = 1,
-                         .pCommandBuffers = &state->command};
+                         .pCommandBuffers = &command};
     VK(vkResetFences(gpu->device, 1, &state->fence));
     VK(vkQueueSubmit(gpu->queue, 1, &info, state->fence));
     VK(vkWaitForFences(gpu->device, 1, &state->fence, 1, UINT64_MAX));
@@ -245,7 +250,7 @@ static int upload_staged(State *state, const unsigned char *weights, Block *wind
         barrier(state, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT,
                 VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT);
         VK(vkEndCommandBuffer(state->command));
-        TRY(submit(state));
+        TRY(submit(state, state->command));
         done += piece;
     }
     return MLCC_OK;
@@ -467,13 +472,45 @@ static int record_launch(void *user, const mlcc_gpu_step *step, const int32_t *s
     return MLCC_OK;
 }
 
+/* What writes to states. */
+#define WRITERS (VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT)
+
+/* Records what gives the states their first values: zeros, then what the weights have of them. */
+static int record_reset(State *state) {
+    Gpu *gpu = &state->gpu;
+    const mlcc_gpu_program *program = gpu->program;
+    const Block *kept = &state->blocks[MLCC_SPACE_STATE];
+    state->command = state->reset;
+    TRY(begin(state));
+    barrier(state, WRITERS, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+            VK_PIPELINE_STAGE_TRANSFER_BIT,
+            VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+    gpu->vk.vkCmdFillBuffer(state->command, kept->buffer, 0, kept->bytes, 0);
+    barrier(state, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT,
+            VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
+    for (uint32_t i = 0; i < program->n_initial; i++) {
+        const mlcc_gpu_copy *initial = &program->initial[i];
+        VkBufferCopy region = {
+            .srcOffset = initial->initial, .dstOffset = initial->offset, .size = initial->bytes};
+        gpu->vk.vkCmdCopyBuffer(state->command, state->blocks[MLCC_SPACE_WEIGHTS].buffer,
+                                kept->buffer, 1, &region);
+    }
+    VK(vkEndCommandBuffer(state->command));
+    return submit(state, state->reset);
+}
+
 /* Records the whole program. What the host writes before a submit is visible to it without a
  * barrier; what it reads after one is not. */
 static int record(State *state) {
     Gpu *gpu = &state->gpu;
     state->bound_kernel = UINT32_MAX;
+    state->command = state->run;
     TRY(mlcc_gpu_walk(gpu->program, count_launch, state, &gpu->message));
     TRY(begin(state));
+    if (gpu->program->model->state_bytes) /* what the run before, or a reset, left */
+        barrier(state, WRITERS, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+                VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
     if (state->staging[0].buffer) {
         copy(state, &state->staging[0], &state->blocks[MLCC_SPACE_INPUT], 0,
              state->staging[0].bytes);
@@ -506,6 +543,7 @@ static int open_steps(State *state, const char *weights, const Options *options)
     TRY(create_kernels(state));
     TRY(create_sets(state));
     TRY(record(state));
+    if (state->gpu.program->model->state_bytes) TRY(record_reset(state));
     state->ready = 1;
     return MLCC_OK;
 }
@@ -538,7 +576,7 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     for (uint32_t i = 0; i < model->n_inputs; i++)
         if (model->inputs[i].bytes)
             memcpy(in + state->places[i], inputs[i], mlcc_gpu_input_bytes(model, inputs, i));
-    TRY(submit(state));
+    TRY(submit(state, state->run));
     const unsigned char *out = state->blocks[MLCC_SPACE_OUTPUT].host;
     if (!out) out = state->staging[1].host;
     const uint64_t *places = state->places + model->n_inputs;
@@ -548,6 +586,13 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     return MLCC_OK;
 }
 
+int mlcc_gpu_reset(void *opaque) {
+    State *state = opaque;
+    if (!state) return MLCC_E_ARGUMENT;
+    if (!state->ready) return MLCC_E_DRIVER; /* the message of `open` stays */
+    return state->gpu.program->model->state_bytes ? submit(state, state->reset) : MLCC_OK;
+}
+
 /* Gives back what was created on the device. The command pool comes first of all: without it there
  * is nothing else. Destroying a handle that is 0 is allowed and does nothing. */
 static void destroy_objects(State *state) {
@@ -555,7 +600,7 @@ static void destroy_objects(State *state) {
     const mlcc_vk *vk = &gpu->vk;
     if (!state->commands) return;
     vk->vkDeviceWaitIdle(gpu->device);
-    for (int i = 0; i < 4; i++) destroy_block(state, &state->blocks[i]);
+    for (int i = 0; i < 5; i++) destroy_block(state, &state->blocks[i]);
     for (int i = 0; i < 2; i++) destroy_block(state, &state->staging[i]);
     for (uint32_t i = 0; state->kernels && i < gpu->program->n_kernels; i++) {
         vk->vkDestroyPipeline(gpu->device, state->kernels[i].pipeline, NULL);

@@ -555,6 +555,7 @@ typedef struct VkSubmitInfo {
        const void *, uint32_t, const void *))                                                      \
     X(vkCmdCopyBuffer, void,                                                                       \
       (VkCommandBuffer, VkBuffer, VkBuffer, uint32_t, const VkBufferCopy *))                       \
+    X(vkCmdFillBuffer, void, (VkCommandBuffer, VkBuffer, uint64_t, uint64_t, uint32_t))            \
     X(vkCreateFence, VkResult, (VkDevice, const VkFenceCreateInfo *, const void *, VkFence *))     \
     X(vkDestroyFence, void, (VkDevice, VkFence, const void *))                                     \
     X(vkWaitForFences, VkResult, (VkDevice, uint32_t, const VkFence *, VkBool32, uint64_t))        \

@@ -51,6 +51,11 @@ class Model(ctypes.Structure):
         ("close", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
         ("error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
         ("set_threads", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)),
+        ("input_extents", ctypes.c_void_p),
+        ("input_range", ctypes.c_void_p),
+        ("output_shape", ctypes.c_void_p),
+        ("state_bytes", ctypes.c_uint64),
+        ("reset", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)),
     ]
 
 

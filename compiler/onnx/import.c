@@ -561,13 +561,34 @@ static void bind_symbols(Import *im, Graph *g) {
     }
 }
 
+static bool is_state(const Import *im, const char *name) {
+    bool found = false;
+    for (int i = 0; im->options && i < im->options->n_states && !found; i++)
+        found = !strcmp(im->options->states[i], name);
+    return found;
+}
+
+/* An input that begins as its initializer says. */
+static void bind_initial(Import *im, Scope *s, const char *name) {
+    Entity *e = lookup(im, s, name);
+    if (e == &im->poison || !is_value(e)) return;
+    Value *first = e->tensor;
+    Value *v = graph_input(s->g, first->name, first->dt, first->rank, first->shape);
+    v->data = first->data;
+    v->text = e->kind == ENTITY_text;
+    bind(im, s, name, v->text ? entity_strings(im, v) : entity_tensor(im, v));
+}
+
 /* Inputs that are not also initializers (which, before IR version 4, had to be listed as inputs).
  */
 static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__ValueInfoProto *info = graph->input[i];
         const char *name = pb_text(info->name);
-        if (check_is_initializer(&s->names, name)) continue;
+        if (check_is_initializer(&s->names, name)) {
+            if (is_state(im, name)) bind_initial(im, s, name);
+            continue;
+        }
         int rank;
         int64_t shape[MAX_TENSOR_RANK];
         im->diag->where = arena_printf(im->arena, "input '%s'", name);

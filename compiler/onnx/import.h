@@ -44,6 +44,10 @@ typedef struct ImportOptions {
     DimOption
         *string_bytes; /* --string-bytes: of the strings of an input; name "*": of all others */
     int n_string_bytes;
+    /* inputs that stay inputs although the model has an initializer of the name, which is then in
+     * Value.data: --state */
+    const char **states;
+    int n_states;
 } ImportOptions;
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */

@@ -82,6 +82,12 @@ typedef struct mlcc_model {
     const int32_t *const *input_extents;
     const mlcc_range *input_range;
     const int32_t *output_shape;
+    /* A model with states (--state): what is kept from one run for the next lies in *state, so each
+     * `open` has its own, and the arena has none of it. `reset` puts it back to its first value, as
+     * it is after `open`; not while `run` works. 0 and NULL where nothing is kept. These two are
+     * there if `struct_bytes` says so. */
+    uint64_t state_bytes;
+    int (*reset)(void *state);
 } mlcc_model;
 
 /* The one symbol a model library exports. */

@@ -173,13 +173,14 @@ static Tensors make_tensors(Fixture *f, const Program *p, bool special) {
 
 /* Runs the steps from `at` to the end of their loop by the interpreter; returns where that is. */
 static int interpret_steps(const Program *p, int at, int depth, int64_t *counters,
-                           unsigned char *arena, const unsigned char *weights, const Tensors *t) {
+                           unsigned char *arena, unsigned char *kept, const unsigned char *weights,
+                           const Tensors *t) {
     for (; at < p->steps.n && p->steps.items[at].kind != STEP_end; at++) {
         const Step *step = &p->steps.items[at];
         if (step->kind == STEP_loop) {
             int end = at;
             for (counters[depth] = 0; counters[depth] < step->trips; counters[depth]++)
-                end = interpret_steps(p, at + 1, depth + 1, counters, arena, weights, t);
+                end = interpret_steps(p, at + 1, depth + 1, counters, arena, kept, weights, t);
             at = end;
             continue;
         }
@@ -188,8 +189,9 @@ static int interpret_steps(const Program *p, int at, int depth, int64_t *counter
             const Place *place = &step->places[i];
             buffers[i] = place->space == PLACE_input    ? t->inputs[place->index]
                          : place->space == PLACE_output ? t->wanted[place->index]
-                         : place->space == PLACE_arena
-                             ? arena + place->offset
+                         : place->space == PLACE_arena  ? arena + place->offset
+                         : place->space == PLACE_state
+                             ? kept + place->offset
                              : (void *)(uintptr_t)(weights + place->offset);
         }
         interp_kernel(step->kernel, buffers, counters);
@@ -197,13 +199,25 @@ static int interpret_steps(const Program *p, int at, int depth, int64_t *counter
     return at;
 }
 
+/* A model with states is called twice: the second call shows what the first has left. */
+static int calls_of(const Program *p) {
+    return p->states.n ? 2 : 1;
+}
+
 /* Fills t->wanted by the kernels of the program, interpreted. */
 static void interpret_program(Fixture *f, const Program *p, const Tensors *t) {
     int64_t counters[8] = {0};
     size_t bytes;
-    const void *weights = weights_block(p, &bytes);
-    interpret_steps(p, 0, 0, counters, arena_alloc(&f->arena, (size_t)p->arena_bytes + 64), weights,
-                    t);
+    const unsigned char *weights = weights_block(p, &bytes);
+    unsigned char *arena = arena_alloc(&f->arena, (size_t)p->arena_bytes + 64);
+    unsigned char *kept = arena_alloc(&f->arena, (size_t)p->state_bytes + 64);
+    for (int i = 0; i < p->states.n; i++) {
+        const StatePlace *state = &p->states.items[i];
+        if (state->initial >= 0)
+            memcpy(kept + state->offset, weights + state->initial, (size_t)state->bytes);
+    }
+    for (int call = 0; call < calls_of(p); call++)
+        interpret_steps(p, 0, 0, counters, arena, kept, weights, t);
 }
 
 static bool close_enough(DType dt, Scalar got, Scalar want) {
@@ -214,7 +228,7 @@ static bool close_enough(DType dt, Scalar got, Scalar want) {
 }
 
 static void compare_outputs(const Program *p, const Tensors *t) {
-    for (int i = 0; i < p->graph->outputs.n; i++) {
+    for (int i = 0; i < graph_n_outputs(p->graph); i++) {
         const Value *v = p->graph->outputs.items[i];
         for (int64_t at = 0; at < value_numel(v); at++) {
             Scalar got = dt_load(v->dt, t->outputs[i], (size_t)at);
@@ -238,13 +252,19 @@ static inline void run_library(Fixture *f, const char *path, const Program *p, c
     *(void **)&get = dlsym(library, "mlcc_model_v1");
     assert_non_null(get);
     const mlcc_model *model = get();
-    assert_int_equal(model->n_inputs, p->graph->inputs.n);
-    assert_int_equal(model->n_outputs, p->graph->outputs.n);
+    assert_int_equal(model->n_inputs, graph_n_inputs(p->graph));
+    assert_int_equal(model->n_outputs, graph_n_outputs(p->graph));
+    assert_int_equal(model->state_bytes, p->state_bytes);
     void *state = NULL, *arena = aligned_alloc(64, (size_t)model->arena_bytes / 64 * 64 + 64);
     assert_int_equal(model->open(&state, weights), MLCC_OK);
-    int code = model->run(state, (const void *const *)t->inputs, t->outputs, arena);
-    if (code != MLCC_OK) fail_msg("run gives %d: %s", code, model->error(state));
-    compare_outputs(p, t);
+    for (int round = 0; round < calls_of(p); round++) { /* again after a reset */
+        if (round) assert_int_equal(model->reset(state), MLCC_OK);
+        for (int call = 0; call < calls_of(p); call++) {
+            int code = model->run(state, (const void *const *)t->inputs, t->outputs, arena);
+            if (code != MLCC_OK) fail_msg("run gives %d: %s", code, model->error(state));
+        }
+        compare_outputs(p, t);
+    }
     model->close(state);
     free(arena);
     dlclose(library);

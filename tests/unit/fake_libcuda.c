@@ -147,6 +147,18 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *str
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return 0;
 }
+EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+    ENTER;
+    if (!stream || fake.capturing) return 1;
+    memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return 0;
+}
+EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *stream) {
+    ENTER;
+    if (!stream || fake.capturing) return 1;
+    memset((void *)(uintptr_t)to, byte, bytes);
+    return 0;
+}
 EXPORT int cuStreamCreate(void **stream, unsigned int flags) {
     ENTER;
     (void)flags;
@@ -196,6 +208,7 @@ EXPORT int cuStreamBeginCapture_v2(void *stream, int mode) {
     (void)stream;
     if (mode != 1) return 1;
     fake.capturing = 1;
+    fake.n_graph = 0;
     return 0;
 }
 EXPORT int cuStreamEndCapture(void *stream, void **graph) {

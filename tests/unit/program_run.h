@@ -111,7 +111,7 @@ static inline const char *limits_passed(const Program *p, const Target *t) {
 typedef struct ProgramRun {
     Program *p;
     void **inputs, **outputs;
-    unsigned char *arena, *weights;
+    unsigned char *arena, *weights, *kept;
     int64_t counters[MAX_RANK];
     const char *error; /* NULL: none */
 } ProgramRun;
@@ -132,6 +132,9 @@ static inline void *place_memory(ProgramRun *run, const Step *s, int arg) {
         break;
     case PLACE_weights:
         base = run->weights, space = run->p->weight_bytes;
+        break;
+    case PLACE_state:
+        base = run->kept, space = run->p->state_bytes;
         break;
     default:
         break;
@@ -179,7 +182,22 @@ static inline int run_steps(ProgramRun *run, int at, int depth) {
     return at;
 }
 
-/* Runs a placed program. NULL, or what went wrong. */
+/* Moves what the states are between the block of states and the inputs before, the outputs after.
+ */
+static inline void move_states(ProgramRun *run, bool after) {
+    const Graph *g = run->p->graph;
+    for (int i = 0; i < g->n_states; i++) {
+        unsigned char *kept = run->kept + run->p->states.items[i].offset;
+        size_t bytes = (size_t)run->p->states.items[i].bytes;
+        if (after)
+            memcpy(run->outputs[graph_n_outputs(g) + i], kept, bytes);
+        else
+            memcpy(kept, run->inputs[graph_n_inputs(g) + i], bytes);
+    }
+}
+
+/* Runs a placed program; a state is what its input is, and its output what it is then. NULL, or
+ * what went wrong. */
 static inline const char *run_program(Program *p, void **inputs, void **outputs) {
     ProgramRun run = {.p = p, .inputs = inputs, .outputs = outputs};
     run.arena = arena_alloc(p->arena, (size_t)p->arena_bytes + 16);
@@ -189,7 +207,10 @@ static inline const char *run_program(Program *p, void **inputs, void **outputs)
         if (value_bytes(p->weights.items[i]))
             memcpy(run.weights + p->weight_offset.items[i], p->weights.items[i]->data,
                    value_bytes(p->weights.items[i]));
+    run.kept = arena_alloc(p->arena, (size_t)p->state_bytes + 16);
+    move_states(&run, false);
     run_steps(&run, 0, 0);
+    move_states(&run, true);
     return run.error;
 }
 

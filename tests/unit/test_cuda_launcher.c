@@ -32,9 +32,9 @@ static void (*fake_reset)(void);
 /* v = x * w; for row < 2 for column < 3: v = v * w + 10 * row + column; y = v * x. */
 static const mlcc_gpu_arg args[] = {
     {MLCC_SPACE_INPUT, 0, 0, 256},     {MLCC_SPACE_WEIGHTS, 0, 256, 256},
-    {MLCC_SPACE_ARENA, 0, 512, 256},   {MLCC_SPACE_ARENA, 0, 512, 256},
-    {MLCC_SPACE_WEIGHTS, 0, 256, 256}, {MLCC_SPACE_ARENA, 0, 512, 256},
-    {MLCC_SPACE_ARENA, 0, 512, 256},   {MLCC_SPACE_INPUT, 0, 0, 256},
+    {MLCC_SPACE_STATE, 0, 256, 256},   {MLCC_SPACE_STATE, 0, 256, 256},
+    {MLCC_SPACE_WEIGHTS, 0, 256, 256}, {MLCC_SPACE_STATE, 0, 256, 256},
+    {MLCC_SPACE_STATE, 0, 256, 256},   {MLCC_SPACE_INPUT, 0, 0, 256},
     {MLCC_SPACE_OUTPUT, 1, 0, 256}};
 #define LAUNCH(first, depth0, depth1)                                                              \
     {                                                                                              \
@@ -68,7 +68,11 @@ static const mlcc_model model = {.name = "steps",
                                  .n_outputs = 2,
                                  .inputs = inputs,
                                  .outputs = outputs,
-                                 .weight_bytes = sizeof weights};
+                                 .weight_bytes = sizeof weights,
+                                 .state_bytes = 512,
+                                 .reset = mlcc_gpu_reset};
+/* v lies in the second half of the states, which is the second half of the weights at first. */
+static const mlcc_gpu_copy initial[] = {{256, 256, 256}};
 const mlcc_gpu_program mlcc_program = {.model = &model,
                                        .n_kernels = 1,
                                        .n_steps = sizeof steps / sizeof *steps,
@@ -78,7 +82,9 @@ const mlcc_gpu_program mlcc_program = {.model = &model,
                                        .steps = steps,
                                        .images = images,
                                        .arena_bytes = 768,
-                                       .weights = weights};
+                                       .weights = weights,
+                                       .n_initial = 1,
+                                       .initial = initial};
 
 static char folder[] = "/tmp/mlcc-fake-XXXXXX";
 
@@ -136,6 +142,37 @@ static void check_run(void *state, float seed) {
             for (int c = 0; c < 3; c++) v = v * weights[64 + i] + (float)(10 * r + c);
         assert_true(fabsf(y[i] - v * x[i]) <= 0.0f);
     }
+}
+
+/* The states are what they are at first; device addresses are those of the host. */
+static void check_first_state(void *state) {
+    const float *kept = (const float *)(uintptr_t)((State *)state)->kept;
+    for (int i = 0; i < 64; i++) assert_true(kept[i] == 0);
+    assert_memory_equal(kept + 64, weights + 64, 256);
+}
+
+static void test_states(void **unused) {
+    void *state[2];
+    (void)unused;
+    load_fake();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mlcc_gpu_open(&state[i], NULL), MLCC_OK);
+        check_first_state(state[i]);
+    }
+    float *kept = (float *)(uintptr_t)((State *)state[1])->kept;
+    kept[0] = 1;
+    check_run(state[1], 1.0f); /* the fake knows the graph that was made last */
+    assert_true(memcmp(kept + 64, weights + 64, 256) != 0);
+    check_first_state(state[0]); /* it has its own */
+    assert_int_equal(mlcc_gpu_reset(state[1]), MLCC_OK);
+    check_first_state(state[1]);
+    strcpy(fake->fail_call, "cuMemcpyDtoDAsync_v2");
+    fake->fail_code = 700;
+    assert_int_equal(mlcc_gpu_reset(state[1]), MLCC_E_DEVICE);
+    assert_string_equal(mlcc_gpu_error(state[1]), "cuMemcpyDtoDAsync: CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_int_equal(fake->pushed, 0);
+    for (int i = 0; i < 2; i++) mlcc_gpu_close(state[i]);
+    assert_int_equal(fake->live, 0);
 }
 
 static void test_run(void **unused) {
@@ -224,6 +261,8 @@ static void test_open_failures(void **unused) {
     expect_open("cuStreamCreate", 1, 700, MLCC_E_DRIVER, "cuStreamCreate: CUDA_ERROR_ILLEGAL");
     expect_open("cuModuleGetFunction", 1, 700, MLCC_E_DRIVER, "cuModuleGetFunction: CUDA_ERROR");
     expect_open("cuMemcpyHtoDAsync_v2", 1, 700, MLCC_E_DRIVER, "cuMemcpyHtoDAsync: CUDA_ERROR");
+    expect_open("cuMemsetD8Async", 1, 700, MLCC_E_DEVICE, "cuMemsetD8Async: CUDA_ERROR");
+    expect_open("cuMemcpyDtoDAsync_v2", 1, 700, MLCC_E_DEVICE, "cuMemcpyDtoDAsync: CUDA_ERROR");
     fake->n_devices = 0;
     expect_open("", 0, 0, MLCC_E_DRIVER, "no CUDA device");
     fake->majors[0] = 7;
@@ -285,7 +324,7 @@ int main(void) {
         cmocka_unit_test(test_no_driver),     cmocka_unit_test(test_run),
         cmocka_unit_test(test_images),        cmocka_unit_test(test_second_device),
         cmocka_unit_test(test_open_failures), cmocka_unit_test(test_without_graph),
-        cmocka_unit_test(test_run_failures),
+        cmocka_unit_test(test_run_failures),  cmocka_unit_test(test_states),
     };
     return cmocka_run_group_tests_name("cuda_launcher", tests, setup, teardown);
 }
