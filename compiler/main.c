@@ -56,8 +56,18 @@ static void print_help(void) {
         snprintf(left, sizeof left, "%s %s", row->name, row->value);
         printf("  %-24s %s\n", left, row->help);
     }
+    printf("  %-24s %s\n", "--list-ops",
+           "print the operators that there are import functions for, and from which version on");
     printf("\nexit status: 0 done, 1 the model is wrong, 2 usage, 3 file or system, 4 not supported,\n"
            "5 results differ, 6 a limit was hit, 70 a bug of mlcc\n");
+}
+
+/* `DOMAIN OPERATOR VERSION`, a row of the importer's tables a line; `strings` where it is for those. */
+static void print_operators(void) {
+    OnnxOperator op;
+    for (int row = 0; onnx_operator(row, &op); row++)
+        printf("%s %s %d%s\n", *op.domain ? op.domain : "ai.onnx", op.name, op.since,
+               op.text ? " strings" : "");
 }
 
 static int usage_error(const char *format, const char *what) {
@@ -114,6 +124,10 @@ int main(int argc, char **argv) {
             if (o.model) return usage_error("a second model '%s'", word);
             o.model = word;
             continue;
+        }
+        if (options && !strcmp(word, "--list-ops")) {
+            print_operators();
+            return 0;
         }
         const OptionRow *row = find_option(word, &value);
         if (!row) return usage_error("unknown option '%s'", word);

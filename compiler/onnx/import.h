@@ -89,6 +89,14 @@ Graph *onnx_import(Arena *arena, Exprs *x, Diag *diag, const OnnxModel *model,
                    const ImportOptions *options);
 /* True if some import function serves this operator ("" is ai.onnx) in this opset version. */
 bool onnx_supports(const char *domain, const char *name, int version);
+/* A row of the tables: an operator, and from which opset version a function serves it. */
+typedef struct OnnxOperator {
+    const char *domain, *name; /* domain "" is ai.onnx */
+    int since;
+    bool text; /* the row is for nodes that are given strings */
+} OnnxOperator;
+/* Row number `row` of all tables, in their order; false if there are not so many. */
+bool onnx_operator(int row, OnnxOperator *result);
 
 /* --- for import functions --------------------------------------------------------------------- */
 

@@ -67,18 +67,25 @@ const OpRow *check_node_row(const Import *im, const char *domain, const char *na
     return plain ? plain : row;
 }
 
-static bool is_row(const OpRow *row, const char *domain, const char *name, int version) {
-    return !strcmp(row->domain, domain) && !strcmp(row->name, name) && row->since <= version;
+bool onnx_operator(int row, OnnxOperator *result) {
+    enum { N_OPS = sizeof op_rows / sizeof *op_rows, N_TEXT = sizeof text_rows / sizeof *text_rows };
+    if (row < N_OPS + N_TEXT) {
+        const OpRow *op = row < N_OPS ? &op_rows[row] : &text_rows[row - N_OPS];
+        *result = (OnnxOperator){op->domain, op->name, op->since, row >= N_OPS};
+        return true;
+    }
+    const Elementwise *e = elementwise_rows;
+    for (row -= N_OPS + N_TEXT; e->name && row > 0; row--) e++;
+    if (e->name) *result = (OnnxOperator){"", e->name, e->since, false};
+    return e->name != NULL;
 }
 
 bool onnx_supports(const char *domain, const char *name, int version) {
+    OnnxOperator op;
     domain = plain_domain(domain);
-    for (size_t i = 0; i < sizeof op_rows / sizeof *op_rows; i++)
-        if (is_row(&op_rows[i], domain, name, version)) return true;
-    for (size_t i = 0; i < sizeof text_rows / sizeof *text_rows; i++)
-        if (is_row(&text_rows[i], domain, name, version)) return true;
-    for (const Elementwise *e = elementwise_rows; e->name; e++)
-        if (!*domain && !strcmp(e->name, name) && e->since <= version) return true;
+    for (int row = 0; onnx_operator(row, &op); row++)
+        if (!strcmp(op.domain, domain) && !strcmp(op.name, name) && op.since <= version)
+            return true;
     return false;
 }
 
