@@ -141,5 +141,7 @@ int main(int argc, char **argv) {
     free(o.dims.items);
     free(o.inputs.items);
     free(o.string_bytes.items);
+    free(o.items.items);
+    free(o.fixed.items);
     return status;
 }

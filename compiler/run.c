@@ -96,18 +96,26 @@ static bool is_library(const char *path) {
     return elf;
 }
 
+/* What was decided when the library was made cannot be said again. */
+static bool check_library_options(Session *s) {
+    const struct {
+        const StringList *list;
+        const char *message;
+    } rows[] = {
+        {&s->o->dims, "--dim is for ONNX files: a library's shapes are fixed"},
+        {&s->o->string_bytes, "--string-bytes is for ONNX files: a library's strings have their size"},
+        {&s->o->items, "--items is for ONNX files: a library's inputs are tensors"},
+        {&s->o->fixed, "--fix is for ONNX files: give a library's inputs with --input"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].list->n) diag_error(&s->diag, E0001, "%s", rows[i].message);
+    return !s->diag.n_errors;
+}
+
 int command_run(Session *s) {
     Io io;
     if (is_library(s->o->model)) {
-        if (s->o->dims.n) {
-            diag_error(&s->diag, E0001, "--dim is for ONNX files: a library's shapes are fixed");
-            return 0;
-        }
-        if (s->o->string_bytes.n) {
-            diag_error(&s->diag, E0001,
-                       "--string-bytes is for ONNX files: a library's strings have their size");
-            return 0;
-        }
+        if (!check_library_options(s)) return 0;
         LoadedModel m;
         if (model_load(s, &m, s->o->model, s->o->weights)) {
             io_of_model(s, &io, m.model);

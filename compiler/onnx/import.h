@@ -38,12 +38,22 @@ typedef struct DimOption {
     bool used;
 } DimOption;
 
+/* What is said of an input when compiling, by its name; see import_io.c. */
+typedef struct InputOption {
+    const char *name, *value;
+    bool used; /* set if there is such an input */
+} InputOption;
+
 typedef struct ImportOptions {
     DimOption *dims; /* `used` is set for those that named a dimension */
     int n_dims;
     DimOption
         *string_bytes; /* --string-bytes: of the strings of an input; name "*": of all others */
     int n_string_bytes;
+    InputOption *items; /* --items: of a sequence or optional; name "*": of all other sequences */
+    int n_items;
+    InputOption *fixed; /* --fix: the values of an input that becomes a constant */
+    int n_fixed;
 } ImportOptions;
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */
