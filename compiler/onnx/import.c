@@ -408,17 +408,24 @@ static int text_input(const Node *n) {
     return -1;
 }
 
+/* A tensor with dimensions that vary, the entity or one in it; NULL: there is none. */
+static const Value *varying_value(const Entity *e) {
+    if (is_value(e))
+        return e->tensor && dims_vary(e->tensor->rank, e->tensor->dims) ? e->tensor : NULL;
+    const Value *v = NULL;
+    for (int i = 0; i < e->n && !v; i++) v = varying_value(e->items[i]);
+    return v;
+}
+
 /* The first input with dimensions that vary; -1: none has. */
 static int varying_input(const Node *n) {
-    for (int i = 0; i < n->n_in; i++) {
-        const Value *v = n->entity[i] && is_value(n->entity[i]) ? n->entity[i]->tensor : NULL;
-        if (v && dims_vary(v->rank, v->dims)) return i;
-    }
+    for (int i = 0; i < n->n_in; i++)
+        if (n->entity[i] && varying_value(n->entity[i])) return i;
     return -1;
 }
 
 static const char *varying_text(const Node *n, int input) {
-    const Value *v = n->entity[input]->tensor;
+    const Value *v = varying_value(n->entity[input]);
     Text t = text_new(n->im->arena);
     for (int i = 0; i < v->rank; i++)
         if (dim_varies(v->dims[i]))
@@ -468,8 +475,9 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
         n->varying = row && row->varying;
         int varying = ready && !n->varying ? varying_input(n) : -1;
         if (varying >= 0) {
-            unsupported(n, "input %d, '%s', has dimensions that vary, %s, which are not supported here",
-                        varying, proto->input[varying], varying_text(n, varying));
+            unsupported(
+                n, "input %d, '%s', has dimensions that vary, %s, which are not supported here",
+                varying, proto->input[varying], varying_text(n, varying));
             ready = false;
         }
         if (ready) {

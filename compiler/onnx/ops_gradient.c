@@ -346,6 +346,12 @@ static void flow_scan(Tape *t, const Op *op, Value *reaches) {
 static void flow_op(Tape *t, const Op *op) {
     const Value *out = op->out[0];
     Value *reaches = t->grad[out->id];
+    bool varies = dims_vary(out->rank, out->dims);
+    for (int i = 0; i < op->n_in; i++) varies |= dims_vary(op->in[i]->rank, op->in[i]->dims);
+    if (varies) {
+        no_rule(t, op, "whose dimensions vary");
+        return;
+    }
     switch (op->kind) {
     case OP_map:
         flow(t, op, op->body, out->rank, reaches, NULL, NULL);

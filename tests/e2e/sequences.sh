@@ -22,6 +22,7 @@ verify identity_opt --items opt_in=3
 verify optional_get_element_optional_tensor
 verify loop16_seq_none --items opt_seq=none --fix trip_count=3 --fix cond=1
 verify split_to_sequence_2 --fix split=2,1
+verify sequence_map_add_1_sequence_1_tensor --items x0=2 --dim N=1..5
 verify center_crop_pad_crop_and_pad_expanded --fix shape=10,10,3
 
 # in C: an argument for each item

@@ -322,8 +322,8 @@ static inline Text model_bytes(Bench *b, const char *text) {
     return bytes;
 }
 
-/* Imports it. dims: "N=3 x.1=4 --items x=[2],[3] --fix n=5", or NULL. NULL after messages (they are
- * in b->diag). */
+/* Imports it. dims: "N=3 x.1=1..4 --items x=[2],[3] --fix n=5", or NULL. NULL after messages (they
+ * are in b->diag). */
 static inline Graph *import_text(Bench *b, const char *text, const char *dims) {
     Text bytes = model_bytes(b, text);
     OnnxModel *model_ = ARENA_NEW(&b->arena, OnnxModel);
@@ -345,7 +345,10 @@ static inline Graph *import_text(Bench *b, const char *text, const char *dims) {
         }
         const char *name = word(&m);
         want(&m, "=");
-        option[options.n_dims++] = (DimOption){name, strtoll(word(&m), NULL, 10), false};
+        char *end;
+        int64_t low = strtoll(word(&m), &end, 10);
+        int64_t high = !strncmp(end, "..", 2) ? strtoll(end + 2, NULL, 10) : low;
+        option[options.n_dims++] = (DimOption){.name = name, .low = low, .value = high};
     }
     exprs_init(x, &b->arena);
     if (!read_text(b, model_, &bytes)) return NULL;

@@ -207,6 +207,12 @@ static void test_node(void **state) {
         {"i = Cast(p) {to=7} y = Cast(i) {to=1}", "p, i) {xs=[\"p\" \"i\"] y=\"y\"}", E2006,
          "a gradient by 'i', of type i64"},
     };
+    assert_null(import_text(b,
+                            "opset ai.onnx.preview.training 1 opset 18 input p f32[2] "
+                            "input q f32[N,2] output d y = Mul(p, q) "
+                            "d = ai.onnx.preview.training:Gradient(p) {xs=[\"p\"] y=\"y\"}",
+                            "N=1..3"));
+    expect_error(b, E3002, "the gradient through Mul(y), whose dimensions vary");
     for (size_t i = 0; i < N(wrong); i++) {
         assert_null(import_text(
             b, gradient(b, "input p f32[2] input q f32[2]", wrong[i].body, wrong[i].node), NULL));
