@@ -18,7 +18,6 @@ typedef struct Tape {
     Node *n;
     Graph *g;
     Exprs *x;
-    int n_values;  /* of the graph before */
     bool *depends; /* by a value's id: on what the gradient is taken by */
     Value **grad;  /* by a value's id; NULL: none so far */
 } Tape;
@@ -98,11 +97,12 @@ static const Expr *derive(Derivative *w, const Expr *e) {
     return d;
 }
 
-/* When the leaf is looked at, for a load is inside of its tensor only then; NULL: never. */
+/* When the leaf is looked at for a derivative, for a load is inside of its tensor only then; NULL:
+ * never. */
 static const Expr *reached(Derivative *w, const Expr *e) {
     Exprs *x = w->x;
     if (e == w->leaf) return ex_int(x, DT_bool, 1);
-    if (e->op == EX_load) return NULL;
+    if (e->op == EX_load || !is_real(e)) return NULL;
     MemoSlot *slot = memo_slot(&w->reached, e);
     if (slot->key) return slot->value;
     const Expr *when = NULL;
@@ -407,11 +407,13 @@ void import_gradient(Node *n) {
         return;
     }
     const Value *y = scope_value(n->scope, of);
-    if (!y || !dt_is_float(y->dt)) {
-        invalid(n, E2001, "'%s' is no tensor of floats that is computed before", of);
+    const Op *maker = g->first;
+    while (y && maker && maker != y->def) maker = maker->next;
+    if (!y || !maker || !dt_is_float(y->dt)) {
+        invalid(n, E2001, "'%s' is no tensor of floats that this graph computes before", of);
         return;
     }
-    Tape t = {.n = n, .g = g, .x = g->x, .n_values = g->n_values};
+    Tape t = {.n = n, .g = g, .x = g->x};
     t.depends = ARENA_ARRAY(g->arena, g->n_values + 1, bool);
     t.grad = ARENA_ARRAY(g->arena, g->n_values + 1, Value *);
     Value **in = ARENA_ARRAY(g->arena, n_by + 1, Value *);
