@@ -106,6 +106,22 @@ static bool read_string_bytes(Session *s, ImportOptions *options) {
     return true;
 }
 
+/* Options that are NAME=VALUE. */
+static bool read_input_options(Session *s, const char *option, const StringList *list,
+                               InputOption **options, int *n) {
+    *options = ARENA_ARRAY(&s->arena, list->n, InputOption);
+    for (int i = 0; i < list->n; i++) {
+        const char *word = list->items[i], *equals = strrchr(word, '=');
+        if (!equals || equals == word || !equals[1]) {
+            diag_error(&s->diag, E0001, "%s wants NAME=VALUE, not '%s'", option, word);
+            return false;
+        }
+        const char *name = arena_strndup(&s->arena, word, (size_t)(equals - word));
+        (*options)[(*n)++] = (InputOption){name, equals + 1, false};
+    }
+    return true;
+}
+
 /* A name that --string-bytes gave must be that of an input of strings. */
 static void check_string_bytes(Session *s, const ImportOptions *options) {
     for (int i = 0; i < options->n_string_bytes; i++) {
@@ -271,7 +287,9 @@ static double now(void) {
 
 Graph *session_graph(Session *s) {
     ImportOptions options = {0};
-    if (!check_pass_names(s) || !read_dims(s, &options) || !read_string_bytes(s, &options))
+    if (!check_pass_names(s) || !read_dims(s, &options) || !read_string_bytes(s, &options) ||
+        !read_input_options(s, "--items", &s->o->items, &options.items, &options.n_items) ||
+        !read_input_options(s, "--fix", &s->o->fixed, &options.fixed, &options.n_fixed))
         return NULL;
     read_states(s, &options);
     s->model_open = true;

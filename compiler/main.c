@@ -156,5 +156,7 @@ int main(int argc, char **argv) {
     free(o.inputs.items);
     free(o.string_bytes.items);
     free(o.states.items);
+    free(o.items.items);
+    free(o.fixed.items);
     return status;
 }

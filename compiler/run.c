@@ -128,14 +128,21 @@ static bool is_library(const char *path) {
     return elf;
 }
 
+/* What was decided when the library was made cannot be said again. */
 static bool check_library_options(Session *s) {
-    const char *wrong =
-        s->o->dims.n           ? "--dim is for ONNX files: a library's shapes are fixed"
-        : s->o->string_bytes.n ? "--string-bytes is for ONNX files: a library's strings have their size"
-        : s->o->states.n       ? "--state is for ONNX files: a library has its states"
-                               : NULL;
-    if (wrong) diag_error(&s->diag, E0001, "%s", wrong);
-    return !wrong;
+    const struct {
+        const StringList *list;
+        const char *message;
+    } rows[] = {
+        {&s->o->dims, "--dim is for ONNX files: a library's shapes are fixed"},
+        {&s->o->string_bytes, "--string-bytes is for ONNX files: a library's strings have their size"},
+        {&s->o->items, "--items is for ONNX files: a library's inputs are tensors"},
+        {&s->o->states, "--state is for ONNX files: a library has its states"},
+        {&s->o->fixed, "--fix is for ONNX files: give a library's inputs with --input"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].list->n) diag_error(&s->diag, E0001, "%s", rows[i].message);
+    return !s->diag.n_errors;
 }
 
 /* Files have the tensors of all calls in a dimension more, so they are of one shape. */

@@ -209,6 +209,18 @@ static bool read_npy(Session *s, TensorInfo *want, const char *path, void *data)
     return true;
 }
 
+bool tensor_take(Session *s, TensorInfo *want, const char *path, const OnnxTensor *t, void *data) {
+    if (t->dt != want->dt || !take_shape(want, t->rank, t->dims)) {
+        diag_error(&s->diag, E0009, "'%s' holds %s%s; input '%s' is %s%s", path, dt_name(t->dt),
+                   shape_text(&s->arena, t->rank, t->dims), want->name, dt_name(want->dt),
+                   shape_text(&s->arena, want->rank, want->shape));
+        return false;
+    }
+    if (want->width) return tensor_strings(s, want, path, t->data, data);
+    if (want->bytes) memcpy(data, t->data, want->bytes);
+    return true;
+}
+
 static bool read_pb(Session *s, TensorInfo *want, const char *path, void *data) {
     OnnxData file;
     OnnxTensor t;
@@ -216,16 +228,7 @@ static bool read_pb(Session *s, TensorInfo *want, const char *path, void *data) 
     bool ok = onnx_read_data(&file, &s->arena, &s->diag, ONNX_DATA_tensor, path) &&
               onnx_tensor(&file.file, &s->arena, &s->diag, file.tensor, &t);
     s->diag.where = NULL;
-    if (ok && (t.dt != want->dt || !take_shape(want, t.rank, t.dims))) {
-        diag_error(&s->diag, E0009, "'%s' holds %s%s; input '%s' is %s%s", path, dt_name(t.dt),
-                   shape_text(&s->arena, t.rank, t.dims), want->name, dt_name(want->dt),
-                   shape_text(&s->arena, want->rank, want->shape));
-        ok = false;
-    }
-    if (ok && want->width)
-        ok = tensor_strings(s, want, path, t.data, data);
-    else if (ok && want->bytes)
-        memcpy(data, t.data, want->bytes);
+    ok = ok && tensor_take(s, want, path, &t, data);
     onnx_close(&file.file);
     return ok;
 }

@@ -33,6 +33,8 @@ void tensor_random(const TensorInfo *t, void *data, uint64_t *state);
  * smaller, and `want` gets the shape that they have. bf16 and 8-bit floats, which
  * NumPy has no name for, are read from integers of their width. False after a diagnostic. */
 bool tensor_read(Session *s, TensorInfo *want, const char *path, void *data);
+/* The same of a tensor that was read; `path`: of the file that it comes from. */
+bool tensor_take(Session *s, TensorInfo *want, const char *path, const OnnxTensor *t, void *data);
 /* The bytes of a .npy file that holds the tensor, to be written to `path`. */
 OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const void *data);
 

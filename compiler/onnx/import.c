@@ -408,17 +408,24 @@ static int text_input(const Node *n) {
     return -1;
 }
 
+/* A tensor with dimensions that vary, the entity or one in it; NULL: there is none. */
+static const Value *varying_value(const Entity *e) {
+    if (is_value(e))
+        return e->tensor && dims_vary(e->tensor->rank, e->tensor->dims) ? e->tensor : NULL;
+    const Value *v = NULL;
+    for (int i = 0; i < e->n && !v; i++) v = varying_value(e->items[i]);
+    return v;
+}
+
 /* The first input with dimensions that vary; -1: none has. */
 static int varying_input(const Node *n) {
-    for (int i = 0; i < n->n_in; i++) {
-        const Value *v = n->entity[i] && is_value(n->entity[i]) ? n->entity[i]->tensor : NULL;
-        if (v && dims_vary(v->rank, v->dims)) return i;
-    }
+    for (int i = 0; i < n->n_in; i++)
+        if (n->entity[i] && varying_value(n->entity[i])) return i;
     return -1;
 }
 
 static const char *varying_text(const Node *n, int input) {
-    const Value *v = n->entity[input]->tensor;
+    const Value *v = varying_value(n->entity[input]);
     Text t = text_new(n->im->arena);
     for (int i = 0; i < v->rank; i++)
         if (dim_varies(v->dims[i]))
@@ -468,8 +475,9 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
         n->varying = row && row->varying;
         int varying = ready && !n->varying ? varying_input(n) : -1;
         if (varying >= 0) {
-            unsupported(n, "input %d, '%s', has dimensions that vary, %s, which are not supported here",
-                        varying, proto->input[varying], varying_text(n, varying));
+            unsupported(
+                n, "input %d, '%s', has dimensions that vary, %s, which are not supported here",
+                varying, proto->input[varying], varying_text(n, varying));
             ready = false;
         }
         if (ready) {
@@ -589,28 +597,17 @@ static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
             if (is_state(im, name)) bind_initial(im, s, name);
             continue;
         }
-        int rank;
-        int64_t shape[MAX_TENSOR_RANK];
         im->diag->where = arena_printf(im->arena, "input '%s'", name);
         Binding *b = ARENA_NEW(im->arena, Binding);
-        b->entity = &im->poison;
-        DType dt = check_input_type(im, info, &rank, shape);
-        bool text = dt == DT_str;
-        if (text && check_input_strings(im, info, &rank, shape)) dt = DT_u8;
-        if (dt != DT_none && dt != DT_str) {
-            Value *v = graph_input(s->g, arena_strdup(im->arena, name), dt, rank, shape);
-            v->text = text;
-            b->entity = text ? entity_strings(im, v) : entity_tensor(im, v);
-        }
+        b->entity = io_input(im, s->g, info);
+        if (!b->entity) b->entity = &im->poison;
         im->diag->where = NULL;
         bind_new(im, s, name, b, "input");
     }
     bind_symbols(im, s->g);
     for (size_t i = 0; i < graph->n_input; i++) {
         const Binding *b = strmap_get(&s->names, pb_text(graph->input[i]->name));
-        Value *v = b && b->entity && is_value(b->entity) ? b->entity->tensor : NULL;
-        if (v && v->def->kind == OP_input && dims_vary(v->rank, v->dims))
-            b->entity->tensor = graph_from_dense(s->g, v);
+        if (b && b->entity && b->entity != &im->poison) io_from_dense(s->g, b->entity);
     }
 }
 
@@ -621,16 +618,8 @@ static void bind_graph_outputs(Import *im, Scope *s, const Onnx__GraphProto *gra
         Entity *e = lookup(im, s, name);
         if (!e) {
             diag_error(im->diag, E2001, "made by no node, and no input or initializer");
-        } else if (e != &im->poison && !is_value(e)) {
-            diag_error(im->diag, E3002, "a %s as the model's output is not supported",
-                       e->kind == ENTITY_sequence ? "sequence" : "optional");
         } else if (e != &im->poison) {
-            bool text = e->kind == ENTITY_text;
-            check_output(im, graph->output[i], e);
-            (text                                           ? graph_output_text
-             : dims_vary(e->tensor->rank, e->tensor->dims) ? graph_output_varying
-                                                           : graph_output)(
-                s->g, e->tensor, arena_strdup(im->arena, name));
+            io_output(im, s->g, graph->output[i], e);
         }
     }
     im->diag->where = NULL;
@@ -656,6 +645,7 @@ Graph *onnx_import(Arena *arena, Exprs *x, Diag *diag, const OnnxModel *model,
     declare(s, graph->n_output, graph->output);
     bind_initializers(im, s, graph);
     bind_inputs(im, s, graph);
+    io_options_used(im);
     if (run_nodes(im, s, graph->n_node, graph->node)) bind_graph_outputs(im, s, graph);
     diag->where = NULL;
     g->src = NULL;

@@ -38,6 +38,12 @@ typedef struct DimOption {
     bool used;
 } DimOption;
 
+/* What is said of an input when compiling, by its name; see import_io.c. */
+typedef struct InputOption {
+    const char *name, *value;
+    bool used; /* set if there is such an input */
+} InputOption;
+
 typedef struct ImportOptions {
     DimOption *dims; /* `used` is set for those that named a dimension */
     int n_dims;
@@ -48,6 +54,10 @@ typedef struct ImportOptions {
      * Value.data: --state */
     const char **states;
     int n_states;
+    InputOption *items; /* --items: of a sequence or optional; name "*": of all other sequences */
+    int n_items;
+    InputOption *fixed; /* --fix: the values of an input that becomes a constant */
+    int n_fixed;
 } ImportOptions;
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */

@@ -191,8 +191,11 @@ const int64_t *node_need_ints(Node *n, int i, const char *what, int *count) {
     if (value_is_const(v))
         invalid(n, E2006, "%s must be integers, not %s", what, dt_name(v->dt));
     else
-        invalid(n, E3004, "%s must be constant, but '%s' is computed at run time", what,
-                n->proto->input[i]);
+        invalid(n, E3004, "%s must be constant, but '%s' is computed at run time%s", what,
+                n->proto->input[i],
+                v->def->kind == OP_input && n->g->depth == 0
+                    ? arena_printf(n->g->arena, " (--fix %s=V,V,... makes it constant)", v->name)
+                    : "");
     return NULL;
 }
 

@@ -324,12 +324,14 @@ bool check_dims(Import *im) {
         if (graph->sparse_initializer[i]->values)
             *strmap_put(&initializers, pb_text(graph->sparse_initializer[i]->values->name)) = im;
     for (size_t i = 0; i < graph->n_input; i++) {
-        const Onnx__TypeProto__Tensor *type = tensor_type(graph->input[i]->type);
+        const Onnx__TypeProto__Tensor *type = tensor_type(io_dims_type(im, graph->input[i]));
         const char *name = pb_text(graph->input[i]->name), *symbol;
         if (!type || !type->shape || strmap_get(&initializers, name)) continue;
         for (size_t k = 0; k < type->shape->n_dim && k < MAX_TENSOR_RANK; k++)
             if (dim_value(type->shape->dim[k], &symbol) < 0)
-                resolve_symbol(im, *symbol ? symbol : axis_symbol(im->arena, name, k));
+                resolve_symbol(
+                    im, *symbol ? symbol
+                                : axis_symbol(im->arena, io_axis_name(im, graph->input[i]), k));
     }
     bool ok = true;
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
@@ -378,7 +380,8 @@ bool check_type_shape(const Import *im, const Onnx__TypeProto *type, int *rank, 
 DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape) {
     const Onnx__TypeProto__Tensor *tensor = tensor_type(info->type);
     if (!tensor) {
-        diag_error(im->diag, E3002, "an input that is not a tensor is not supported");
+        diag_error(im->diag, E3002,
+                   "only tensors, and sequences and optionals of them, are supported");
         return DT_none;
     }
     DType dt = dt_from_onnx(tensor->elem_type);
@@ -433,8 +436,8 @@ bool check_input_strings(Import *im, const Onnx__ValueInfoProto *info, int *rank
     return false;
 }
 
-void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Entity *e) {
-    const Onnx__TypeProto__Tensor *tensor = tensor_type(declared->type);
+void check_output(Import *im, const Onnx__TypeProto *declared, const Entity *e) {
+    const Onnx__TypeProto__Tensor *tensor = tensor_type(declared);
     if (!tensor) return;
     const Value *v = e->tensor;
     bool text = e->kind == ENTITY_text;
@@ -444,9 +447,10 @@ void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Entity
                    dt == DT_none ? "no known type" : dt_name(dt), dt_name(own));
     int rank, own_rank = v->rank - text;
     int64_t shape[MAX_TENSOR_RANK];
-    if (!check_type_shape(im, declared->type, &rank, shape)) return;
+    if (!check_type_shape(im, declared, &rank, shape)) return;
     bool same = rank == own_rank;
-    for (int i = 0; i < rank && same; i++) same = shape[i] < 0 || dim_varies(v->dims[i]) || shape[i] == v->dims[i];
+    for (int i = 0; i < rank && same; i++)
+        same = shape[i] < 0 || dim_varies(v->dims[i]) || shape[i] == v->dims[i];
     if (same) return;
     const char *text_shape = shape_text(im->arena, rank, shape);
     diag_error(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s",

@@ -119,8 +119,8 @@ bool check_type_shape(const Import *im, const Onnx__TypeProto *type, int *rank, 
 DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
 /* The same for strings: the shape of their bytes. */
 bool check_input_strings(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
-/* Compares what a graph output is with what the model says that it is. */
-void check_output(Import *im, const Onnx__ValueInfoProto *declared, const Entity *e);
+/* Compares a tensor that the model gives with the type that it declares (NULL: none). */
+void check_output(Import *im, const Onnx__TypeProto *declared, const Entity *e);
 Function *check_function(const Import *im, const char *domain, const char *name,
                          const char *overload);
 /* The operator's row for this version, or NULL. */
@@ -133,6 +133,22 @@ const OpRow *check_node_row(const Import *im, const char *domain, const char *na
 int check_opset(const Import *im, const Function *function, const char *domain);
 /* "node 'name' (Op)" */
 const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number);
+
+/* --- import_io.c ------------------------------------------------------------------------------ */
+
+/* The type whose dimensions an input's tensors have; NULL if it has no tensors, or --items says
+ * their shapes. */
+const Onnx__TypeProto *io_dims_type(Import *im, const Onnx__ValueInfoProto *info);
+/* What dimensions without a name are called by, NAME.AXIS: the input, or NAME.item. */
+const char *io_axis_name(Import *im, const Onnx__ValueInfoProto *info);
+/* What an input of the model is, its tensors added to the graph's inputs. NULL after a report. */
+Entity *io_input(Import *im, Graph *g, const Onnx__ValueInfoProto *info);
+/* The inputs' tensors as the graph has them, when all dimensions are known. */
+void io_from_dense(Graph *g, Entity *e);
+/* Reports options for inputs (--items, --fix) that the model does not have. */
+void io_options_used(Import *im);
+/* Adds the tensors of an output of the model to the graph's outputs. */
+void io_output(Import *im, Graph *g, const Onnx__ValueInfoProto *info, const Entity *e);
 
 /* --- import.c --------------------------------------------------------------------------------- */
 

@@ -182,6 +182,26 @@ void import_random(Node *n) {
     n->out[0] = g_cast(g, g_formula(g, "v * by + more", 3, names, parts), dt);
 }
 
+/* 1 with the probability that the input says, else 0. As numpy does it, the number that is drawn is
+ * compared with the smaller one of p and 1 - p. */
+void import_bernoulli(Node *n) {
+    Exprs *x = n->x;
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    DType dt = attr_has(n, "dtype") ? node_dtype(n, attr_int(n, "dtype", 1)) : v->dt;
+    if (dt == DT_none || n->failed) return;
+    if (!dt_is_float(v->dt)) {
+        invalid(n, E2006, "the operator takes no elements of type %s", dt_name(v->dt));
+        return;
+    }
+    Value *unit = random_uniform(n, v->rank, v->dims);
+    Builder b = build(n->g, v->rank, v->dims);
+    const Expr *p = ex_cast(x, DT_f32, build_in(&b, v)), *u = build_in(&b, unit);
+    const Expr *rare = ex_lt(x, ex_sub(x, ex_num(x, DT_f32, 1), p), u), *often = ex_le(x, u, p);
+    const Expr *one = ex_select(x, ex_le(x, p, ex_num(x, DT_f32, 0.5)), rare, often);
+    n->out[0] = build_map(&b, dt, ex_cast(x, dt_reg(dt), one));
+}
+
 /* Sample (b, s): the first class at which the running sum of probabilities passes a random number.
  */
 void import_multinomial(Node *n) {

@@ -8,7 +8,8 @@
  * element (sign- or zero-extended integers; float4e2m1 is its bit pattern in the low four bits).
  * Strings are arrays of bytes (UTF-8), one behind the other, all of the same size: the tensor's
  * `bytes` divided by its number of elements. What a string does not fill is zeros, up to its end;
- * one that fills all has no zero behind it, and none has a zero inside.
+ * one that fills all has no zero behind it, and none has a zero inside. A sequence of the ONNX
+ * model is one tensor for each item, NAME.0, NAME.1 and so on; an optional is its tensor, or none.
  */
 #ifndef MLCC_MODEL_H
 #define MLCC_MODEL_H

@@ -322,18 +322,33 @@ static inline Text model_bytes(Bench *b, const char *text) {
     return bytes;
 }
 
-/* Imports it. dims: "N=3 x.1=4", or NULL. NULL after messages (they are in b->diag). */
+/* Imports it. dims: "N=3 x.1=1..4 --items x=[2],[3] --fix n=5", or NULL. NULL after messages (they
+ * are in b->diag). */
 static inline Graph *import_text(Bench *b, const char *text, const char *dims) {
     Text bytes = model_bytes(b, text);
     OnnxModel *model_ = ARENA_NEW(&b->arena, OnnxModel);
     Exprs *x = ARENA_NEW(&b->arena, Exprs);
     DimOption option[8];
-    ImportOptions options = {.dims = option};
+    InputOption input[2][8];
+    ImportOptions options = {.dims = option, .items = input[0], .fixed = input[1]};
     ModelText m = {.b = b, .p = dims ? dims : ""};
     while (skip_blanks(&m), *m.p) {
+        bool items = accept(&m, "--items");
+        if (items || accept(&m, "--fix")) {
+            const char *name = word(&m);
+            want(&m, "=");
+            size_t n = strcspn(m.p, " ");
+            InputOption *to = items ? &input[0][options.n_items++] : &input[1][options.n_fixed++];
+            *to = (InputOption){name, arena_strndup(&b->arena, m.p, n), false};
+            m.p += n;
+            continue;
+        }
         const char *name = word(&m);
         want(&m, "=");
-        option[options.n_dims++] = (DimOption){name, strtoll(word(&m), NULL, 10), false};
+        char *end;
+        int64_t low = strtoll(word(&m), &end, 10);
+        int64_t high = !strncmp(end, "..", 2) ? strtoll(end + 2, NULL, 10) : low;
+        option[options.n_dims++] = (DimOption){.name = name, .low = low, .value = high};
     }
     exprs_init(x, &b->arena);
     if (!read_text(b, model_, &bytes)) return NULL;

@@ -97,6 +97,116 @@ static void test_declared(void **state) {
            "output 'y': declared as i32, but computed as f32");
 }
 
+/* --- inputs and outputs ----------------------------------------------------------------------- */
+
+static void test_sequences(void **state) {
+    Bench *b = *state;
+    const char *const inputs[] = {"1 2", "3 4"};
+    const char *same = "input s seq(f32[N]) output t seq(f32[N]) t = Identity(s)";
+    Graph *g = import_text(b, same, "--items s=2 N=2");
+    assert_non_null(g);
+    assert_string_equal(g->inputs.items[1]->name, "s.1");
+    assert_string_equal(g->output_names.items[1], "t.1");
+    assert_string_equal(run_text(b, same, "--items s=2 N=2", 2, inputs), "f32[2] 1 2; f32[2] 3 4");
+    /* shapes that are given need no dimension, and "*" is all that have no option of their own */
+    assert_string_equal(run_text(b, same, "--items *=9 --items s=[2],[1]", 2, inputs),
+                        "f32[2] 1 2; f32[1] 3");
+    assert_string_equal(run_text(b, same, "--items s=9 --items s=0", 0, NULL), "");
+    assert_non_null(import_text(b, same, "--items *=3 N=1"));
+    assert_null(import_text(b, same, NULL));
+    expect_error(b, E2008, "input 's': the sequence has no length; give --items s=N");
+    assert_null(import_text(b, same, "--items s=2"));
+    expect_error(b, E2008, "give --dim N=VALUE");
+    assert_null(import_text(b, same, "--items s=[2,3]"));
+    expect_error(b, E0001, "'s.0' of shape [2, 3], but the model declares [-1]");
+    static const char *const wrong[] = {"--items s=4097",   "--items s=-1",   "--items s=[2",
+                                        "--items s=[2][3]", "--items s=[2],", "--items s=[-2]",
+                                        "--items s=1x",     "--items s=[,2]"};
+    for (size_t i = 0; i < N(wrong); i++) {
+        assert_null(import_text(b, same, wrong[i]));
+        expect_error(b, E0001, "input 's': --items wants NAME=N (at most 4096), NAME=[2,3],[4]");
+    }
+    assert_null(import_text(b, same, "--items s=none"));
+    expect_error(b, E0001, "--items s=none: the input is not optional");
+    assert_null(import_text(b, same, "--items s=0 --items x=2"));
+    expect_error(b, E0001, "--items x=2: the model has no such input");
+    assert_null(import_text(b, "input s seq(f32) output s", "--items s=2"));
+    expect_error(b, E2008, "the model declares no shape for it; give --items s=[2,3],[4]");
+    assert_null(import_text(b, "input s seq(str[2]) output s", "--items s=2"));
+    expect_error(b, E3003, "sequences of strings are not supported");
+    assert_null(import_text(b, "input s seq(seq(f32[2])) output s", "--items s=2"));
+    expect_error(b, E3002, "only tensors, and sequences and optionals of them, are supported");
+    assert_null(import_text(b, "input s seq(f32[1]) input s.0 f32[1] output s.0", "--items s=1"));
+    expect_error(b, E2002, "'s.0' is an item of 's', and another input or output");
+    assert_null(
+        import_text(b, "input s seq(f32[1]) output t i32[1] t = Identity(s)", "--items s=1"));
+    expect_error(b, E2009, "output 't': declared as a tensor, but computed as a sequence");
+    assert_null(import_text(b, "input x f32[1] output t seq(f32[1]) t = Identity(x)", NULL));
+    expect_error(b, E2009, "output 't': declared as a sequence, but computed as a tensor");
+    assert_null(
+        import_text(b, "input s seq(f32[1]) output t seq(i32[1]) t = Identity(s)", "--items s=1"));
+    expect_error(b, E2009, "output 't': declared as i32, but computed as f32");
+    /* items of extents that vary, by names of their own; not every operator serves them */
+    assert_non_null(import_text(b, "input s seq(f32[?]) output s", "--items s=2 s.item.0=1..3"));
+    assert_null(import_text(b, "input s seq(f32[?]) output t t = ConcatFromSequence(s) {axis=0}",
+                            "--items s=2 s.item.0=1..3"));
+    expect_error(b, E3002, "input 0, 's', has dimensions that vary, s.item.0, which are not");
+    /* what has only a length when it runs */
+    assert_null(
+        import_text(b, "input x f32[4] input n i64[] output t t = SplitToSequence(x, n)", NULL));
+    expect_error(b, E3004, "'n' is computed at run time (--fix n=V,V,... makes it constant)");
+}
+
+static void test_optionals(void **state) {
+    Bench *b = *state;
+    const char *const inputs[] = {"5", "7"};
+    const char *text = "opset 18 input o opt(f32[N]) output h output t opt(f32[N]) "
+                       "h = OptionalHasElement(o) t = Identity(o)";
+    assert_string_equal(run_text(b, text, "N=1", 1, inputs), "bool[] 1; f32[1] 5");
+    assert_string_equal(run_text(b, text, "--items o=[1]", 1, inputs), "bool[] 1; f32[1] 5");
+    assert_string_equal(run_text(b, text, "--items o=none", 0, NULL), "bool[] 0");
+    assert_string_equal(run_text(b, text, "N=1 --fix o=9", 0, NULL), "bool[] 1; f32[1] 9");
+    assert_null(import_text(b, text, "--items o=2"));
+    expect_error(b, E0001, "--items o=2: the input is no sequence, but one tensor");
+    text = "opset 18 input o opt(seq(f32[1])) output h output t h = OptionalHasElement(o) "
+           "t = Identity(o)";
+    assert_string_equal(run_text(b, text, "--items o=2", 2, inputs),
+                        "bool[] 1; f32[1] 5; f32[1] 7");
+    assert_string_equal(run_text(b, text, "--items o=none", 0, NULL), "bool[] 0");
+    assert_null(import_text(b, text, NULL));
+    expect_error(b, E2008, "input 'o': the sequence has no length");
+    assert_null(import_text(b, "input o opt(f32) output o", NULL));
+    expect_error(b, E2008, "the model declares no shape for it; give --items o=[2,3]");
+}
+
+static void test_fixed(void **state) {
+    Bench *b = *state;
+    const char *const inputs[] = {"1 2 3 4"};
+    const char *text = "input x f32[4] input s i64[2] output y y = Reshape(x, s)";
+    assert_string_equal(run_text(b, text, "--fix s=2,-1", 1, inputs), "f32[2, 2] 1 2 3 4");
+    assert_string_equal(run_text(b, "input x f16[2] output x", "--fix x=0.5,-inf", 0, NULL),
+                        "f16[2] 0.5 -inf");
+    static const char *const wrong[][2] = {
+        {"--fix s=2", "--fix s=2: 1 values for i64[2]"},
+        {"--fix s=2,2,2", "3 values for i64[2]"},
+        {"--fix s=2,", "1 values for i64[2]"},
+        {"--fix s=2,0.5", "'0.5' is no i64"},
+        {"--fix s=2,,1", "'' is no i64"},
+        {"--fix s=2,9223372036854775808", "'9223372036854775808' is no i64"},
+        {"--fix s=2,2 --fix q=2", "--fix q=2: the model has no such input"},
+    };
+    for (size_t i = 0; i < N(wrong); i++) {
+        assert_null(import_text(b, text, wrong[i][0]));
+        expect_error(b, E0001, wrong[i][1]);
+    }
+    assert_null(import_text(b, "input x u8[1] output x", "--fix x=256"));
+    expect_error(b, E0001, "'256' is no u8");
+    assert_null(import_text(b, "input x f32[N] output x", "--fix x=2 N=1..2"));
+    expect_error(b, E0001, "--fix x=2: the input has dimensions that vary");
+    assert_null(import_text(b, "input x bool[1] output x", "--fix x=2"));
+    expect_error(b, E0001, "'2' is no bool");
+}
+
 /* --- operators -------------------------------------------------------------------------------- */
 
 static void test_unsupported(void **state) {
@@ -129,7 +239,8 @@ static void test_refusals(void **state) {
            "output 1, 'z', is not supported");
     refuse(b, "input x f32[2] input s c64[1] output x", E3003,
            "input 's': tensors of type c64 are not supported");
-    refuse(b, "input x seq(f32[2]) output x", E3002, "input 'x': an input that is not a tensor");
+    refuse(b, "input x opt(opt(f32[2])) output x", E3002,
+           "input 'x': only tensors, and sequences and optionals of them, are supported");
     refuse(b, "input x f32 output x", E3002, "does not say how many dimensions");
     refuse(b, "input x f32[1,1,1,1,1,1,1,1,1] output x", E3002, "9 dimensions; at most 8");
     refuse(b, "input x f32[3000000000] output x", E3005, "more than 2^31-1 elements");
@@ -213,6 +324,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_initializers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dims, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_declared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sequences, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_optionals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fixed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unsupported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_functions, set_up, tear_down),
