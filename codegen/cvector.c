@@ -195,7 +195,7 @@ static void print_lanes(Lanes *l, const Stmt *s) {
     const Expr *flat = flat_index(p, s->buffer, b->rank, index);
     const char *place = lanes_at(l, s->buffer, flat);
     bool held = p->held[s->buffer] > 0;
-    if (held && value->op == EX_add)
+    if (held && value->op == EX_add && b->dt != DT_i32) /* which wraps around */
         for (int i = 0; i < 2; i++) {
             const Expr *old = value->arg[i];
             if (old->op != EX_load || old->k.i != s->buffer || old->arg[0] != flat) continue;

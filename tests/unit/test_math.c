@@ -75,6 +75,16 @@ static int body(Session *s) {
     return 0;
 }
 
+static LoadedModel loaded(Session *s, Graph *g) {
+    s->target = target_find("c");
+    Program *p = session_lower(s, g);
+    const char *path = arena_printf(&s->arena, "%s/%s.so", cache, g->name);
+    LoadedModel m = {0};
+    assert_true(p && write_program(s, p, path) && model_load(s, &m, path, NULL));
+    unlink(path);
+    return m;
+}
+
 static const Expr *encoded(Exprs *x, const Expr *e) {
     e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, -128));
     return ex_cast(x, DT_i32, ex_un(x, EX_round, ex_bin(x, EX_min, e, ex_num(x, DT_f32, 127))));
@@ -97,11 +107,7 @@ static int body_rounding(Session *s) {
         e = encoded(x, ex_mul(x, ex_cast(x, DT_f32, e), ex_num(x, DT_f32, 0.75)));
         graph_output(g, build_map(&b, DT_i8, ex_cast(x, DT_i8, e)), i ? "moved" : "plain");
     }
-    s->target = target_find("c");
-    Program *p = session_lower(s, g);
-    const char *path = arena_printf(&s->arena, "%s/rounding.so", cache);
-    LoadedModel m = {0};
-    assert_true(p && write_program(s, p, path) && model_load(s, &m, path, NULL));
+    LoadedModel m = loaded(s, g);
     float *from = ARENA_ARRAY(&s->arena, COUNT, float);
     int8_t *plain = ARENA_ARRAY(&s->arena, COUNT, int8_t);
     int8_t *moved = ARENA_ARRAY(&s->arena, COUNT, int8_t);
@@ -116,14 +122,71 @@ static int body_rounding(Session *s) {
             fail_msg("%.9g becomes %d and %d", (double)from[i], plain[i], moved[i]);
     }
     model_unload(&m);
-    unlink(path);
     return 0;
 }
 
-static void on_each(int (*what)(Session *)) {
+/* Products of integers wrap around, also where vectors add them; the C compiler has all else trap.
+ */
+static int body_wraps(Session *s) {
+    enum { ROWS = 8, DEPTH = 5, COLUMNS = 32 };
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "wraps");
+    Value *a = graph_input(g, "a", DT_i32, 2, (const int64_t[]){ROWS, DEPTH});
+    Value *b = graph_input(g, "b", DT_i32, 2, (const int64_t[]){DEPTH, COLUMNS});
+    Builder p = build(g, 2, (const int64_t[]){ROWS, COLUMNS});
+    const Expr *k = build_red(&p, DEPTH);
+    const Expr *left = build_load(&p, a, (const Expr *[]){ex_var(x, 0), k});
+    const Expr *right = build_load(&p, b, (const Expr *[]){k, ex_var(x, 1)});
+    graph_output(g, build_reduce(&p, DT_i32, COMBINE_sum, ex_mul(x, left, right), NULL), "y");
+    LoadedModel m = loaded(s, g);
+    int32_t in_a[ROWS * DEPTH], in_b[DEPTH * COLUMNS], y[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * DEPTH; i++) in_a[i] = i % 3 ? INT32_MIN + i : INT32_MAX - i;
+    for (int i = 0; i < DEPTH * COLUMNS; i++) in_b[i] = i % 2 ? 2 * i + 1 : -i;
+    assert_true(model_run(s, &m, (const void *[]){in_a, in_b}, (void *[]){y}));
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        uint32_t sum = 0;
+        for (int d = 0; d < DEPTH; d++)
+            sum +=
+                (uint32_t)in_a[i / COLUMNS * DEPTH + d] * (uint32_t)in_b[d * COLUMNS + i % COLUMNS];
+        assert_int_equal(y[i], (int32_t)sum);
+    }
+    model_unload(&m);
+    return 0;
+}
+
+/* The lesser of zeros of two signs is the same one in lanes and in the rest, and so on any number
+ * of threads. */
+static int body_zeros(Session *s) {
+    enum { N = 35 };
+    Graph *g = graph_new(&s->arena, &s->x, &s->diag, "zeros");
+    Value *in = graph_input(g, "x", DT_f16, 1, (const int64_t[]){N});
+    Value *bound = graph_input(g, "bound", DT_f16, 1, (const int64_t[]){1});
+    for (int i = 0; i < 2; i++) {
+        Builder b = build(g, 1, (const int64_t[]){N});
+        const Expr *left = build_in(&b, in), *right = build_in(&b, bound);
+        left = ex_cast(&s->x, DT_f32, left);
+        right = ex_cast(&s->x, DT_f32, right);
+        const Expr *e = ex_bin(&s->x, i ? EX_max : EX_min, left, right);
+        graph_output(g, build_map(&b, DT_f16, ex_cast(&s->x, DT_f16, e)), i ? "most" : "least");
+    }
+    LoadedModel m = loaded(s, g);
+    for (int sign = 0; sign < 2; sign++) {
+        uint16_t x[N], other = sign ? 0 : 0x8000, least[N], most[N];
+        for (int i = 0; i < N; i++) x[i] = sign ? 0x8000 : 0;
+        assert_true(model_run(s, &m, (const void *[]){x, &other}, (void *[]){least, most}));
+        for (int i = 1; i < N; i++) {
+            assert_int_equal(least[i], least[0]);
+            assert_int_equal(most[i], most[0]);
+        }
+    }
+    model_unload(&m);
+    return 0;
+}
+
+static void on_each(int (*what)(Session *), const char *cc) {
     static const char *const archs[] = {"native", "x86-64-v2"};
     for (int i = 0; i < 2; i++) {
-        Options o = {.model = "math.onnx", .march = archs[i], .runtime_cache = cache};
+        Options o = {.model = "math.onnx", .march = archs[i], .runtime_cache = cache, .cc = cc};
 #if !defined(__x86_64__)
         if (i) break;
 #endif
@@ -133,12 +196,22 @@ static void on_each(int (*what)(Session *)) {
 
 static void test_accuracy(void **state) {
     (void)state;
-    on_each(body);
+    on_each(body, NULL);
 }
 
 static void test_rounding(void **state) {
     (void)state;
-    on_each(body_rounding);
+    on_each(body_rounding, NULL);
+}
+
+static void test_wraps(void **state) {
+    (void)state;
+    on_each(body_wraps, "cc -fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error");
+}
+
+static void test_zeros(void **state) {
+    (void)state;
+    on_each(body_zeros, NULL);
 }
 
 int main(void) {
@@ -146,7 +219,8 @@ int main(void) {
     cache = mkdtemp(folder);
     if (!cache) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_accuracy),
-                                       cmocka_unit_test(test_rounding)};
+                                       cmocka_unit_test(test_rounding),
+                                       cmocka_unit_test(test_wraps), cmocka_unit_test(test_zeros)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
