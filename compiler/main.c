@@ -58,16 +58,18 @@ static void print_help(void) {
     }
     printf("  %-24s %s\n", "--list-ops",
            "print the operators that there are import functions for, and from which version on");
-    printf("\nexit status: 0 done, 1 the model is wrong, 2 usage, 3 file or system, 4 not supported,\n"
-           "5 results differ, 6 a limit was hit, 70 a bug of mlcc\n");
+    printf(
+        "\nexit status: 0 done, 1 the model is wrong, 2 usage, 3 file or system, 4 not supported,\n"
+        "5 results differ, 6 a limit was hit, 70 a bug of mlcc\n");
 }
 
-/* `DOMAIN OPERATOR VERSION`, a row of the importer's tables a line; `strings` where it is for those. */
+/* `DOMAIN OPERATOR VERSION`, a row of the importer's tables a line; `strings` where it is for
+ * those, `varying` where dimensions may vary. */
 static void print_operators(void) {
     OnnxOperator op;
     for (int row = 0; onnx_operator(row, &op); row++)
-        printf("%s %s %d%s\n", *op.domain ? op.domain : "ai.onnx", op.name, op.since,
-               op.text ? " strings" : "");
+        printf("%s %s %d%s%s\n", *op.domain ? op.domain : "ai.onnx", op.name, op.since,
+               op.text ? " strings" : "", op.varies ? " varying" : "");
 }
 
 static int usage_error(const char *format, const char *what) {

@@ -1,4 +1,4 @@
-"""Models of one operator for onnx_support.py, where ONNX's tests have none, or none of some type."""
+"""Models of one operator for onnx_support.py, where ONNX has none, or none of some type."""
 
 from onnx import TensorProto, helper
 

@@ -76,7 +76,7 @@ class Operator:
         self.domain, self.name, self.schema = domain, schema.name, schema
         self.versions = set()
         self.since = None  # first version that mlcc serves
-        self.strings = False
+        self.varies = False
         self.tests = self.passed = 0
         self.models, self.taken = [], []
         self.found = {}  # (constraint, type) -> targets that take it
@@ -391,9 +391,9 @@ def all_limits():
     bodies = {path: function_bodies(path) for path in sorted(folder.glob("*.c"))}
     home = {name: path for path, functions in bodies.items() for name in functions}
     limits = collections.defaultdict(list)
-    rows = re.findall(
-        r'^(?:OP|TEXT)\("([^"]*)", "(\w+)", \d+, (\w+)\)', (folder / "ops.def").read_text(), re.M
-    )
+    table = (folder / "ops.def").read_text()
+    row = r'^(?:OP|DYN|TEXT)\("([^"]*)", "(\w+)", \d+, (\w+)\)'
+    rows = re.findall(row, table, re.M)
     for domain, name, function in rows:
         functions, seen, todo = bodies[home[function]], set(), [function]
         while todo:
@@ -484,13 +484,15 @@ def domain_table(domain, operators, limits, notes):
     ]
     if supported:
         out += [
-            "| operator | versions | element types | refused | ONNX tests |",
-            "| --- | --- | --- | --- | --- |",
+            "| operator | versions | element types | dims | refused | ONNX tests |",
+            "| --- | --- | --- | --- | --- | --- |",
         ]
     for o in supported:
         refused = refused_cell(o, limits, notes)
         tests = f"{o.passed}" if o.passed == o.tests else f"{o.passed} of {o.tests}"
-        cells = [o.name, versions_cell(o), types_cell(o), refused, tests if o.tests else ""]
+        dims = "vary" if o.varies else "fixed"
+        tests = tests if o.tests else ""
+        cells = [o.name, versions_cell(o), types_cell(o), dims, refused, tests]
         out.append("| " + " | ".join(cells) + " |")
     missing = [
         o.name + (" (deprecated)" if o.schema.deprecated else "") for o in rows if o.since is None
@@ -512,6 +514,7 @@ Made by `scripts/onnx-support`, which asks mlcc; `make check` compares. Schemas 
   says it does not support; `unproven`: mlcc takes no model with this type that was tried, and calls
   those wrong. A variable without a tensor that is an end of a model is left out. So are complex
   numbers: no operator takes them.
+- **dims**: whether dimensions may vary from run to run (`--dim NAME=LOW..HIGH`).
 - **refused**: forms that end with E3002, in mlcc's words; … stands for names and numbers, numbers
   in brackets for the notes at the end. Beside these, what decides a shape must be constant or
   declared by the model (E3004), and a tensor has fewer than 2^31 elements in at most 8 dimensions.
@@ -553,11 +556,12 @@ def main():
     operators = {k: o for k, o in all_operators().items() if options.filter in o.name}
     listed = subprocess.run([mlcc, "--list-ops"], capture_output=True, check=True, text=True).stdout
     for line in listed.splitlines():
-        domain, name, since, *_ = line.split()
+        domain, name, since, *more = line.split()
         operator = operators.get(("" if domain == "ai.onnx" else domain, name))
         if operator:
             operator.since = min(int(since), operator.since or int(since))
             operator.since = max(operator.since, min(operator.versions))
+            operator.varies |= "varying" in more
     passed, tests = collect_models(operators, options.suite, mlcc, options.jobs)
     notes = probe(mlcc, operators, options.jobs)
     if options.notes:

@@ -103,7 +103,8 @@ bool onnx_supports(const char *domain, const char *name, int version);
 typedef struct OnnxOperator {
     const char *domain, *name; /* domain "" is ai.onnx */
     int since;
-    bool text; /* the row is for nodes that are given strings */
+    bool text;   /* the row is for nodes that are given strings */
+    bool varies; /* its function serves dimensions that vary */
 } OnnxOperator;
 /* Row number `row` of all tables, in their order; false if there are not so many. */
 bool onnx_operator(int row, OnnxOperator *result);

@@ -68,15 +68,16 @@ const OpRow *check_node_row(const Import *im, const char *domain, const char *na
 }
 
 bool onnx_operator(int row, OnnxOperator *result) {
-    enum { N_OPS = sizeof op_rows / sizeof *op_rows, N_TEXT = sizeof text_rows / sizeof *text_rows };
-    if (row < N_OPS + N_TEXT) {
-        const OpRow *op = row < N_OPS ? &op_rows[row] : &text_rows[row - N_OPS];
-        *result = (OnnxOperator){op->domain, op->name, op->since, row >= N_OPS};
+    const int n_ops = (int)(sizeof op_rows / sizeof *op_rows);
+    const int n_text = (int)(sizeof text_rows / sizeof *text_rows);
+    if (row < n_ops + n_text) {
+        const OpRow *op = row < n_ops ? &op_rows[row] : &text_rows[row - n_ops];
+        *result = (OnnxOperator){op->domain, op->name, op->since, row >= n_ops, op->varying};
         return true;
     }
     const Elementwise *e = elementwise_rows;
-    for (row -= N_OPS + N_TEXT; e->name && row > 0; row--) e++;
-    if (e->name) *result = (OnnxOperator){"", e->name, e->since, false};
+    for (row -= n_ops + n_text; e->name && row > 0; row--) e++;
+    if (e->name) *result = (OnnxOperator){"", e->name, e->since, false, true};
     return e->name != NULL;
 }
 
