@@ -104,7 +104,8 @@ static inline Item partner(Maker *m, Item a) {
         int rank;
         int64_t shape[MAX_RANK];
         if (b->v->dt == a.v->dt && (!dt_is_float(a.v->dt) || b->exact == a.exact) &&
-            shape_broadcast(a.v->rank, a.v->shape, b->v->rank, b->v->shape, &rank, shape) &&
+            shape_broadcast(m->g->x, a.v->rank, a.v->shape, b->v->rank, b->v->shape, &rank,
+                            shape) &&
             rank <= 5 && shape_numel(rank, shape) <= m->max_numel)
             return *b;
     }
@@ -209,7 +210,7 @@ static inline void make_band(Maker *m) {
     int axis = random_below(m->r, a.v->rank);
     int rank;
     int64_t shape[MAX_RANK], extent = a.v->shape[axis];
-    if (!shape_broadcast(a.v->rank, a.v->shape, c.v->rank, c.v->shape, &rank, shape) ||
+    if (!shape_broadcast(m->g->x, a.v->rank, a.v->shape, c.v->rank, c.v->shape, &rank, shape) ||
         !shape_equal(rank, shape, a.v->rank, a.v->shape))
         return;
     const Expr *i = ex_var(x, axis);
