@@ -155,19 +155,19 @@ static int body_wraps(Session *s) {
 }
 
 /* The lesser of zeros of two signs is the same one in lanes and in the rest, and so on any number
- * of threads. */
-static int body_zeros(Session *s) {
-    enum { N = 35 };
+ * of threads; what is less than all normal floats stays, too. */
+static int zeros_of(Session *s, DType dt) {
+    enum { N = 35, SMALL = 0x0040 };
     Graph *g = graph_new(&s->arena, &s->x, &s->diag, "zeros");
-    Value *in = graph_input(g, "x", DT_f16, 1, (const int64_t[]){N});
-    Value *bound = graph_input(g, "bound", DT_f16, 1, (const int64_t[]){1});
+    Value *in = graph_input(g, "x", dt, 1, (const int64_t[]){N});
+    Value *bound = graph_input(g, "bound", dt, 1, (const int64_t[]){1});
     for (int i = 0; i < 2; i++) {
         Builder b = build(g, 1, (const int64_t[]){N});
         const Expr *left = build_in(&b, in), *right = build_in(&b, bound);
         left = ex_cast(&s->x, DT_f32, left);
         right = ex_cast(&s->x, DT_f32, right);
         const Expr *e = ex_bin(&s->x, i ? EX_max : EX_min, left, right);
-        graph_output(g, build_map(&b, DT_f16, ex_cast(&s->x, DT_f16, e)), i ? "most" : "least");
+        graph_output(g, build_map(&b, dt, ex_cast(&s->x, dt, e)), i ? "most" : "least");
     }
     LoadedModel m = loaded(s, g);
     for (int sign = 0; sign < 2; sign++) {
@@ -179,8 +179,16 @@ static int body_zeros(Session *s) {
             assert_int_equal(most[i], most[0]);
         }
     }
+    uint16_t x[N], zero = 0, least[N], most[N];
+    for (int i = 0; i < N; i++) x[i] = SMALL;
+    assert_true(model_run(s, &m, (const void *[]){x, &zero}, (void *[]){least, most}));
+    for (int i = 0; i < N; i++) assert_true(least[i] == 0 && most[i] == SMALL);
     model_unload(&m);
     return 0;
+}
+
+static int body_zeros(Session *s) {
+    return zeros_of(s, DT_f16) + zeros_of(s, DT_bf16);
 }
 
 static void on_each(int (*what)(Session *), const char *cc) {
