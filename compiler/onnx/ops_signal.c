@@ -86,11 +86,34 @@ static Value *transform_by_table(const Transform *t, Value *v) {
     return build_reduce(&b, t->work, COMBINE_sum, e, NULL);
 }
 
-/* The cosine of 2 pi * k / n, in f64. */
-static const Expr *cosine(Exprs *x, const Expr *k, int64_t n) {
+/* The sum of (-1)^i a^(2i + from) / (2i + from)!, for |a| <= pi / 4 as exact as f64 is. */
+static const Expr *series(Exprs *x, const Expr *a, int from) {
+    const Expr *square = ex_mul(x, a, a), *sum = ex_num(x, DT_f64, 1);
+    for (int k = from + 16; k > from; k -= 2)
+        sum = ex_sub(x, ex_num(x, DT_f64, 1),
+                     ex_mul(x, ex_div(x, square, ex_num(x, DT_f64, (double)(k * (k - 1)))), sum));
+    return from ? ex_mul(x, a, sum) : sum;
+}
+
+/* root_of_unity where n varies, and k with the run. GPUs have no such functions of f64, so these are
+ * series. */
+static void root_expr(Exprs *x, const Expr *k, int64_t n, const Expr **re, const Expr **im) {
     const double pi = 3.14159265358979323846;
-    const Expr *part = ex_div(x, ex_cast(x, DT_f64, k), extent_as(x, DT_f64, n));
-    return ex_un(x, EX_cos, ex_mul(x, part, ex_num(x, DT_f64, 2 * pi)));
+    const Expr *all = ex_i(x, n), *two = ex_i(x, 2);
+    k = ex_bin(x, EX_rem, k, all);
+    const Expr *eighth = ex_div(x, ex_mul(x, k, ex_i(x, 8)), all);
+    const Expr *quarter = ex_div(x, ex_add(x, eighth, ex_i(x, 1)), two);
+    const Expr *rest = ex_sub(x, ex_mul(x, k, ex_i(x, 4)), ex_mul(x, quarter, all));
+    const Expr *part = ex_div(x, ex_cast(x, DT_f64, rest), extent_as(x, DT_f64, n));
+    const Expr *angle = ex_mul(x, part, ex_num(x, DT_f64, pi / 2));
+    const Expr *c = series(x, angle, 0), *s = series(x, angle, 1);
+    /* odd quarters exchange them, the second half of the circle turns the signs */
+    quarter = ex_bin(x, EX_rem, quarter, ex_i(x, 4));
+    const Expr *odd = ex_bin(x, EX_eq, ex_bin(x, EX_rem, quarter, two), ex_i(x, 1));
+    const Expr *far = ex_le(x, two, quarter);
+    const Expr *r = ex_select(x, odd, ex_un(x, EX_neg, s), c), *i = ex_select(x, odd, c, s);
+    *re = ex_select(x, far, ex_un(x, EX_neg, r), r);
+    *im = ex_select(x, far, ex_un(x, EX_neg, i), i);
 }
 
 /* The roots of unity of order n as a constant [n, 2]; they are computed in a run where n varies. */
@@ -100,10 +123,8 @@ static Value *roots(const Transform *t, int64_t n) {
     if (dim_varies(n)) {
         Exprs *x = t->n->x;
         Builder b = build(t->n->g, 2, shape);
-        /* sin a = cos (a - a quarter turn): 4k - n quarters of an n-th */
-        const Expr *k = ex_mul(x, ex_var(x, 0), ex_i(x, 4));
-        const Expr *turned = ex_sub(x, k, ex_i(x, n));
-        const Expr *re = cosine(x, k, dim_mul(x, n, 4)), *im = cosine(x, turned, dim_mul(x, n, 4));
+        const Expr *re, *im;
+        root_expr(x, ex_var(x, 0), n, &re, &im);
         im = ex_mul(x, im, ex_num(x, DT_f64, sign_of(t)));
         const Expr *e = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 1), ex_i(x, 0)), re, im);
         return build_map(&b, t->work, ex_cast(x, t->work, e));
@@ -467,12 +488,11 @@ static Value *window_map(Node *n, DType dt, int64_t size, bool periodic, const d
     Exprs *x = n->x;
     int64_t turn = periodic ? size : dim_larger(x, size - 1, 1);
     Builder b = build(n->g, 1, &size);
-    const Expr *k = ex_var(x, 0), *term[3];
-    for (int i = 0; i < 3; i++) {
-        const Expr *e = cosine(x, ex_mul(x, k, ex_i(x, i)), turn);
-        term[i] = ex_mul(x, ex_num(x, DT_f64, a[i]), e);
-    }
-    const Expr *e = ex_add(x, ex_sub(x, term[0], term[1]), term[2]);
+    const Expr *k = ex_var(x, 0), *e = ex_num(x, DT_f64, a[0]), *re, *im;
+    root_expr(x, k, turn, &re, &im);
+    e = ex_sub(x, e, ex_mul(x, ex_num(x, DT_f64, a[1]), re));
+    root_expr(x, ex_mul(x, k, ex_i(x, 2)), turn, &re, &im);
+    e = ex_add(x, e, ex_mul(x, ex_num(x, DT_f64, a[2]), re));
     const Expr *single = ex_bin(x, EX_eq, ex_i(x, size), ex_i(x, 1));
     return build_map(&b, dt, ex_cast(x, dt, ex_select(x, single, ex_num(x, DT_f64, 1), e)));
 }
