@@ -303,7 +303,7 @@ static bool miscounted(const char *what) {
 
 static bool run_data_set(Session *s, LoadedModel *m, const char *folder) {
     Io io;
-    io_of_model(s, &io, m->model);
+    io_of_model(s, &io, m->model, 1);
     const Onnx__GraphProto *g = s->model.proto->graph;
     int file = 0, at = 0;
     for (size_t i = 0; i < g->n_input; i++) {
