@@ -37,6 +37,8 @@ void ml_set_labels(Node *n, Value *position, const MlLabels *labels);
 /* The input as a matrix [rows, features] of floats: f64 as it is, all else as f32. A vector is one
  * row. NULL after a report. */
 Value *ml_rows(Node *n);
+/* The same, of a known number of features. */
+Value *ml_features(Node *n);
 /* Class labels in one of these attributes. False after a report. */
 bool ml_read_labels(Node *n, const char *ints, const char *strings, MlLabels *labels);
 /* A constant f32 tensor of an attribute's floats. */

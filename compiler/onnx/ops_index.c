@@ -114,7 +114,7 @@ void import_gather(Node *n) {
 void import_array_feature_extractor(Node *n) {
     Value *data = node_need(n, 0), *indices = node_need(n, 1);
     if (!data || !indices || !index_type_ok(n, indices)) return;
-    int64_t shape[2] = {1, value_numel(indices)};
+    int64_t shape[2] = {1, dim_product(n->x, indices->rank, indices->dims)};
     if (data->rank < 1) {
         invalid(n, E2005, "the input is a scalar");
         return;
@@ -336,9 +336,9 @@ void import_reverse_sequence(Node *n) {
     int batch = node_axis(n, attr_int(n, "batch_axis", 1), v->rank);
     int time = batch < 0 ? -1 : node_axis(n, attr_int(n, "time_axis", 0), v->rank);
     if (time < 0) return;
-    if (time == batch || lengths->rank != 1 || lengths->dims[0] != v->dims[batch]) {
-        invalid(n, E2005, "sequence_lens must have one length for each of %lld batches",
-                (long long)v->dims[batch]);
+    if (time == batch || lengths->rank != 1 || !dim_fits(lengths->dims[0], v->dims[batch])) {
+        invalid(n, E2005, "sequence_lens must have one length for each of %s batches",
+                dim_text(x, v->dims[batch]));
         return;
     }
     Builder b = build(n->g, v->rank, v->dims);
@@ -491,8 +491,9 @@ void import_tfidf_vectorizer(Node *n) {
     int64_t in_shape[2] = {shape[0], v->rank ? v->dims[v->rank - 1] : 1};
     if (!node_shape_ok(n, 2, shape)) return;
     /* no distance reaches beyond the row */
-    if (max_skip >= in_shape[1]) max_skip = in_shape[1] ? in_shape[1] - 1 : 0;
-    if (in_shape[1] > INT32_MAX / (grams.longest + 1)) {
+    int64_t most = dim_max(x, in_shape[1]);
+    if (max_skip >= most) max_skip = most ? most - 1 : 0;
+    if (most > INT32_MAX / (grams.longest + 1)) {
         unsupported(n, "rows of more than %d items", INT32_MAX / (grams.longest + 1));
         return;
     }

@@ -105,6 +105,13 @@ Value *ml_rows(Node *n) {
     return v->dt == DT_f64 ? v : g_cast(n->g, v, DT_f32);
 }
 
+Value *ml_features(Node *n) {
+    Value *v = ml_rows(n);
+    if (!v || !dim_varies(v->dims[1])) return v;
+    unsupported(n, "the number of features varies");
+    return NULL;
+}
+
 bool ml_read_labels(Node *n, const char *ints, const char *strings, MlLabels *labels) {
     *labels = (MlLabels){0};
     labels->ints = attr_ints(n, ints, &labels->count);
@@ -139,7 +146,7 @@ void import_ml_binarizer(Node *n) {
  * broadcasts to `v`. NULL after a report. */
 static Value *per_feature(Node *n, const Value *v, const char *name, int count, Value *numbers) {
     if (count == 1) return g_reshape(n->g, numbers, 0, NULL);
-    if (v->rank >= 1 && count == v->dims[v->rank - 1]) return numbers;
+    if (v->rank >= 1 && dim_fits(count, v->dims[v->rank - 1])) return numbers;
     invalid(n, E2004, "attribute '%s' has %d numbers, but the input has shape %s", name, count,
             shape_text(n->g->arena, v->rank, v->dims));
     return NULL;
@@ -240,13 +247,13 @@ void import_ml_feature_vectorizer(Node *n) {
             int64_t row[2] = {1, v->dims[0]};
             v = g_reshape(g, v, 2, row);
         }
-        if (v->rank != 2 || (i && v->dims[0] != part[0]->dims[0])) {
+        if (v->rank != 2 || (i && !dim_fits(v->dims[0], part[0]->dims[0]))) {
             invalid(n, E2005, "input %d has shape %s", i, shape_text(g->arena, v->rank, v->dims));
             return;
         }
         v = g_cast(g, v, DT_f32);
         if (columns && columns[i] != v->dims[1]) {
-            int64_t before[2] = {0, 0}, after[2] = {0, columns[i] - v->dims[1]};
+            int64_t before[2] = {0, 0}, after[2] = {0, dim_sub(n->x, columns[i], v->dims[1])};
             int64_t shape[2] = {v->dims[0], columns[i]};
             if (!node_shape_ok(n, 2, shape)) return;
             v = g_pad(g, v, before, after, (Scalar){.f = 0});
@@ -254,7 +261,7 @@ void import_ml_feature_vectorizer(Node *n) {
         part[i] = v;
     }
     int64_t shape[2] = {part[0]->dims[0], 0};
-    for (int i = 0; i < n->n_in; i++) shape[1] += part[i]->dims[1];
+    for (int i = 0; i < n->n_in; i++) shape[1] = dim_add(n->x, shape[1], part[i]->dims[1]);
     if (node_shape_ok(n, 2, shape)) n->out[0] = g_concat(g, n->n_in, part, 1);
 }
 
@@ -320,7 +327,7 @@ static Value *linear(Node *n, Value *v, int64_t lines) {
 }
 
 void import_ml_linear_regressor(Node *n) {
-    Value *v = ml_rows(n);
+    Value *v = ml_features(n);
     MlTransform transform;
     if (!v || !ml_read_transform(n, &transform)) return;
     Value *scores = linear(n, v, attr_int(n, "targets", 1));
@@ -329,7 +336,7 @@ void import_ml_linear_regressor(Node *n) {
 }
 
 void import_ml_linear_classifier(Node *n) {
-    Value *v = ml_rows(n);
+    Value *v = ml_features(n);
     MlTransform transform;
     MlLabels labels;
     int n_coefficients;

@@ -102,6 +102,33 @@ static Value *stored(Node *n, int rank, const int64_t *shape, double seed, bool 
     return graph_const(n->g, DT_f32, rank, shape, data);
 }
 
+/* The place of the element (coordinates of b) in row-major order. */
+static const Expr *place_of(const Builder *b, DType dt) {
+    Exprs *x = b->x;
+    const Expr *flat = ex_int(x, dt, 0);
+    for (int i = 0; i < b->rank; i++)
+        flat = ex_add(x, ex_mul(x, flat, ex_int(x, dt, b->shape[i])),
+                      ex_cast(x, dt, ex_var(x, i)));
+    return flat;
+}
+
+/* The numbers that a seed gives; false if it gives none, or there are too many. */
+static bool stored_any(Node *n, int rank, const int64_t *shape, bool normal, Value **out) {
+    double seed;
+    int64_t most[MAX_RANK], count;
+    dims_max(n->x, rank, shape, most);
+    count = shape_numel(rank, most);
+    if (!seed_of(n, &seed) || count > MAX_STORED) return false;
+    bool varies = dims_vary(rank, shape);
+    *out = stored(n, varies ? 1 : rank, varies ? &count : most, seed, normal);
+    if (!varies) return true;
+    /* as many of them as there are elements */
+    Builder b = build(n->g, rank, shape);
+    const Expr *at = dim_index(n->x, place_of(&b, DT_i32), count);
+    *out = build_map(&b, DT_f32, build_load(&b, *out, &at));
+    return true;
+}
+
 static const Expr *mix(Exprs *x, const Expr *h) {
     static const int64_t factor[2] = {0x85ebca6b, 0xc2b2ae35};
     static const int shift[3] = {16, 13, 16};
@@ -124,10 +151,7 @@ static const Expr *hashed(Node *n, const Builder *b, uint32_t stream, bool open)
         if (n->n_out) h = fnv1a(n->proto->output[0], strlen(n->proto->output[0]), h);
         key = (uint32_t)(h ^ (h >> 32));
     }
-    const Expr *flat = ex_int(x, DT_u32, 0);
-    for (int i = 0; i < b->rank; i++)
-        flat = ex_add(x, ex_mul(x, flat, ex_int(x, DT_u32, b->shape[i])),
-                      ex_cast(x, DT_u32, ex_var(x, i)));
+    const Expr *flat = place_of(b, DT_u32);
     key += stream * 0x9e3779b9u;
     const Expr *h = mix(x, ex_bin(x, EX_bxor, mix(x, ex_int(x, DT_u32, key)), flat));
     const Expr *top = ex_cast(x, DT_f32, ex_bin(x, EX_shr, h, ex_int(x, DT_u32, 8)));
@@ -136,18 +160,16 @@ static const Expr *hashed(Node *n, const Builder *b, uint32_t stream, bool open)
 }
 
 static Value *random_uniform(Node *n, int rank, const int64_t *shape) {
-    double seed;
-    if (seed_of(n, &seed) && shape_numel(rank, shape) <= MAX_STORED)
-        return stored(n, rank, shape, seed, false);
+    Value *known;
+    if (stored_any(n, rank, shape, false, &known)) return known;
     Builder b = build(n->g, rank, shape);
     return build_map(&b, DT_f32, hashed(n, &b, 0, false));
 }
 
 static Value *random_normal(Node *n, int rank, const int64_t *shape) {
     Exprs *x = n->x;
-    double seed;
-    if (seed_of(n, &seed) && shape_numel(rank, shape) <= MAX_STORED)
-        return stored(n, rank, shape, seed, true);
+    Value *known;
+    if (stored_any(n, rank, shape, true, &known)) return known;
     Builder b = build(n->g, rank, shape);
     const Expr *size = ex_un(
         x, EX_sqrt, ex_mul(x, ex_num(x, DT_f32, -2), ex_un(x, EX_log, hashed(n, &b, 0, true))));
@@ -211,7 +233,7 @@ void import_multinomial(Node *n) {
     DType dt = node_dtype(n, attr_int(n, "dtype", 6));
     int64_t samples = attr_int(n, "sample_size", 1);
     if (!v || dt == DT_none || n->failed) return;
-    if (v->rank != 2 || v->dims[1] < 1 || !dt_is_float(v->dt) || !dt_is_int(dt)) {
+    if (v->rank != 2 || dim_max(x, v->dims[1]) < 1 || !dt_is_float(v->dt) || !dt_is_int(dt)) {
         invalid(n, E2005, "an input of %s%s", dt_name(v->dt),
                 shape_text(g->arena, v->rank, v->dims));
         return;
@@ -237,7 +259,7 @@ void import_dropout_training(Node *n) {
     Exprs *x = n->x;
     Value *v = node_need(n, 0), *ratio = node_in(n, 1), *training = node_in(n, 2);
     if (!v) return;
-    if ((ratio && value_numel(ratio) != 1) || (training && value_numel(training) != 1)) {
+    if ((ratio && !value_single(n, ratio)) || (training && !value_single(n, training))) {
         invalid(n, E2005, "ratio and training_mode must be one element each");
         return;
     }

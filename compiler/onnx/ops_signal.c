@@ -86,10 +86,49 @@ static Value *transform_by_table(const Transform *t, Value *v) {
     return build_reduce(&b, t->work, COMBINE_sum, e, NULL);
 }
 
-/* The roots of unity of order n as a constant [n, 2]. */
+/* The sum of (-1)^i a^(2i + from) / (2i + from)!, for |a| <= pi / 4 as exact as f64 is. */
+static const Expr *series(Exprs *x, const Expr *a, int from) {
+    const Expr *square = ex_mul(x, a, a), *sum = ex_num(x, DT_f64, 1);
+    for (int k = from + 16; k > from; k -= 2)
+        sum = ex_sub(x, ex_num(x, DT_f64, 1),
+                     ex_mul(x, ex_div(x, square, ex_num(x, DT_f64, (double)(k * (k - 1)))), sum));
+    return from ? ex_mul(x, a, sum) : sum;
+}
+
+/* root_of_unity where n varies, and k with the run. GPUs have no such functions of f64, so these are
+ * series. */
+static void root_expr(Exprs *x, const Expr *k, int64_t n, const Expr **re, const Expr **im) {
+    const double pi = 3.14159265358979323846;
+    const Expr *all = ex_i(x, n), *two = ex_i(x, 2);
+    k = ex_bin(x, EX_rem, k, all);
+    const Expr *eighth = ex_div(x, ex_mul(x, k, ex_i(x, 8)), all);
+    const Expr *quarter = ex_div(x, ex_add(x, eighth, ex_i(x, 1)), two);
+    const Expr *rest = ex_sub(x, ex_mul(x, k, ex_i(x, 4)), ex_mul(x, quarter, all));
+    const Expr *part = ex_div(x, ex_cast(x, DT_f64, rest), extent_as(x, DT_f64, n));
+    const Expr *angle = ex_mul(x, part, ex_num(x, DT_f64, pi / 2));
+    const Expr *c = series(x, angle, 0), *s = series(x, angle, 1);
+    /* odd quarters exchange them, the second half of the circle turns the signs */
+    quarter = ex_bin(x, EX_rem, quarter, ex_i(x, 4));
+    const Expr *odd = ex_bin(x, EX_eq, ex_bin(x, EX_rem, quarter, two), ex_i(x, 1));
+    const Expr *far = ex_le(x, two, quarter);
+    const Expr *r = ex_select(x, odd, ex_un(x, EX_neg, s), c), *i = ex_select(x, odd, c, s);
+    *re = ex_select(x, far, ex_un(x, EX_neg, r), r);
+    *im = ex_select(x, far, ex_un(x, EX_neg, i), i);
+}
+
+/* The roots of unity of order n as a constant [n, 2]; they are computed in a run where n varies. */
 static Value *roots(const Transform *t, int64_t n) {
     Arena *arena = t->n->g->arena;
     int64_t shape[2] = {n, 2};
+    if (dim_varies(n)) {
+        Exprs *x = t->n->x;
+        Builder b = build(t->n->g, 2, shape);
+        const Expr *re, *im;
+        root_expr(x, ex_var(x, 0), n, &re, &im);
+        im = ex_mul(x, im, ex_num(x, DT_f64, sign_of(t)));
+        const Expr *e = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 1), ex_i(x, 0)), re, im);
+        return build_map(&b, t->work, ex_cast(x, t->work, e));
+    }
     char *table = arena_array(arena, (size_t)n * 2, dt_store(t->work));
     for (int64_t k = 0; k < n; k++) {
         double re, im;
@@ -124,7 +163,7 @@ static Value *transform_by_roots(const Transform *t, Value *v) {
     Value *table = roots(t, n);
     Builder b = build(g, 4, shape);
     const Expr *time = build_red(&b, n), *k = ex_var(x, 1);
-    DType work = n <= 46340 ? DT_i32 : DT_i64;
+    DType work = dim_max(x, n) <= 46340 ? DT_i32 : DT_i64;
     const Expr *turn = ex_mul(x, ex_cast(x, work, k), ex_cast(x, work, time));
     turn = ex_cast(x, DT_i32, ex_bin(x, EX_rem, turn, ex_int(x, work, n)));
     const Expr *re_at[2] = {turn, ex_i(x, 0)}, *im_at[2] = {turn, ex_i(x, 1)};
@@ -151,11 +190,12 @@ static int64_t first_factor(const Transform *t, int64_t n) {
 static Value *transform(const Transform *t, Value *v) {
     Graph *g = t->n->g;
     Exprs *x = g->x;
-    int64_t n = v->dims[1], n1 = first_factor(t, n);
+    int64_t n = v->dims[1], n1 = dim_varies(n) ? n : first_factor(t, n);
+    if (dim_varies(n)) return transform_by_roots(t, v);
     if (n1 == n) return n <= FULL_TABLE ? transform_by_table(t, v) : transform_by_roots(t, v);
     /* time = n2 * t1 + t2, frequency = k1 + n1 * k2 */
     int64_t n2 = n / n1, p = v->dims[0], q = v->dims[2];
-    int64_t split[4] = {p, n1, n2 * q, v->dims[3]};
+    int64_t split[4] = {p, n1, dim_mul(x, q, n2), v->dims[3]};
     Value *first = transform(t, g_reshape(g, v, 4, split)), *table = roots(t, n);
     Builder b = build(g, 4, first->dims);
     const Expr *t2 = ex_div(x, ex_var(x, 2), ex_i(x, q)), *turn = ex_mul(x, ex_var(x, 1), t2);
@@ -163,7 +203,7 @@ static Value *transform(const Transform *t, Value *v) {
     const Expr *from[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), NULL};
     const Expr *e = complex_product(&b, first, from, false, build_load(&b, table, re_at),
                                     build_load(&b, table, im_at), ex_var(x, 3));
-    int64_t second_shape[4] = {p * n1, n2, q, 2}, apart[5] = {p, n1, n2, q, 2};
+    int64_t second_shape[4] = {dim_mul(x, p, n1), n2, q, 2}, apart[5] = {p, n1, n2, q, 2};
     Value *second = transform(t, g_reshape(g, build_map(&b, t->work, e), 4, second_shape));
     static const int perm[5] = {0, 2, 1, 3, 4};
     int64_t whole[4] = {p, n, q, 2};
@@ -177,8 +217,8 @@ typedef struct DftForm {
 } DftForm;
 
 /* Frequencies that a transform of this length has in its result. */
-static int64_t bins(const DftForm *f, int64_t length) {
-    return f->onesided && !f->inverse ? length / 2 + 1 : length;
+static int64_t bins(Exprs *x, const DftForm *f, int64_t length) {
+    return f->onesided && !f->inverse ? dim_add(x, dim_div(x, length, 2), 1) : length;
 }
 
 /* `v` [before, given, after, parts] cut or filled with zeros to the length. For the inverse of a
@@ -191,11 +231,12 @@ static Value *fit_length(Node *n, const DftForm *f, Value *v, int64_t length) {
     const Expr *at = ex_var(x, 1), *zero = ex_num(x, work, 0);
     Builder b = build(n->g, 4, shape);
     if (given == 0) return zeros(n->g, work, 4, shape);
-    if (!mirror && given >= length) {
+    bool whole = given == length || (!dim_varies(given) && !dim_varies(length) && given > length);
+    if (!mirror && whole) {
         const Expr *same[4] = {ex_var(x, 0), at, ex_var(x, 2), ex_var(x, 3)};
         return build_map(&b, work, ex_cast(x, work, build_load(&b, v, same)));
     }
-    const Expr *upper = ex_lt(x, ex_i(x, length / 2), at), *from = at;
+    const Expr *upper = ex_lt(x, ex_i(x, dim_div(x, length, 2)), at), *from = at;
     if (mirror) from = ex_select(x, upper, ex_sub(x, ex_i(x, length), at), at);
     const Expr *index[4] = {ex_var(x, 0), index_clamp(x, from, given), ex_var(x, 2), ex_var(x, 3)};
     const Expr *e = ex_cast(x, work, build_load(&b, v, index));
@@ -203,8 +244,10 @@ static Value *fit_length(Node *n, const DftForm *f, Value *v, int64_t length) {
     if (mirror && shape[3] == 2) {
         const Expr *im = ex_bin(x, EX_eq, ex_var(x, 3), ex_i(x, 1));
         const Expr *real = ex_bin(x, EX_eq, at, ex_i(x, 0));
-        if (length % 2 == 0)
-            real = ex_bin(x, EX_or, real, ex_bin(x, EX_eq, at, ex_i(x, length / 2)));
+        if (dim_varies(length) || length % 2 == 0) {
+            const Expr *twice = ex_mul(x, at, ex_i(x, 2));
+            real = ex_bin(x, EX_or, real, ex_bin(x, EX_eq, twice, ex_i(x, length)));
+        }
         e = ex_select(x, ex_and(x, im, upper), ex_un(x, EX_neg, e), e);
         e = ex_select(x, ex_and(x, im, real), zero, e);
     }
@@ -218,13 +261,16 @@ static Value *dft(Node *n, const DftForm *f, Value *v, int axis, int64_t length,
     int rank = v->rank;
     int64_t flat[4] = {1, v->dims[axis], 1, v->dims[rank - 1]}, shape[MAX_RANK];
     for (int i = 0; i < rank - 1; i++) {
-        shape[i] = i == axis ? bins(f, length) : v->dims[i];
-        if (i != axis) flat[i < axis ? 0 : 2] *= v->dims[i];
+        shape[i] = i == axis ? bins(n->x, f, length) : v->dims[i];
+        int64_t *other = &flat[i < axis ? 0 : 2];
+        if (i != axis) *other = dim_mul(x, *other, v->dims[i]);
     }
     shape[rank - 1] = f->inverse && f->onesided ? 1 : 2;
     int64_t work[4] = {flat[0], length, flat[2], 2};
     if (!node_shape_ok(n, rank, shape) || !node_shape_ok(n, 4, work)) return NULL;
-    if (shape_numel(rank, shape) == 0) return zeros(g, dt, rank, shape);
+    int64_t most[MAX_RANK];
+    dims_max(x, rank, shape, most);
+    if (shape_numel(rank, most) == 0) return zeros(g, dt, rank, shape);
     Transform t = {n, f->inverse, work_type(v->dt, f->inverse)};
     Value *whole = transform(&t, fit_length(n, f, g_reshape(g, v, 4, flat), length));
     /* the part that is asked for */
@@ -233,7 +279,7 @@ static Value *dft(Node *n, const DftForm *f, Value *v, int axis, int64_t length,
     const Expr *index[4];
     for (int i = 0; i < 4; i++) index[i] = ex_var(x, i);
     const Expr *e = build_load(&b, whole, index);
-    if (f->inverse) e = ex_div(x, e, ex_num(x, t.work, (double)length));
+    if (f->inverse) e = ex_div(x, e, extent_as(x, t.work, length));
     return g_reshape(g, build_map(&b, dt, e), rank, shape);
 }
 
@@ -247,13 +293,14 @@ static Value *dft_along(Node *n, const DftForm *f, Value *v, int axis) {
     const int64_t *known = node_ints(n, 1, &count);
     bool declared = node_declared_shape(n, 0, &rank, shape) && rank == v->rank;
     for (int i = 0; i < v->rank - 1 && declared; i++)
-        if (i != axis && shape[i] != v->dims[i]) return NULL;
+        if (i != axis && !dim_fits(shape[i], v->dims[i])) return NULL;
     int64_t length = v->dims[axis];
-    if (f->inverse && f->onesided) length = 2 * (length - 1);
+    if (f->inverse && f->onesided) length = dim_mul(n->x, length - 1, 2);
     if (known && count == 1) length = known[0];
     if (!given || known) {
-        if (declared && shape[axis] != bins(f, length)) return NULL;
-        if (length >= 1 && length <= INT32_MAX) return dft(n, f, v, axis, length, v->dt);
+        int64_t most = dim_max(n->x, length);
+        if (declared && !dim_fits(shape[axis], bins(n->x, f, length))) return NULL;
+        if (most >= 1 && most <= INT32_MAX) return dft(n, f, v, axis, length, v->dt);
         invalid(n, E2005, "a transform of length %lld", (long long)length);
         return NULL;
     }
@@ -261,9 +308,9 @@ static Value *dft_along(Node *n, const DftForm *f, Value *v, int axis) {
         node_need_ints(n, 1, "dft_length", &count);
         return NULL;
     }
-    if (value_numel(given) != 1 || !index_type_ok(n, given)) return NULL;
+    if (!value_single(n, given) || !index_type_ok(n, given)) return NULL;
     int64_t bin_count = shape[axis];
-    bool half = bins(f, 4) != 4;
+    bool half = bins(n->x, f, 4) != 4;
     if (!half) return bin_count ? dft(n, f, v, axis, bin_count, v->dt) : NULL;
     if (bin_count < 2) return bin_count ? dft(n, f, v, axis, 1, v->dt) : NULL;
     /* an even and an odd length have as many bins */
@@ -274,11 +321,29 @@ static Value *dft_along(Node *n, const DftForm *f, Value *v, int axis) {
     return is_odd ? g_where(n->g, is_odd, odd, even) : NULL;
 }
 
+/* A tensor of which it varies whether its numbers are complex, with the parts that they have then. */
+static Value *with_parts(Node *n, Value *v) {
+    Exprs *x = n->x;
+    int64_t shape[MAX_RANK];
+    const Expr *at[MAX_RANK];
+    int last = v->rank - 1;
+    if (last < 0 || !dim_varies(v->dims[last])) return v;
+    for (int i = 0; i <= last; i++) {
+        shape[i] = i == last ? 2 : v->dims[i];
+        at[i] = i == last ? dim_index(x, ex_var(x, i), v->dims[i]) : ex_var(x, i);
+    }
+    Builder b = build(n->g, v->rank, shape);
+    const Expr *there = ex_lt(x, ex_var(x, last), ex_i(x, v->dims[last]));
+    const Expr *e = build_load(&b, v, at);
+    return build_map(&b, v->dt, ex_select(x, there, e, ex_num(x, v->dt, 0)));
+}
+
 void import_dft(Node *n) {
     Value *v = node_need(n, 0), *axis_value = n->version < 20 ? NULL : node_in(n, 2),
           *result = NULL;
     if (!v) return;
     DftForm f = {attr_int(n, "inverse", 0) != 0, attr_int(n, "onesided", 0) != 0};
+    v = with_parts(n, v);
     int64_t parts = v->rank ? v->dims[v->rank - 1] : 0;
     if (v->rank < 2 || parts < 1 || parts > 2 || !dt_is_float(v->dt)) {
         invalid(n, E2005, "the input of shape %s must be floats with 1 or 2 in the last dimension",
@@ -288,7 +353,7 @@ void import_dft(Node *n) {
     int count;
     const int64_t *known = n->version < 20 ? NULL : node_ints(n, 2, &count);
     if (axis_value && !known) {
-        if (value_numel(axis_value) != 1 || !dt_is_int(axis_value->dt)) {
+        if (!value_single(n, axis_value) || !dt_is_int(axis_value->dt)) {
             invalid(n, E2006, "the axis must be one integer");
             return;
         }
@@ -296,7 +361,7 @@ void import_dft(Node *n) {
         for (int axis = 0; axis < v->rank - 1 && !n->failed; axis++) {
             Value *one = dft_along(n, &f, v, axis);
             if (!one) continue;
-            if (result && !shape_equal(one->rank, one->dims, result->rank, result->dims)) {
+            if (result && !dims_fit(one->rank, one->dims, result->rank, result->dims)) {
                 node_need_ints(n, 2, "the axis", &count);
                 return;
             }
@@ -367,9 +432,10 @@ void import_stft(Node *n) {
         int64_t real[3] = {v->dims[0], v->dims[1], 1};
         v = g_reshape(n->g, v, 3, real);
     }
+    v = with_parts(n, v);
     if (v->rank != 3 || !dt_is_float(v->dt) || v->dims[2] < 1 || v->dims[2] > 2 ||
-        v->dims[1] < 1 || (window && (window->rank != 1 || !dt_is_float(window->dt))) ||
-        value_numel(step) != 1 || !dt_is_int(step->dt)) {
+        dim_max(n->x, v->dims[1]) < 1 || (window && (window->rank != 1 || !dt_is_float(window->dt))) ||
+        !value_single(n, step) || !dt_is_int(step->dt)) {
         invalid(n, E2005,
                 "the signal must be [batch, length, 1 or 2] of floats, the step one integer");
         return;
@@ -382,17 +448,21 @@ void import_stft(Node *n) {
         length = known[0];
     } else if (!length_value) {
         length = v->dims[1];
-    } else if (!declared || shape[2] < 1 || value_numel(length_value) != 1) {
+    } else if (!declared || shape[2] < 1 || !value_single(n, length_value)) {
         node_need_ints(n, 3, "frame_length", &count);
         return;
     }
-    if (length < 0 || length > v->dims[1] || (known_step && known_step[0] < 1)) {
-        invalid(n, E2005, "frames of length %lld in a signal of length %lld", (long long)length,
-                (long long)v->dims[1]);
+    Exprs *x = n->x;
+    bool fixed = !dim_varies(length) && !dim_varies(v->dims[1]);
+    bool steps_back = known_step && dim_max(x, known_step[0]) < 1;
+    if (dim_max(x, length) < 0 || (fixed && length > v->dims[1]) || steps_back) {
+        invalid(n, E2005, "frames of length %s in a signal of length %s", dim_text(x, length),
+                dim_text(x, v->dims[1]));
         return;
     }
     if (known_step && length) {
-        frames = 1 + (v->dims[1] - length) / known_step[0];
+        int64_t ends = dim_add(x, dim_sub(x, v->dims[1], length), known_step[0]);
+        frames = dim_div(x, dim_larger(x, ends, 0), known_step[0]);
     } else if (declared) {
         frames = shape[1];
     } else {
@@ -413,8 +483,22 @@ void import_stft(Node *n) {
 
 /* --- windows ----------------------------------------------------------------------------------*/
 
-/* a0 - a1 * cos(angle) + a2 * cos(2 * angle) over one turn. */
-static void set_window(Node *n, double a0, double a1, double a2) {
+/* A window whose size varies, computed in the run. */
+static Value *window_map(Node *n, DType dt, int64_t size, bool periodic, const double *a) {
+    Exprs *x = n->x;
+    int64_t turn = periodic ? size : dim_larger(x, size - 1, 1);
+    Builder b = build(n->g, 1, &size);
+    const Expr *k = ex_var(x, 0), *e = ex_num(x, DT_f64, a[0]), *re, *im;
+    root_expr(x, k, turn, &re, &im);
+    e = ex_sub(x, e, ex_mul(x, ex_num(x, DT_f64, a[1]), re));
+    root_expr(x, ex_mul(x, k, ex_i(x, 2)), turn, &re, &im);
+    e = ex_add(x, e, ex_mul(x, ex_num(x, DT_f64, a[2]), re));
+    const Expr *single = ex_bin(x, EX_eq, ex_i(x, size), ex_i(x, 1));
+    return build_map(&b, dt, ex_cast(x, dt, ex_select(x, single, ex_num(x, DT_f64, 1), e)));
+}
+
+/* a[0] - a[1] * cos(angle) + a[2] * cos(2 * angle) over one turn. */
+static void set_window(Node *n, const double *a) {
     int count, rank;
     int64_t size, shape[MAX_TENSOR_RANK];
     const int64_t *known = node_ints(n, 0, &count);
@@ -431,28 +515,32 @@ static void set_window(Node *n, double a0, double a1, double a2) {
         return;
     }
     if (!node_shape_ok(n, 1, &size)) return;
+    if (dim_varies(size)) {
+        n->out[0] = window_map(n, dt, size, periodic, a);
+        return;
+    }
     char *table = arena_array(n->g->arena, (size_t)size + 1, dt_store(dt));
     int64_t turn = periodic || size < 2 ? size : size - 1;
     for (int64_t i = 0; i < size; i++) {
         double re, im, twice;
         root_of_unity(i, turn, &re, &im);
         root_of_unity(2 * i, turn, &twice, &im);
-        double value = size == 1 ? 1 : a0 - a1 * re + a2 * twice;
+        double value = size == 1 ? 1 : a[0] - a[1] * re + a[2] * twice;
         dt_save(dt, table, (size_t)i, dt_cast(DT_f64, dt, (Scalar){.f = value}));
     }
     n->out[0] = graph_const(n->g, dt, 1, &size, table);
 }
 
 void import_hann_window(Node *n) {
-    set_window(n, 0.5, 0.5, 0);
+    set_window(n, (double[]){0.5, 0.5, 0});
 }
 
 void import_hamming_window(Node *n) {
-    set_window(n, 25.0 / 46.0, 21.0 / 46.0, 0);
+    set_window(n, (double[]){25.0 / 46.0, 21.0 / 46.0, 0});
 }
 
 void import_blackman_window(Node *n) {
-    set_window(n, 0.42, 0.5, 0.08);
+    set_window(n, (double[]){0.42, 0.5, 0.08});
 }
 
 /* --- MelWeightMatrix --------------------------------------------------------------------------*/
@@ -461,7 +549,6 @@ void import_blackman_window(Node *n) {
  * evenly spaced in mel. All operands are f64 scalars. */
 static Value *mel_points(Node *n, Value *const *v, int64_t mel_bins) {
     Graph *g = n->g;
-    Arena *arena = g->arena;
     Value *ends[2];
     for (int i = 0; i < 2; i++) {
         Value *edge = v[3 + i];
@@ -471,9 +558,8 @@ static Value *mel_points(Node *n, Value *const *v, int64_t mel_bins) {
     int64_t points = mel_bins + 2;
     Builder b = build(g, 1, &points);
     Value *number = build_map(&b, DT_f64, ex_cast(b.x, DT_f64, ex_var(b.x, 0)));
-    Value *in[3] = {number, ends[0], ends[1]};
-    const char *spaced = arena_printf(arena, "a * ((c - b) / %lld) + b", (long long)points);
-    Value *mel = node_formula(n, spaced, 3, in);
+    Value *in[4] = {number, ends[0], ends[1], g_dim(g, DT_f64, points)};
+    Value *mel = node_formula(n, "a * ((c - b) / d) + b", 4, in);
     Value *to_bin[3] = {mel, v[1], v[2]};
     Value *at =
         mel ? node_formula(n, "floor((b + 1) * (700 * (exp(a / 1127.0104805886438) - 1)) / c)", 3,
@@ -490,7 +576,7 @@ void import_mel_weight_matrix(Node *n) {
     DType dt = node_dtype(n, attr_int(n, "output_datatype", 1));
     for (int i = 0; i < 5; i++) {
         if (!(v[i] = node_need(n, i))) return;
-        if (value_numel(v[i]) != 1) {
+        if (!value_single(n, v[i])) {
             invalid(n, E2005, "input %d must be one number", i);
             return;
         }
@@ -499,14 +585,14 @@ void import_mel_weight_matrix(Node *n) {
     if (dt == DT_none) return;
     const int64_t *bins_known = node_ints(n, 0, &count[0]), *length = node_ints(n, 1, &count[1]);
     if (bins_known && length && count[0] == 1 && count[1] == 1) {
-        shape[0] = length[0] / 2 + 1;
+        shape[0] = dim_add(x, dim_div(x, length[0], 2), 1);
         shape[1] = bins_known[0];
     } else if (!node_declared_shape(n, 0, &rank, shape) || rank != 2) {
         node_need_ints(n, bins_known ? 1 : 0, bins_known ? "dft_length" : "num_mel_bins", &rank);
         if (!n->failed) invalid(n, E2005, "num_mel_bins and dft_length must be integers");
         return;
     }
-    if (!node_shape_ok(n, 2, shape) || shape[1] > INT32_MAX - 2) return;
+    if (!node_shape_ok(n, 2, shape) || dim_max(x, shape[1]) > INT32_MAX - 2) return;
     Value *points = mel_points(n, v, shape[1]);
     if (!points) return;
     /* up from the left point to the peak, down to the right one; a peak alone is 1 */

@@ -56,7 +56,7 @@ static Value *kernel_values(Node *n, Value *v, int64_t vectors) {
 }
 
 void import_ml_svm_regressor(Node *n) {
-    Value *v = ml_rows(n);
+    Value *v = ml_features(n);
     MlTransform transform;
     int count, n_rho;
     if (!v || !ml_read_transform(n, &transform)) return;
@@ -265,7 +265,7 @@ static Value *couple(Node *n, const Svm *s, Value *pairs) {
 }
 
 void import_ml_svm_classifier(Node *n) {
-    Value *v = ml_rows(n);
+    Value *v = ml_features(n);
     MlTransform transform;
     Svm s;
     if (!v || !ml_read_transform(n, &transform) || !read_svm(n, v, &s)) return;

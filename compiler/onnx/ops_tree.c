@@ -60,10 +60,11 @@ static bool check_forest(Node *n, Forest *f, const Value *v) {
     f->depth = 0;
     for (int i = 0; i < count; i++) {
         const TreeNode *node = &f->nodes.items[i];
-        if (node->branch == BRANCH_leaf || (node->feature >= 0 && node->feature < v->dims[1]))
+        int64_t features = dim_max(n->x, v->dims[1]);
+        if (node->branch == BRANCH_leaf || (node->feature >= 0 && node->feature < features))
             continue;
         invalid(n, E2004, "a node tests feature %d of %lld", (int)node->feature,
-                (long long)v->dims[1]);
+                (long long)features);
         return false;
     }
     for (int t = 0; t < f->roots.n; t++) {
