@@ -147,7 +147,10 @@ int64_t node_most_extent(const Node *n, const char *name, int64_t most);
 /* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first, and exactly so
  * many elements are to be given. */
 bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, int64_t *extent);
-void node_no_extent(Node *n, const char *name);
+/* The extents of output 0 from `counts`, a vector of integers with one for each dimension: what can be
+ * said of them by now, what the model declares, or dimensions that vary, as above. most: their bounds;
+ * NULL: none are known. False after a report, of all that --dim should say. */
+bool node_counted_shape(Node *n, Value *counts, const int64_t *most, int *rank, int64_t *shape);
 /* Axis in [0, rank) from one in [-rank, rank); reports E2004 and returns -1 otherwise. */
 int node_axis(Node *n, int64_t axis, int rank);
 /* The integers of input i if it is constant; NULL otherwise (also when absent). For a function that

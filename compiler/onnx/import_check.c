@@ -322,12 +322,12 @@ static bool infos_name(size_t n, Onnx__ValueInfoProto *const *info, const char *
 
 static bool graph_names(const Onnx__GraphProto *graph, const char *name);
 
-/* Does a result of one of the nodes have a dimension that --dim calls so? */
+/* Does a result of one of the nodes have a dimension that --dim calls so (OUTPUT.AXIS)? What repeats
+ * has a number of iterations besides (OUTPUT.trips). */
 static bool nodes_name(size_t n, Onnx__NodeProto *const *nodes, const char *name) {
     const char *dot = strrchr(name, '.');
-    size_t length = dot && dot[1] >= '0' && dot[1] < '0' + MAX_TENSOR_RANK && !dot[2]
-                        ? (size_t)(dot - name)
-                        : 0;
+    bool axis = dot && dot[1] >= '0' && dot[1] < '0' + MAX_TENSOR_RANK && !dot[2];
+    size_t length = axis || (dot && !strcmp(dot, ".trips")) ? (size_t)(dot - name) : 0;
     for (size_t i = 0; i < n; i++) {
         const Onnx__NodeProto *node = nodes[i];
         for (size_t k = 0; k < node->n_output && length; k++)

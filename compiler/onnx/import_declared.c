@@ -117,6 +117,13 @@ bool node_declared_extent(const Node *n, int i, int axis, int64_t *extent, const
     return false;
 }
 
+static void no_extent(Node *n, const char *options) {
+    invalid(n, E3004,
+            "how many elements there are depends on run-time data, and the model does not say; "
+            "give%s",
+            options);
+}
+
 int64_t node_most_extent(const Node *n, const char *name, int64_t most) {
     const DimOption *option = check_dim_option(n->im, name);
     return option ? option->value : most == -1 ? -1 : dim_max(n->x, most);
@@ -148,7 +155,7 @@ bool node_counted_extent(Node *n, Value *count, int64_t most, const char *name, 
         return true;
     }
     if (!n->varying || high < 0) {
-        node_no_extent(n, name);
+        no_extent(n, arena_printf(n->g->arena, " --dim %s=LOW..HIGH", name));
         return false;
     }
     *extent = graph_symbol(n->g, count_within(n->g, count, low, high), low, high);
@@ -165,9 +172,32 @@ bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t mos
     return node_counted_extent(n, count, most, known ? "" : name, extent);
 }
 
-void node_no_extent(Node *n, const char *name) {
-    invalid(n, E3004,
-            "how many elements there are depends on run-time data, and the model does not say; give "
-            "--dim %s=LOW..HIGH",
-            name);
+bool node_counted_shape(Node *n, Value *counts, const int64_t *most, int *rank, int64_t *shape) {
+    if (node_declared_shape(n, 0, rank, shape) &&
+        (counts->rank != 1 || counts->dims[0] == *rank))
+        return true;
+    if (counts->rank != 1 || dim_varies(counts->dims[0]) || counts->dims[0] > MAX_TENSOR_RANK) {
+        invalid(n, E3004, "how many dimensions there are depends on run-time data");
+        return false;
+    }
+    *rank = (int)counts->dims[0];
+    Text missing = text_new(n->g->arena);
+    for (int k = 0; k < *rank; k++) {
+        const char *name;
+        int64_t start[1] = {k}, one[1] = {1};
+        Value *count = g_slice(n->g, counts, start, one, one);
+        int n_known;
+        const int64_t *known = n->varying ? value_dims(n->g, count, &n_known) : NULL;
+        if (known)
+            shape[k] = known[0];
+        else if (node_declared_extent(n, 0, k, &shape[k], &name))
+            continue;
+        else if (!n->varying || node_most_extent(n, name, most ? most[k] : -1) < 0)
+            text_addf(&missing, " --dim %s=LOW..HIGH", name);
+        else if (!node_counted_extent(n, count, most ? most[k] : -1, name, &shape[k]))
+            return false;
+    }
+    if (!missing.length) return true;
+    no_extent(n, text_get(&missing));
+    return false;
 }

@@ -7,7 +7,7 @@
 
 typedef struct Row {
     const char *text, *dims;
-    const char *inputs[5]; /* the extents of dimensions behind the others */
+    const char *inputs[6]; /* the extents of dimensions behind the others */
     const char *result;
 } Row;
 
@@ -56,6 +56,171 @@ static const Row rows[] = {
      "B=0..4",
      {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
      "i64[2, 3] 0 0 2 0 0 1"},
+    /* shapes, bounds and lengths that a run computes */
+    {"input a i64[] input b i64[] input d i64[] output y i64[n] y = Range(a, b, d)",
+     "n=0..4",
+     {"5", "-9", "-2"},
+     "i64[4] 5 3 1 -1"},
+    {"input a i64[] input b i64[] input d i64[] output y i64[n] y = Range(a, b, d)",
+     "n=0..4",
+     {"-9223372036854775808", "9e18", "0"},
+     "i64[0] "},
+    {"input a f32[] input b f32[] input d f32[] output y y = Range(a, b, d)",
+     "y.0=0..4",
+     {"0.5", "2", "0.5"},
+     "f32[3] 0.5 1 1.5"},
+    {"input a f32[] input b f32[] input d f32[] output y y = Range(a, b, d)",
+     "y.0=0..4",
+     {"0.5", "nan", "0"},
+     "f32[0] "},
+    {"input x f32[1,B] input s i64[2] output y f32[p,q] y = Expand(x, s)",
+     "B=1..3 p=0..2 q=1..4",
+     {"1 2 3", "2 1", "3"},
+     "f32[2, 3] 1 2 3 1 2 3"},
+    {"input x f32[1,B] input s i64[2] output y f32[p,q] y = Expand(x, s)",
+     "B=1..3 p=0..2 q=1..4",
+     {"1 2 3", "9e18 9e18", "3"},
+     "f32[2, 4] 1 2 3 3 1 2 3 3"},
+    {"input s i64[2] output y f32[p,q] y = ConstantOfShape(s)",
+     "p=1..2 q=0..2",
+     {"-5 5000000000"},
+     "f32[1, 2] 0 0"},
+    {"input x f32[2] input s i64[1] output y f32[p] y = Tile(x, s)",
+     "p=0..5",
+     {"1 2", "2"},
+     "f32[4] 1 2 1 2"},
+    {"input x f32[2] input s i64[1] output y f32[p] y = Tile(x, s)",
+     "p=0..5",
+     {"1 2", "9e18"},
+     "f32[0] "},
+    {"input x f32[B,2] input s i64[2] output y f32[p,q] y = Reshape(x, s)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "-1 3", "3"},
+     "f32[2, 3] 1 2 3 4 5 6"},
+    {"input x f32[B,2] input s i64[2] output y f32[p,q] y = Reshape(x, s)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "0 2", "2"},
+     "f32[2, 2] 1 2 3 4"},
+    {"input x f32[B,2] input s i64[2] output y z = Reshape(x, s) y = ReduceSum(z) {keepdims=0}",
+     "B=0..3 z.0=0..4 z.1=0..4",
+     {"1 1 1 1 1 1", "9e18 9e18", "3"},
+     "f32[] 16"},
+    {"input x f32[B,4] input s i64[1] init m i64[1] = 2 output y f32[2,q] "
+     "t = Concat(m, s) {axis=0} y = Reshape(x, t)",
+     "B=1..2",
+     {"1 2 3 4", "-77", "1"},
+     "f32[2, 2] 1 2 3 4"},
+    {"input x f32[B] input z f32[C] output y y = Reshape(x, s) s = Shape(z)",
+     "B=1..2 C=0..5",
+     {"1 2", "", "2", "5"},
+     "f32[5] 1 2 2 2 2"},
+    {"input x f32[B,2] input a i64[1] input e i64[1] output y f32[p,2] y = Slice(x, a, e)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "-2", "9e18", "3"},
+     "f32[2, 2] 3 4 5 6"},
+    {"input x f32[B,2] input a i64[1] input e i64[1] input w i64[1] input s i64[1] "
+     "output y y = Slice(x, a, e, w, s)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "0", "5", "-9e18", "0", "2"},
+     "f32[2, 2] 1 2 3 4"},
+    {"input x f32[B] input a i64[1] input e i64[1] init w i64[1] = 0 input s i64[1] "
+     "output y y = Slice(x, a, e, w, s)",
+     "B=0..3",
+     {"1 2 3", "9e18", "-9223372036854775808", "-9223372036854775808", "3"},
+     "f32[1] 3"},
+    {"input x f32[B] input a i64[1] input e i64[1] output y y = Slice(x, a, e)",
+     "B=0..3",
+     {"", "0", "5", "0"},
+     "f32[0] "},
+    {"input x f32[B] input p i64[2] output y f32[q] y = Pad(x, p)",
+     "B=1..3 q=0..5",
+     {"1 2", "2 1", "2"},
+     "f32[5] 0 0 1 2 0"},
+    {"input x f32[B] input p i64[2] output y f32[q] y = Pad(x, p) {mode=\"reflect\"}",
+     "B=1..3 q=0..5",
+     {"1 2 3", "9e18 -9e18", "3"},
+     "f32[3] 1 2 3"},
+    {"opset 18 input x f32[B] input p i64[2] init f f32[] = 7 input w i64[1] output y f32[q] "
+     "y = Pad(x, p, f, w)",
+     "B=1..3 q=0..5",
+     {"1 2 3", "-1 1", "-1", "3"},
+     "f32[3] 2 3 7"},
+    {"input x i64[B] input d i64[] init v f32[2] = 0 1 output y f32[B,q] y = OneHot(x, d, v)",
+     "B=1..3 q=0..3",
+     {"1 -1", "2", "2"},
+     "f32[2, 2] 0 1 0 1"},
+    {"input x f32[B] input s i64[2] output y output z y, z = Split(x, s)",
+     "B=0..4",
+     {"1 2 3 4", "1 3", "4"},
+     "f32[1] 1; f32[3] 2 3 4"},
+    {"input x f32[B] input s i64[2] output y output z y, z = Split(x, s)",
+     "B=0..4",
+     {"1 2 3 4", "3 9e18", "4"},
+     "f32[3] 1 2 3; f32[1] 4"},
+    {"opset 18 input x f32[B] input s i64[1] output y f32[q] y = CenterCropPad(x, s)",
+     "B=1..4 q=0..5",
+     {"1 2 3 4", "2", "4"},
+     "f32[2] 2 3"},
+    /* both branches and repetitions */
+    {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
+     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) {axis=0}}}",
+     "B=1..3",
+     {"1 -2", "0", "2"},
+     "f32[4] 1 -2 1 -2"},
+    {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
+     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) {axis=0}}}",
+     "B=1..3",
+     {"1 -2", "1", "2"},
+     "f32[2] 1 0"},
+    {"input x f32[2,1] input c bool[] output y y = If(c) {"
+     "then_branch=graph{ output a a = Neg(x)} else_branch=graph{ output b b = Transpose(x)}}",
+     NULL,
+     {"1 2", "0"},
+     "f32[1, 2] 1 2"},
+    {"input x f32[B] init t bool[] = 1 init z f32[] = 1 output y output r s = Shape(x) m = Squeeze(s) "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
+     "B=0..4",
+     {"", "3"},
+     "f32[] 8; f32[3] 1 2 4"},
+    {"input m i64[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
+     "n=0..4",
+     {"3"},
+     "f32[] 8; f32[3] 1 2 4"},
+    {"input m i64[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
+     "n=0..4",
+     {"9e18"},
+     "f32[] 16; f32[4] 1 2 4 8"},
+    {"input h f32[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
+     "y, r = Loop(_, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Less(w, h) w = Add(v, v) k = Identity(v)}}",
+     "n=0..6",
+     {"5"},
+     "f32[] 8; f32[3] 1 2 4"},
+    {"input h f32[] init t bool[] = 1 init z f32[] = 1 output y "
+     "y = Loop(_, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "d = Less(w, h) w = Add(v, v)}}",
+     "y.trips=0..6",
+     {"5"},
+     "f32[] 8"},
+    {"input x f32[T,B] input z f32[B] output y output r y, r = Scan(z, x) {num_scan_inputs=1 "
+     "scan_input_directions=[1] scan_output_directions=[1] body=graph{ input s f32[B] input u f32[B] "
+     "output w output k w = Add(s, u) k = Identity(w)}}",
+     "T=0..4 B=1..2",
+     {"1 2 3 4 5 6", "0 10", "3", "2"},
+     "f32[2] 9 22; f32[3, 2] 9 22 8 20 5 16"},
+    /* what the body of a loop finds stays inside of it */
+    {"input x f32[T,3] init t bool[] = 1 output y s = Shape(x) {end=1} m = Squeeze(s) "
+     "y = Loop(m, t) {body=graph{ input i i64[] input c bool[] output d output k d = Identity(c) "
+     "r = Gather(x, i) p = Relu(r) z = NonZero(p) w = Transpose(z) v = GatherND(r, w) "
+     "k = ReduceSum(v) {keepdims=0}}}",
+     "T=0..3",
+     {"1 2 -3 0 4 -5", "2"},
+     "f32[2] 3 4"},
 };
 
 /* --- one row on one target --------------------------------------------------------------------- */
@@ -91,7 +256,7 @@ static int run_row(Session *s) {
 
 static int count_inputs(const Row *row) {
     int n = 0;
-    while (n < 5 && row->inputs[n]) n++;
+    while (n < 6 && row->inputs[n]) n++;
     return n;
 }
 
