@@ -93,6 +93,12 @@ Value *reshape_varying(Graph *g, Value *v, int rank, const int64_t *shape) {
         regroup(g->x, at, v->dims, b.shape, index);
     }
     if (same_memory) return reshape_memory(g, v, rank, b.shape);
+    /* a run may say otherwise than that there are as many */
+    if (dim_product(g->x, v->rank, v->dims) != dim_product(g->x, rank, b.shape))
+        for (int i = 0; i < v->rank; i++) {
+            const Expr *e = ex_bin(g->x, EX_min, index[i], ex_i(g->x, v->dims[i] - 1));
+            index[i] = ex_bin(g->x, EX_max, e, ex_i(g->x, 0));
+        }
     return build_map(&b, v->dt, build_load(&b, v, index));
 }
 

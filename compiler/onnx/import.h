@@ -135,11 +135,23 @@ Value *node_need(Node *n, int i);
 bool node_wants(const Node *n, int i);
 /* The shape that the model declares for output i (value_info or graph output), if it is fixed. */
 bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape);
-/* The extent of a dimension that depends on data: `count` (an integer scalar) if that could be
- * computed at once, else what the model declares for dimension `axis` of `output`. False if neither
- * says it: node_no_extent reports that. */
-bool node_chosen_extent(const Node *n, const Value *count, int output, int axis, int64_t *extent);
-void node_no_extent(Node *n);
+/* What the model declares for dimension `axis` of output i. If it is not an extent, false, and *name is
+ * what --dim calls the dimension: as the model does, or "OUTPUT.AXIS". */
+bool node_declared_extent(const Node *n, int i, int axis, int64_t *extent, const char **name);
+/* The extent of a dimension that depends on data, `count` (an integer, one element): its value where
+ * that is known by now, else a dimension that varies, with what --dim says of `name` as its range, or up
+ * to `most` (a dimension; -1: nothing is known). What a run computes is brought into the range. False after a
+ * report. */
+bool node_counted_extent(Node *n, Value *count, int64_t most, const char *name, int64_t *extent);
+/* The largest extent that a dimension that depends on data may have: what --dim says, else `most`. */
+int64_t node_most_extent(const Node *n, const char *name, int64_t most);
+/* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first, and exactly so
+ * many elements are to be given. */
+bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, int64_t *extent);
+/* The extents of output 0 from `counts`, a vector of integers with one for each dimension: what can be
+ * said of them by now, what the model declares, or dimensions that vary, as above. most: their bounds;
+ * NULL: none are known. False after a report, of all that --dim should say. */
+bool node_counted_shape(Node *n, Value *counts, const int64_t *most, int *rank, int64_t *shape);
 /* Axis in [0, rank) from one in [-rank, rank); reports E2004 and returns -1 otherwise. */
 int node_axis(Node *n, int64_t axis, int rank);
 /* The integers of input i if it is constant; NULL otherwise (also when absent). For a function that

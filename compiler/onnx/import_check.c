@@ -297,6 +297,78 @@ static void resolve_symbol(Import *im, const char *name) {
         symbol->value = dim_of_symbol(im->x, symbol->varies);
 }
 
+const char *check_dim_name(const Onnx__TypeProto *type, int axis) {
+    const Onnx__TypeProto__Tensor *tensor = tensor_type(type);
+    const char *name = "";
+    if (tensor && tensor->shape && (size_t)axis < tensor->shape->n_dim)
+        dim_value(tensor->shape->dim[axis], &name);
+    return name;
+}
+
+const DimOption *check_dim_option(const Import *im, const char *name) {
+    const DimOption *found = NULL; /* the last one of the name */
+    for (int i = 0; im->options && i < im->options->n_dims; i++)
+        if (!strcmp(im->options->dims[i].name, name)) found = &im->options->dims[i];
+    return found;
+}
+
+static bool infos_name(size_t n, Onnx__ValueInfoProto *const *info, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        const Onnx__TypeProto__Tensor *type = tensor_type(info[i]->type);
+        for (size_t k = 0; type && type->shape && k < type->shape->n_dim; k++)
+            if (!strcmp(check_dim_name(info[i]->type, (int)k), name)) return true;
+    }
+    return false;
+}
+
+static bool graph_names(const Onnx__GraphProto *graph, const char *name);
+
+/* Does a result of one of the nodes have a dimension that --dim calls so (OUTPUT.AXIS)? What repeats
+ * has a number of iterations besides (OUTPUT.trips). */
+static bool nodes_name(size_t n, Onnx__NodeProto *const *nodes, const char *name) {
+    const char *dot = strrchr(name, '.');
+    bool axis = dot && dot[1] >= '0' && dot[1] < '0' + MAX_TENSOR_RANK && !dot[2];
+    size_t length = axis || (dot && !strcmp(dot, ".trips")) ? (size_t)(dot - name) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const Onnx__NodeProto *node = nodes[i];
+        for (size_t k = 0; k < node->n_output && length; k++)
+            if (strlen(node->output[k]) == length && !strncmp(node->output[k], name, length))
+                return true;
+        for (size_t k = 0; k < node->n_attribute; k++)
+            if (node->attribute[k]->g && graph_names(node->attribute[k]->g, name)) return true;
+    }
+    return false;
+}
+
+static bool graph_names(const Onnx__GraphProto *graph, const char *name) {
+    return infos_name(graph->n_value_info, graph->value_info, name) ||
+           infos_name(graph->n_output, graph->output, name) ||
+           nodes_name(graph->n_node, graph->node, name);
+}
+
+static bool model_names(const Onnx__ModelProto *model, const char *name) {
+    if (graph_names(model->graph, name)) return true;
+    for (size_t i = 0; i < model->n_functions; i++) {
+        const Onnx__FunctionProto *f = model->functions[i];
+        if (infos_name(f->n_value_info, f->value_info, name) || nodes_name(f->n_node, f->node, name))
+            return true;
+    }
+    return false;
+}
+
+/* Options for dimensions of results: one value is what the model then declares. */
+static void resolve_results(Import *im) {
+    for (int i = 0; im->options && i < im->options->n_dims; i++) {
+        DimOption *option = &im->options->dims[i];
+        if (option->used || !strcmp(option->name, "*") || !model_names(im->proto, option->name))
+            continue;
+        option->used = true;
+        void **slot = strmap_put(&im->symbols, option->name);
+        if (!*slot) *slot = ARENA_NEW(im->arena, Symbol);
+        *(Symbol *)*slot = (Symbol){option->name, option->low == option->value ? option->low : -1, -1};
+    }
+}
+
 /* Names of the symbols (only the unresolved ones?), separated. */
 static const char *list_symbols(Import *im, bool unresolved, const char *before,
                                 const char *after) {
@@ -334,6 +406,7 @@ bool check_dims(Import *im) {
                     im, *symbol ? symbol
                                 : axis_symbol(im->arena, io_axis_name(im, graph->input[i]), k));
     }
+    resolve_results(im);
     bool ok = true;
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
         const DimOption *option = &im->options->dims[i];

@@ -115,6 +115,10 @@ bool check_is_initializer(const StrMap *names, const char *name);
 /* Rank and dimensions that a tensor type declares, -1 where not fixed (the known symbols are put
  * in). False if it has no shape, or one of too many dimensions. */
 bool check_type_shape(const Import *im, const Onnx__TypeProto *type, int *rank, int64_t *shape);
+/* The name that a type gives to one of its dimensions; "" if none. */
+const char *check_dim_name(const Onnx__TypeProto *type, int axis);
+/* What --dim says of a dimension of a result; NULL: nothing. */
+const DimOption *check_dim_option(const Import *im, const char *name);
 /* Type and shape of a graph input; DT_none after a report. */
 DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, int64_t *shape);
 /* The same for strings: the shape of their bytes. */

@@ -3,9 +3,10 @@
  * Everything here is settled when compiling. A condition that is known picks its branch; one that
  * is computed at run time computes both branches and selects between their results, which is sound
  * because operators load inside their tensors and have no effects. A repetition becomes a `loop` of
- * the IR with a constant number of iterations. Where it may end earlier, the loop carries one more
- * state, `alive`; once that is false the other states keep their values, and rows of stacked
- * outputs are meaningless (ONNX would not have them at all).
+ * the IR; the number of iterations is constant or a dimension that varies. Where it may end earlier,
+ * the loop carries one more state, `alive`; once that is false the other states keep their values, and
+ * of stacked outputs there are as many rows as there were iterations: their number varies. (Where the
+ * model fixes it there are so many, and those behind the end are meaningless.)
  *
  * A loop needs carried values of fixed shapes. Where a body changes them, where it carries
  * sequences, or where it needs the number of the iteration as a constant, iterations are imported
@@ -86,27 +87,56 @@ static bool same_type(const Value *a, const Value *b) {
     return a->dt == b->dt && shape_equal(a->rank, a->dims, b->rank, b->dims);
 }
 
-/* `a` where the scalar `cond` holds, else `b`; NULL if they are not of one type and shape. */
-static Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *b) {
+/* The tensor that is `a` or `b`, with the extents of the one that it is. NULL if they are not of one
+ * type and rank. */
+static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
+    Exprs *x = g->x;
+    int64_t dims[MAX_RANK];
+    if (a->dt != b->dt || a->rank != b->rank) return NULL;
+    for (int i = 0; i < a->rank; i++) {
+        dims[i] = a->dims[i];
+        if (dims[i] == b->dims[i]) continue;
+        int64_t low[2] = {dim_min(x, a->dims[i]), dim_min(x, b->dims[i])};
+        int64_t high[2] = {a->shape[i], b->shape[i]};
+        Builder s = build(g, 0, NULL);
+        const Expr *e = ex_select(x, build_in(&s, cond), dim_expr(x, a->dims[i]),
+                                  dim_expr(x, b->dims[i]));
+        dims[i] = graph_symbol(g, build_map(&s, DT_i32, e), low[low[1] < low[0]],
+                               high[high[1] > high[0]]);
+        if (dims[i] == -1) return NULL;
+    }
+    Builder o = build(g, a->rank, dims);
+    const Expr *which = build_in(&o, cond), *one = build_in(&o, a), *other = build_in(&o, b);
+    return build_map(&o, a->dt, ex_select(x, which, one, other));
+}
+
+/* `a` where the scalar `cond` holds, else `b`; NULL if they are not of one type and shape, or if
+ * extents may differ, rank. */
+static Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *b, bool varies) {
     if (a == b) return a;
     if (a->kind != b->kind) return NULL;
     if (a->kind == ENTITY_tensor) {
-        if (!same_type(a->tensor, b->tensor)) return NULL;
+        if (!same_type(a->tensor, b->tensor)) {
+            Value *v = varies ? select_varying(g, cond, a->tensor, b->tensor) : NULL;
+            return v ? entity_tensor(n->im, v) : NULL;
+        }
         if (a->tensor == b->tensor) return a;
         return entity_tensor(n->im, g_where(g, cond, a->tensor, b->tensor));
     }
     if (a->kind == ENTITY_text) {
         Value *text[2] = {a->tensor, b->tensor};
-        return text_same_width(g, 2, text)
-                   ? entity_strings(n->im, g_where(g, cond, text[0], text[1]))
-                   : NULL;
+        if (a->tensor->rank != b->tensor->rank || !text_same_width(g, 2, text)) return NULL;
+        Value *v = same_type(text[0], text[1]) ? g_where(g, cond, text[0], text[1])
+                   : varies                    ? select_varying(g, cond, text[0], text[1])
+                                               : NULL;
+        return v ? entity_strings(n->im, v) : NULL;
     }
     if (a->n != b->n) return NULL;
     Entity *e = ARENA_NEW(g->arena, Entity);
     *e = *a;
     e->items = ARENA_ARRAY(g->arena, a->n, Entity *);
     for (int i = 0; i < a->n; i++) {
-        e->items[i] = select_entity(n, g, cond, a->items[i], b->items[i]);
+        e->items[i] = select_entity(n, g, cond, a->items[i], b->items[i], varies);
         if (!e->items[i]) return NULL;
     }
     return e;
@@ -178,7 +208,7 @@ void import_if(Node *n) {
     }
     if (!import_branches(n, branch, out)) return;
     for (int i = 0; i < n->n_out; i++) {
-        Entity *e = select_entity(n, n->g, cond, out[0][i], out[1][i]);
+        Entity *e = select_entity(n, n->g, cond, out[0][i], out[1][i], true);
         if (!e) {
             unsupported(n,
                         "the condition is computed at run time, and output %d is %s in one branch "
@@ -197,7 +227,7 @@ typedef struct Repeat {
     Node *n;
     const Onnx__GraphProto *body;
     bool is_loop;   /* the body begins with iteration number and condition, and gives a condition */
-    int64_t trips;  /* at most */
+    int64_t trips;  /* at most; may be a dimension that varies */
     int64_t done;   /* iterations imported so far */
     bool stopped;   /* no more of them for certain */
     Value *alive;   /* bool: whether the next iteration takes place; NULL: it does */
@@ -211,6 +241,9 @@ typedef struct Repeat {
     bool *backward; /* ... from the end */
     int n_rows;     /* outputs that are stacked */
     ValueVec *rows; /* for each the parts so far, stacked along dimension 0 */
+    ValueVec ran;   /* parts alike, bool: whether the iteration took place */
+    const char *bound_name; /* what --dim calls the greatest number of iterations */
+    int64_t n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */
 } Repeat;
 
 /* The values that one iteration works on, in the graph that it is imported to. */
@@ -304,6 +337,7 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
     for (int i = 0; i < r->n_slices; i++) {
         const Expr *at = t->number;
         if (r->backward[i]) at = ex_sub(x, ex_i(x, r->trips - 1), at);
+        if (r->backward[i] && dim_varies(r->trips)) at = ex_bin(x, EX_max, at, ex_i(x, 0));
         Value *v = take_slice(t->g, t->sliced[i], r->axis[i], at);
         in[skip + r->n_state + i] = entity_tensor(n->im, v);
     }
@@ -312,7 +346,7 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
     if (!next_alive(r, t, r->is_loop ? out[0] : NULL)) return false;
     for (int i = 0; i < r->n_state; i++) {
         Entity *next = out[skip_out + i];
-        Entity *kept = alive ? select_entity(n, t->g, alive, next, t->state[i]) : next;
+        Entity *kept = alive ? select_entity(n, t->g, alive, next, t->state[i], false) : next;
         if (!kept) {
             unsupported(n,
                         "carried value %d changes from %s to %s, and whether it does is known "
@@ -375,11 +409,11 @@ static bool repeat_as_loop(Repeat *r) {
         if (after->kind != ENTITY_tensor || !same_type(after->tensor, before[i]->tensor))
             return false;
         if (ends_early && !r->alive)
-            t.state[i] = select_entity(n, sub, alive, t.state[i], before[i]);
+            t.state[i] = select_entity(n, sub, alive, t.state[i], before[i], false);
         folds = folds && value_is_const(r->state[i]->tensor);
     }
     /* what is constant from beginning to end is computed now, turn by turn */
-    if (folds && r->trips - r->done <= MAX_UNROLL) return false;
+    if (folds && !dim_varies(r->trips) && r->trips - r->done <= MAX_UNROLL) return false;
     int first = ends_early ? 1 : 0, n_state = r->n_state + first, n_in = 0;
     if (ends_early) {
         Value *next = t.alive;
@@ -392,14 +426,16 @@ static bool repeat_as_loop(Repeat *r) {
     }
     for (int i = 0; i < r->n_state; i++) graph_output(sub, t.state[i]->tensor, "state");
     for (int i = 0; i < r->n_rows; i++) graph_output(sub, t.row[i], "row");
+    if (ends_early && r->n_rows) graph_output(sub, alive, "ran");
     Value **in = ARENA_ARRAY(g->arena, n_state + captured.n + 1, Value *);
-    Value **out = ARENA_ARRAY(g->arena, n_state + r->n_rows + 1, Value *);
+    Value **out = ARENA_ARRAY(g->arena, n_state + r->n_rows + 2, Value *);
     if (ends_early) in[n_in++] = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
     for (int i = 0; i < r->n_state; i++) in[n_in++] = r->state[i]->tensor;
     for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
-    build_loop(g, sub, r->trips - r->done, n_state, n_in, in, out);
+    build_loop(g, sub, dim_sub(x, r->trips, r->done), n_state, n_in, in, out);
     for (int i = 0; i < r->n_state; i++) r->state[i] = entity_tensor(n->im, out[first + i]);
     for (int i = 0; i < r->n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
+    if (ends_early && r->n_rows) vec_push(g->arena, &r->ran, out[n_state + r->n_rows]);
     r->done = r->trips;
     return true;
 }
@@ -413,6 +449,9 @@ static bool repeat_once(Repeat *r) {
     for (int i = 0; i < r->n_state; i++) t.state[i] = r->state[i];
     for (int i = 0; i < r->n_slices; i++) t.sliced[i] = r->sliced[i];
     if (!run_turn(r, &t, NULL)) return false;
+    static const int64_t single[1] = {1};
+    Value *ran = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
+    vec_push(g->arena, &r->ran, g_reshape(g, ran, 1, single));
     r->state = t.state;
     r->alive = t.alive;
     int64_t known;
@@ -469,6 +508,16 @@ static bool repeat(Repeat *r) {
         r->stopped = !known;
         r->alive = NULL;
     }
+    r->n_rows_found = -1;
+    if (dim_varies(r->trips) && !r->stopped) {
+        Attempt before = attempt_begin(n);
+        bool done = repeat_as_loop(r);
+        if (!done && !n->failed)
+            unsupported(n, "carried values change their shapes, or are no tensors, and the number of "
+                           "iterations varies");
+        n->failed |= before.failed;
+        return done;
+    }
     if (r->trips <= 0) r->stopped = true;
     bool bounded = r->trips <= INT32_MAX;
     for (int attempts = 0; r->done < r->trips && !r->stopped;) {
@@ -492,14 +541,42 @@ static bool repeat(Repeat *r) {
         }
         if (r->done >= MAX_UNROLL || (!bounded && r->alive)) {
             invalid(n, E3004,
-                    "the number of iterations must be constant, or the model must "
-                    "declare the length of a stacked output");
+                    "how many iterations there are depends on run-time data, and the model does not "
+                    "say; give --dim %s=LOW..HIGH",
+                    r->bound_name);
             return false;
         }
         if (!repeat_once(r)) return false;
     }
     if (r->done == 0 && r->n_rows && !empty_rows(r)) return false;
     return !n->failed;
+}
+
+/* How many of the rows of stacked output i there are: all, if the model fixes their number or every
+ * iteration takes place. False after a report. */
+static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
+    Node *n = r->n;
+    const char *name;
+    bool certain = r->zero_rows;
+    for (int k = 0; k < r->ran.n; k++) {
+        int64_t known;
+        const Value *part = r->ran.items[k];
+        certain |= k == r->ran.n - 1 && value_numel(part) == 1 && const_scalar(part, &known) && known;
+    }
+    *found = all;
+    if (certain || !r->ran.n) return true;
+    if (node_declared_extent(n, r->n_state + i, 0, found, &name)) {
+        *found = dim_smaller(n->x, *found, all);
+        return true;
+    }
+    if (r->n_rows_found < 0 && !dim_varies(r->n_rows_found)) {
+        Value *ran = g_concat(n->g, r->ran.n, r->ran.items, 0);
+        Value *count = g_reduce(n->g, COMBINE_sum, g_cast(n->g, ran, DT_i64), 1, false);
+        int64_t most = dim_smaller(n->x, ran->dims[0], node_most_extent(n, name, INT32_MAX));
+        if (!node_counted_extent(n, count, most, name, &r->n_rows_found)) return false;
+    }
+    *found = dim_smaller(n->x, r->n_rows_found, all);
+    return true;
 }
 
 /* The parts of stacked output i as one. NULL after a report. */
@@ -512,7 +589,16 @@ static Value *stacked(Repeat *r, int i) {
         invalid(r->n, E2005, "stacked output %d changes its shape", i);
         return NULL;
     }
-    return g_concat(r->n->g, rows->n, rows->items, 0);
+    Value *all = g_concat(r->n->g, rows->n, rows->items, 0);
+    int64_t found;
+    if (!rows_found(r, i, all->dims[0], &found)) return NULL;
+    if (found == all->dims[0]) return all;
+    int64_t start[MAX_RANK] = {0}, step[MAX_RANK], count[MAX_RANK];
+    for (int k = 0; k < all->rank; k++) {
+        step[k] = 1;
+        count[k] = k ? all->dims[k] : found;
+    }
+    return g_slice(r->n->g, all, start, step, count);
 }
 
 /* --- Loop ------------------------------------------------------------------------------------*/
@@ -521,17 +607,27 @@ static Value *stacked(Repeat *r, int i) {
 static int64_t loop_bound(Repeat *r, Value *count) {
     Node *n = r->n;
     int64_t trips = INT64_MAX, known;
-    if (count && const_scalar(count, &known))
+    int n_dims, first = 0;
+    if (count && const_scalar(count, &known)) {
         trips = known;
-    else
+    } else if (count) {
+        const int64_t *dims = value_dims(n->g, count, &n_dims);
+        if (dims) return dim_larger(n->x, dims[0], 0);
         r->limit = count;
+    }
+    while (first < n->n_out - 1 && !node_wants(n, first)) first++;
+    r->bound_name = arena_printf(n->g->arena, "%s.trips", n->n_out ? n->proto->output[first] : "");
     if (trips <= INT32_MAX) return trips;
     for (int i = 0; i < r->n_rows; i++) {
-        int rank;
-        int64_t shape[MAX_TENSOR_RANK];
-        if (node_declared_shape(n, r->n_state + i, &rank, shape) && rank > 0) return shape[0];
+        int64_t extent;
+        const char *name;
+        if (!node_wants(n, r->n_state + i)) continue;
+        if (node_declared_extent(n, r->n_state + i, 0, &extent, &name)) return extent;
+        if (node_most_extent(n, name, -1) >= 0) return node_most_extent(n, name, -1);
+        r->bound_name = name;
     }
-    return trips;
+    known = node_most_extent(n, r->bound_name, -1);
+    return known >= 0 ? known : trips;
 }
 
 void import_loop(Node *n) {
@@ -591,12 +687,13 @@ static bool scan_slices(Repeat *r, const int64_t *axes, const int64_t *direction
         r->axis[i] = node_axis(n, axes[i], v->rank);
         r->backward[i] = directions[i] != 0;
         if (r->axis[i] < 0) return false;
-        if (i && v->dims[r->axis[i]] != r->trips) {
+        int64_t extent = v->dims[r->axis[i]];
+        if (i && !dim_fits(extent, r->trips)) {
             invalid(n, E2005, "scanned inputs have extents %lld and %lld", (long long)r->trips,
-                    (long long)v->dims[r->axis[i]]);
+                    (long long)extent);
             return false;
         }
-        r->trips = v->dims[r->axis[i]];
+        r->trips = i ? dim_smaller(n->x, r->trips, extent) : extent;
     }
     return true;
 }
@@ -608,7 +705,7 @@ static Value *scan_output(Repeat *r, int i, int64_t axis, bool backward) {
     if (!v) return NULL;
     int to = node_axis(r->n, axis, v->rank);
     if (to < 0) return NULL;
-    if (backward && v->dims[0] > 0) {
+    if (backward && v->dims[0] != 0) {
         int64_t start[MAX_RANK] = {v->dims[0] - 1}, step[MAX_RANK] = {-1};
         for (int k = 1; k < v->rank; k++) step[k] = 1;
         v = g_slice(g, v, start, step, v->dims);
@@ -638,7 +735,7 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
         return;
     }
     if (batches < 1 || batches > MAX_UNROLL) {
-        unsupported(n, "a batch of %lld; from 1 to %d are supported", (long long)batches,
+        unsupported(n, "a batch of %s; from 1 to %d are supported", dim_text(n->x, batches),
                     MAX_UNROLL);
         return;
     }

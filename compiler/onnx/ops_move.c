@@ -61,14 +61,18 @@ static bool split_sizes(Node *n, int axis, int64_t extent, int64_t *size) {
         return true;
     }
     if (by_input && node_in(n, 1)) { /* computed at run time */
+        Value *sizes = node_in(n, 1);
+        if (sizes->rank != 1 || sizes->dims[0] != n->n_out || !dt_is_int(sizes->dt)) {
+            invalid(n, E2005, "split must be %d integers", n->n_out);
+            return false;
+        }
+        int64_t left = extent;
         for (int i = 0; i < n->n_out; i++) {
-            int rank;
-            int64_t shape[MAX_TENSOR_RANK];
-            if (!node_declared_shape(n, i, &rank, shape) || axis >= rank) {
-                node_need_ints(n, 1, "the sizes", &count);
-                return false;
-            }
-            size[i] = shape[axis];
+            int64_t start[1] = {i}, one[1] = {1};
+            Value *own = g_slice(n->g, sizes, start, one, one);
+            if (!node_chosen_extent(n, own, i, axis, left, &size[i])) return false;
+            if (dim_varies(size[i])) size[i] = dim_larger(n->x, dim_smaller(n->x, size[i], left), 0);
+            left = dim_sub(n->x, left, size[i]);
         }
         return true;
     }
@@ -212,62 +216,122 @@ static const Expr *load_i64(Builder *b, Value *v, int i) {
     return ex_cast(b->x, DT_i64, build_load(b, v, at));
 }
 
+/* Brought to `high` where above it, then to `low` where below. */
 static const Expr *clamp_expr(Exprs *x, const Expr *e, int64_t low, int64_t high) {
-    return ex_bin(x, EX_min, ex_bin(x, EX_max, e, ex_int(x, DT_i64, low)), ex_int(x, DT_i64, high));
+    return ex_bin(x, EX_max, ex_bin(x, EX_min, e, ex_int(x, DT_i64, high)), ex_int(x, DT_i64, low));
 }
 
-/* A slice to a declared shape with bounds that are computed at run time. */
-static void slice_runtime(Node *n, Value *v, const int64_t *shape) {
+/* A slice whose bounds are computed at run time. */
+typedef struct Bounds {
+    Value *starts, *ends, *axes, *steps; /* vectors of `count`; axes, steps: NULL where left out */
+    const int64_t *axis;                 /* axes, if they are constant */
+    int count;
+} Bounds;
+
+/* Start, end and step along dimension d, i64. *cut: whether the slice is along it. */
+static void bounds_along(Builder *b, const Bounds *s, const Value *v, int d, const Expr **start,
+                         const Expr **end, const Expr **step, bool *cut) {
+    Exprs *x = b->x;
+    int64_t extent = v->dims[d];
+    const Expr *zero = ex_int(x, DT_i64, 0), *all = ex_int(x, DT_i64, extent);
+    *start = zero;
+    *end = all;
+    *step = ex_int(x, DT_i64, 1);
+    *cut = false;
+    for (int i = 0; i < s->count; i++) {
+        const Expr *here = ex_int(x, DT_bool, 1); /* whether entry i is for this axis */
+        if (s->axis || !s->axes) {
+            if (clamp(s->axis ? s->axis[i] : i, -v->rank, v->rank) != d &&
+                (!s->axis || s->axis[i] + v->rank != d))
+                continue;
+        } else {
+            const Expr *a = load_i64(b, s->axes, i);
+            here = ex_bin(x, EX_or, ex_bin(x, EX_eq, a, ex_int(x, DT_i64, d)),
+                          ex_bin(x, EX_eq, a, ex_int(x, DT_i64, d - v->rank)));
+        }
+        *cut = true;
+        *start = ex_select(x, here, load_i64(b, s->starts, i), *start);
+        *end = ex_select(x, here, load_i64(b, s->ends, i), *end);
+        if (s->steps) *step = ex_select(x, here, load_i64(b, s->steps, i), *step);
+    }
+    if (!*cut) return;
+    /* negative bounds count from the end; a backward slice begins inside, and may end before all */
+    const Expr *back = ex_lt(x, *step, zero), *last = ex_int(x, DT_i64, extent - 1);
+    const Expr *low = ex_select(x, back, ex_int(x, DT_i64, -1), zero);
+    *start = ex_select(x, ex_lt(x, *start, zero), ex_add(x, *start, all), *start);
+    *start = ex_bin(x, EX_max, ex_bin(x, EX_min, *start, ex_select(x, back, last, all)), zero);
+    *end = ex_select(x, ex_lt(x, *end, zero), ex_add(x, *end, all), *end);
+    *end = ex_bin(x, EX_min, ex_bin(x, EX_max, *end, low), all);
+}
+
+/* How many elements the slice takes along each dimension, i64[rank]. */
+static Value *slice_counts(Node *n, const Bounds *s, const Value *v) {
     Exprs *x = n->x;
-    Value *starts = node_in(n, 1), *axes = node_in(n, 3), *steps = node_in(n, 4);
-    int count = starts->rank == 1 ? (int)starts->dims[0] : -1, n_axes;
-    const int64_t *axis = node_ints(n, 3, &n_axes);
-    if (axes && (axes->rank != 1 || axes->dims[0] != count)) axis = NULL, count = -1;
-    if (steps && (steps->rank != 1 || steps->dims[0] != count)) count = -1;
+    int64_t rank = v->rank;
+    Builder b = build(n->g, 1, &rank);
+    const Expr *all = NULL, *zero = ex_int(x, DT_i64, 0), *one = ex_int(x, DT_i64, 1);
+    for (int d = v->rank - 1; d >= 0; d--) {
+        const Expr *start, *end, *step, *count = ex_int(x, DT_i64, v->dims[d]);
+        bool cut;
+        bounds_along(&b, s, v, d, &start, &end, &step, &cut);
+        if (cut) {
+            const Expr *back = ex_lt(x, step, zero);
+            const Expr *span = ex_select(x, back, ex_sub(x, start, end), ex_sub(x, end, start));
+            const Expr *stride = ex_select(x, back, ex_sub(x, zero, step), step);
+            count = ex_add(x, ex_div(x, ex_sub(x, span, one), stride), one);
+            count = ex_select(x, ex_lt(x, zero, span), count, zero);
+        }
+        all = all ? ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, d)), count, all) : count;
+    }
+    return build_map(&b, DT_i64, all ? all : zero);
+}
+
+/* A slice with bounds that are computed at run time: to the declared shape, or as many elements as
+ * they say. */
+static void slice_runtime(Node *n, Value *v) {
+    Exprs *x = n->x;
+    Bounds s = {.starts = node_in(n, 1), .ends = node_in(n, 2), .axes = node_in(n, 3)};
+    s.steps = node_in(n, 4);
+    int n_axes, rank;
+    int64_t shape[MAX_TENSOR_RANK];
+    int64_t count = s.starts->rank == 1 ? s.starts->dims[0] : -1;
+    s.axis = node_ints(n, 3, &n_axes);
+    for (int i = 2; i <= 4; i++) {
+        const Value *other = node_in(n, i);
+        if (other && (other->rank != 1 || other->dims[0] != count)) count = -1;
+    }
     if (count < 0 || count > v->rank) {
-        invalid(n, E2005, "starts, axes and steps do not fit each other or the input");
+        invalid(n, E2005, "starts, ends, axes and steps do not fit each other or the input");
         return;
     }
+    s.count = (int)count;
+    if (!node_counted_shape(n, slice_counts(n, &s, v), v->dims, &rank, shape)) return;
+    if (rank != v->rank) {
+        invalid(n, E2009, "declared with %d dimensions, but computed with %d", rank, v->rank);
+        return;
+    }
+    if (value_numel(v) == 0 && shape_numel(rank, shape) > 0) {
+        invalid(n, E2009, "declared with shape %s, but the input is empty",
+                shape_text(n->g->arena, rank, shape));
+        return;
+    }
+    if (!node_shape_ok(n, rank, shape)) return;
     Builder b = build(n->g, v->rank, shape);
-    const Expr *index[MAX_RANK], *zero = ex_int(x, DT_i64, 0);
+    const Expr *index[MAX_RANK];
     for (int d = 0; d < v->rank; d++) {
-        int64_t extent = v->dims[d];
-        const Expr *start = zero, *step = ex_int(x, DT_i64, 1);
-        for (int i = 0; i < count; i++) {
-            const Expr *here = NULL; /* whether entry i is for this axis; NULL: it is */
-            if (axis || !axes) {
-                if (clamp(axis ? axis[i] : i, -v->rank, v->rank) != d &&
-                    (!axis || axis[i] + v->rank != d))
-                    continue;
-            } else {
-                const Expr *a = load_i64(&b, axes, i);
-                here = ex_bin(x, EX_or, ex_bin(x, EX_eq, a, ex_int(x, DT_i64, d)),
-                              ex_bin(x, EX_eq, a, ex_int(x, DT_i64, d - v->rank)));
-            }
-            const Expr *s = load_i64(&b, starts, i);
-            start = here ? ex_select(x, here, s, start) : s;
-            if (!steps) continue;
-            s = load_i64(&b, steps, i);
-            step = here ? ex_select(x, here, s, step) : s;
-        }
-        /* negative starts count from the end; a backward slice begins inside */
-        const Expr *from_end = ex_add(x, start, ex_int(x, DT_i64, extent));
-        start = ex_select(x, ex_lt(x, start, zero), from_end, start);
-        const Expr *top = ex_select(x, ex_lt(x, step, zero), ex_int(x, DT_i64, extent - 1),
-                                    ex_int(x, DT_i64, extent));
-        start = ex_bin(x, EX_min, ex_bin(x, EX_max, start, zero), top);
-        const Expr *at = ex_cast(x, DT_i64, ex_var(x, d));
+        const Expr *start, *end, *step, *at = ex_cast(x, DT_i64, ex_var(x, d));
+        bool cut;
+        bounds_along(&b, &s, v, d, &start, &end, &step, &cut);
         at = ex_add(x, start, ex_mul(x, at, step));
-        index[d] = ex_cast(x, DT_i32, clamp_expr(x, at, 0, extent - 1));
-        if (start == zero && ex_is_int(step, 1) && shape[d] == extent) index[d] = ex_var(x, d);
+        index[d] = ex_cast(x, DT_i32, clamp_expr(x, at, 0, v->dims[d] - 1));
+        if (!cut && shape[d] == v->dims[d]) index[d] = ex_var(x, d);
     }
     n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
 }
 
 void import_slice(Node *n) {
     Value *v = node_need(n, 0);
-    int n_start, n_end, n_axis, n_step = 0, rank;
-    int64_t shape[MAX_TENSOR_RANK];
+    int n_start, n_end, n_axis, n_step = 0;
     SliceArgs s = {0};
     if (!v) return;
     if (n->version < 10) {
@@ -288,21 +352,10 @@ void import_slice(Node *n) {
         s.step = node_ints(n, 4, &n_step);
         bool known = s.start && s.end && (s.axis || !node_in(n, 3)) && (s.step || !node_in(n, 4));
         if (!known) {
-            if (!node_declared_shape(n, 0, &rank, shape)) {
-                static const char *const what[] = {"starts", "ends", "axes", "steps"};
-                for (int i = 0; i < 4 && !n->failed; i++) {
-                    int ignored;
-                    node_need_ints(n, i + 1, what[i], &ignored);
-                }
-            } else if (rank != v->rank || starts->rank != 1) {
-                invalid(n, E2005, "starts must be a vector, and the result have %d dimensions",
-                        v->rank);
-            } else if (value_numel(v) == 0 && shape_numel(rank, shape) > 0) {
-                invalid(n, E2009, "declared with shape %s, but the input is empty",
-                        shape_text(n->g->arena, rank, shape));
-            } else if (node_shape_ok(n, rank, shape)) {
-                slice_runtime(n, v, shape);
-            }
+            for (int i = 1; i <= 4; i++)
+                if (node_in(n, i) && !dt_is_int(node_in(n, i)->dt))
+                    invalid(n, E2006, "bounds must be integers, not %s", dt_name(node_in(n, i)->dt));
+            if (!n->failed) slice_runtime(n, v);
             return;
         }
     }
@@ -397,9 +450,39 @@ static const Expr *pad_by_axis(Builder *b, int rank, int d, int count, Value *ax
     return pad_value(x, result);
 }
 
+/* The shape after pads that are computed at run time. axes: NULL where they are known. */
+static bool padded_shape(Node *n, Value *v, int count, const int *entry, Value *axes, Value *pads,
+                         int64_t *shape) {
+    Exprs *x = n->x;
+    int64_t rank = v->rank, behind[1] = {count}, one[1] = {1}, half[1] = {count};
+    int declared;
+    if (!dt_is_int(pads->dt) || (axes && !dt_is_int(axes->dt))) {
+        invalid(n, E2006, "pads and axes must be integers");
+        return false;
+    }
+    Builder b = build(n->g, 1, &rank);
+    Value *after = g_slice(n->g, pads, behind, one, half);
+    const Expr *all = ex_int(x, DT_i64, 0);
+    for (int d = v->rank - 1; d >= 0; d--) {
+        const Expr *e = ex_int(x, DT_i64, v->dims[d]);
+        for (int side = 0; side < 2; side++) {
+            Value *part = side ? after : pads;
+            const Expr *pad = axes           ? pad_by_axis(&b, v->rank, d, count, axes, part)
+                              : entry[d] < 0 ? ex_i(x, 0)
+                                             : pad_value(x, load_i64(&b, part, entry[d]));
+            e = ex_add(x, e, ex_cast(x, DT_i64, pad));
+        }
+        all = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, d)), e, all);
+    }
+    if (!node_counted_shape(n, build_map(&b, DT_i64, all), NULL, &declared, shape)) return false;
+    if (declared == v->rank) return true;
+    invalid(n, E2009, "declared with %d dimensions, but computed with %d", declared, v->rank);
+    return false;
+}
+
 void import_pad(Node *n) {
     Value *v = node_need(n, 0), *pads_value = NULL, *axes_value = NULL, *fill = node_in(n, 2);
-    int count, n_axes = 0, rank, entry[MAX_RANK];
+    int count, n_axes = 0, entry[MAX_RANK];
     int64_t shape[MAX_TENSOR_RANK];
     PadMode mode;
     if (!v || !pad_mode(n, &mode)) return;
@@ -417,23 +500,19 @@ void import_pad(Node *n) {
         if (axes_value) n_axes = (int)value_numel(axes_value);
     }
     if (n->failed) return;
-    if (!pads) {
-        if (!node_declared_shape(n, 0, &rank, shape)) {
-            if (node_need_ints(n, 1, "the pads", &count)) node_need_ints(n, 3, "the axes", &count);
-            return;
-        }
-        count = pads_value->rank == 1 ? (int)pads_value->dims[0] : -1;
-    }
+    bool vectors = (!pads_value || pads_value->rank == 1) && (!axes_value || axes_value->rank == 1);
+    if (!pads) count = vectors && !dim_varies(pads_value->dims[0]) ? (int)pads_value->dims[0] : -1;
     if (fill && (value_numel(fill) != 1 || fill->dt != v->dt)) {
         invalid(n, E2006, "the constant must be one element of type %s", dt_name(v->dt));
         return;
     }
     int padded = axes_value ? n_axes : v->rank;
-    if (count != 2 * padded || (!pads && rank != v->rank) ||
-        !pad_axes(n, v->rank, padded, axes, entry)) {
+    if (count != 2 * padded || !pad_axes(n, v->rank, padded, axes, entry)) {
         if (!n->failed) invalid(n, E2005, "%d pads for %d dimensions", count, padded);
         return;
     }
+    if (!pads && !padded_shape(n, v, padded, entry, axes ? NULL : axes_value, pads_value, shape))
+        return;
     for (int d = 0; d < v->rank && pads; d++) {
         int64_t before = entry[d] < 0 ? 0 : pads[entry[d]];
         int64_t after = entry[d] < 0 ? 0 : pads[entry[d] + padded];
@@ -465,6 +544,24 @@ void import_pad(Node *n) {
     set_padded(n, &b, v, mode, before, fill);
 }
 
+/* Extents that are computed at run time, for some axes, as those of all. */
+static bool cropped_shape(Node *n, Value *v, const int *entry, int count, Value **extents) {
+    Exprs *x = n->x;
+    if (!dt_is_int((*extents)->dt) || (*extents)->rank != 1 || (*extents)->dims[0] != count) {
+        invalid(n, E2005, "the shape must be %d integers", count);
+        return false;
+    }
+    int64_t rank = v->rank;
+    Builder b = build(n->g, 1, &rank);
+    const Expr *all = ex_int(x, DT_i64, 0);
+    for (int d = 0; d < v->rank; d++) {
+        const Expr *e = entry[d] < 0 ? ex_int(x, DT_i64, v->dims[d]) : load_i64(&b, *extents, entry[d]);
+        all = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, d)), e, all);
+    }
+    *extents = build_map(&b, DT_i64, all);
+    return true;
+}
+
 void import_center_crop_pad(Node *n) {
     Value *v = node_need(n, 0);
     int count, n_axes = 0, rank, entry[MAX_RANK];
@@ -473,10 +570,9 @@ void import_center_crop_pad(Node *n) {
     const int64_t *want = node_ints(n, 1, &count), *axes = attr_ints(n, "axes", &n_axes);
     if (!pad_axes(n, v->rank, n_axes, axes, entry)) return;
     if (!want) {
-        if (!node_declared_shape(n, 0, &rank, shape)) {
-            node_need_ints(n, 1, "the shape", &count);
-            return;
-        }
+        Value *extents = node_need(n, 1);
+        if (!extents || !cropped_shape(n, v, entry, axes ? n_axes : v->rank, &extents)) return;
+        if (!node_counted_shape(n, extents, NULL, &rank, shape)) return;
         if (rank != v->rank) {
             invalid(n, E2009, "declared with %d dimensions, but computed with %d", rank, v->rank);
             return;

@@ -6,10 +6,10 @@
  * it on every target, and the order of equals is always that of their positions. NaN counts as the
  * largest number, and as equal to NaN. Only a few of very many are chosen one after the other.
  *
- * How many elements are chosen is known when the inputs are constant. Otherwise the shape that the
- * model declares for the result must be fixed: it is what the model promises, and exactly so many
- * are given. Where fewer are found the rest is zero; where more are found the last ones are left
- * out.
+ * How many elements are chosen is known when the inputs are constant. Otherwise what the model
+ * declares is what it promises, if it is fixed, and exactly so many are given; and if it is not, how
+ * many there are is a dimension that varies (ir/dim.h). Where fewer are found than must be given the
+ * rest is zero; where more are found than may be given the last ones are left out.
  */
 #include "compiler/onnx/index.h"
 
@@ -107,7 +107,8 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
     int64_t split[3] = {1, keys->dims[axis], 1}, shape[MAX_RANK];
     for (int i = 0; i < rank; i++) {
         shape[i] = i == axis ? k : keys->dims[i];
-        if (i != axis) split[i < axis ? 0 : 2] *= keys->dims[i];
+        int64_t *part = &split[i < axis ? 0 : 2];
+        if (i != axis) *part = dim_mul(n->x, *part, keys->dims[i]);
     }
     int64_t line[2] = {split[0], split[2]};
     keys = g_reshape(g, keys, 3, split);
@@ -137,43 +138,44 @@ static Value *take_to(Node *n, Value *v, Value *place, int axis, const int64_t *
 void import_topk(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
-    int axis = node_axis(n, attr_int(n, "axis", -1), v->rank), count, rank;
-    int64_t k, shape[MAX_RANK];
+    int axis = node_axis(n, attr_int(n, "axis", -1), v->rank);
+    int64_t k, shape[MAX_RANK], most[MAX_RANK];
+    const char *name;
     if (axis < 0) return;
-    const int64_t *given = node_ints(n, 1, &count);
     if (n->version < 10) {
         k = attr_int(n, "k", -1);
-    } else if (given && count == 1) {
-        k = given[0];
-    } else if ((node_declared_shape(n, 0, &rank, shape) ||
-                node_declared_shape(n, 1, &rank, shape)) &&
-               rank == v->rank) {
-        k = shape[axis];
     } else {
-        if (!node_need_ints(n, 1, "k", &count) && !n->failed) invalid(n, E2007, "k is missing");
-        if (!n->failed) invalid(n, E2005, "k must be one number");
-        return;
+        Value *count = node_need(n, 1);
+        if (!count) return;
+        if (value_numel(count) != 1 || !dt_is_int(count->dt)) {
+            invalid(n, E2005, "k must be one number");
+            return;
+        }
+        bool declared = !value_is_const(count) && (node_declared_extent(n, 0, axis, &k, &name) ||
+                                                   node_declared_extent(n, 1, axis, &k, &name));
+        if (!declared && !node_chosen_extent(n, count, 0, axis, v->dims[axis], &k)) return;
     }
-    if (k < 0 || k > v->dims[axis]) {
-        invalid(n, E2005, "k is %lld, but axis %d has %lld elements", (long long)k, axis,
-                (long long)v->dims[axis]);
+    if ((k < 0 && !dim_varies(k)) || dim_min(n->x, k) > v->shape[axis]) {
+        invalid(n, E2005, "k is %s, but axis %d has %s elements", dim_text(n->x, k), axis,
+                dim_text(n->x, v->dims[axis]));
         return;
     }
     for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
-    if (shape_numel(v->rank, shape) == 0) {
+    dims_max(n->x, v->rank, shape, most);
+    if (shape_numel(v->rank, most) == 0) {
         n->out[0] = zeros(n->g, v->dt, v->rank, shape);
         n->out[1] = zeros(n->g, DT_i64, v->rank, shape);
         return;
     }
     Value *keys = order_keys(n->g, v);
     if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
-    int64_t extent = v->dims[axis];
-    if (extent > MAX_COMPARED / value_numel(v) && k <= extent / 4) {
+    int64_t extent = v->shape[axis];
+    if (extent > MAX_COMPARED / value_numel(v) && most[axis] <= extent / 4) {
         Value *at = choose_largest(n, keys, axis, k);
         Builder b = build(n->g, v->rank, shape);
         const Expr *index[MAX_RANK];
         for (int i = 0; i < v->rank; i++) index[i] = ex_var(n->x, i);
-        index[axis] = index_clamp(n->x, build_in(&b, at), extent);
+        index[axis] = index_clamp(n->x, build_in(&b, at), v->dims[axis]);
         if (node_wants(n, 0)) n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
         if (node_wants(n, 1)) n->out[1] = g_cast(n->g, at, DT_i64);
         return;
@@ -189,10 +191,16 @@ void import_topk(Node *n) {
  */
 static Value *places_of(Node *n, Value *flags, Value **count) {
     Exprs *x = n->x;
+    const Op *def = flags->def;
+    bool all = def->kind == OP_map && ex_is_const(def->body) && def->body->k.i;
     Builder b = build(n->g, 1, flags->dims);
     const Expr *at = ex_var(x, 1);
     Value *place = build_scan(&b, DT_i32, COMBINE_sum, 0, true, false,
                               count_if(x, build_load(&b, flags, &at)));
+    if (all) {
+        *count = g_dim(n->g, DT_i64, flags->dims[0]);
+        return place;
+    }
     b = build(n->g, 0, NULL);
     at = build_red(&b, flags->dims[0]);
     *count = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, build_load(&b, flags, &at)), NULL);
@@ -204,15 +212,12 @@ void import_non_zero(Node *n) {
     if (!v) return;
     Exprs *x = n->x;
     Graph *g = n->g;
-    int64_t size[1] = {value_numel(v)}, shape[2] = {v->rank ? v->rank : 1};
+    int64_t size[1] = {dim_product(x, v->rank, v->dims)}, shape[2] = {v->rank ? v->rank : 1};
     Value *flat = g_reshape(g, v, 1, size);
     Builder b = build(g, 1, size);
     Value *flags = build_map(&b, DT_bool, ex_cast(x, DT_bool, build_in(&b, flat)));
     Value *place = places_of(n, flags, &count);
-    if (!node_chosen_extent(n, count, 0, 1, &shape[1])) {
-        node_no_extent(n);
-        return;
-    }
+    if (!node_chosen_extent(n, count, 0, 1, size[0], &shape[1])) return;
     /* a scalar has one coordinate, 0 */
     if (!node_shape_ok(n, 2, shape)) return;
     Value *result = zeros(g, DT_i64, 2, shape);
@@ -220,9 +225,8 @@ void import_non_zero(Node *n) {
         int64_t space[2] = {shape[0], size[0]};
         b = build(g, 2, space);
         const Expr *at = ex_var(x, 1), *e = ex_i(x, 0);
-        int64_t below = size[0];
         for (int i = 0; i < v->rank; i++) {
-            below /= v->dims[i];
+            int64_t below = dim_product(x, v->rank - 1 - i, v->dims + i + 1);
             const Expr *c = ex_bin(x, EX_rem, ex_div(x, at, ex_i(x, below)), ex_i(x, v->dims[i]));
             e = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)), c, e);
         }
@@ -239,7 +243,7 @@ void import_compress(Node *n) {
     if (!v || !flags) return;
     Exprs *x = n->x;
     Graph *g = n->g;
-    int64_t size[1] = {value_numel(v)}, shape[MAX_RANK];
+    int64_t size[1] = {dim_product(x, v->rank, v->dims)}, shape[MAX_RANK];
     int axis = 0;
     if (attr_has(n, "axis"))
         axis = node_axis(n, attr_int(n, "axis", 0), v->rank);
@@ -251,22 +255,20 @@ void import_compress(Node *n) {
         return;
     }
     /* a condition may be shorter than the axis, and then leaves the rest out */
-    if (flags->dims[0] > v->dims[axis]) {
+    int64_t looked_at = dim_smaller(x, flags->dims[0], v->dims[axis]);
+    if (flags->dims[0] != looked_at) {
         const int64_t start = 0, step = 1;
-        flags = g_slice(g, flags, &start, &step, &v->dims[axis]);
+        flags = g_slice(g, flags, &start, &step, &looked_at);
     }
     Value *place = places_of(n, flags, &count);
     memcpy(shape, v->dims, sizeof(int64_t) * (size_t)v->rank);
-    if (!node_chosen_extent(n, count, 0, axis, &shape[axis])) {
-        node_no_extent(n);
-        return;
-    }
+    if (!node_chosen_extent(n, count, 0, axis, looked_at, &shape[axis])) return;
     if (!node_shape_ok(n, v->rank, shape)) return;
     Value *result = zeros(g, v->dt, v->rank, shape);
     int64_t space[MAX_RANK];
     memcpy(space, v->dims, sizeof(int64_t) * (size_t)v->rank);
-    space[axis] = flags->dims[0];
-    if (shape_numel(v->rank, space) && shape[axis]) {
+    space[axis] = looked_at;
+    if (value_numel(v) && looked_at && shape[axis]) {
         Builder b = build(g, v->rank, space);
         const Expr *at = ex_var(x, axis), *target[MAX_RANK];
         for (int i = 0; i < v->rank; i++) target[i] = ex_var(x, i);
@@ -299,7 +301,7 @@ static const Expr *item_at(Builder *b, const Items *it, const Expr *item, const 
  * are single elements, which are compared directly. */
 static Value *first_difference(Node *n, const Items *it) {
     Exprs *x = n->x;
-    int64_t shape[2] = {it->n, it->n}, width = it->before * it->after;
+    int64_t shape[2] = {it->n, it->n}, width = dim_mul(x, it->before, it->after);
     if (width == 1) return NULL;
     Builder b = build(n->g, 2, shape);
     const Expr *r = build_red(&b, width);
@@ -316,8 +318,9 @@ static void compare(Builder *b, const Items *it, Value *difference, const Expr *
     if (difference) {
         const Expr *pair[2] = {i, j};
         place = build_load(b, difference, pair);
-        *equal = ex_bin(x, EX_eq, place, ex_i(x, it->before * it->after));
-        place = index_clamp(x, place, it->before * it->after);
+        int64_t width = dim_mul(x, it->before, it->after);
+        *equal = ex_bin(x, EX_eq, place, ex_i(x, width));
+        place = index_clamp(x, place, width);
     }
     const Expr *a = item_at(b, it, i, place), *c = item_at(b, it, j, place);
     if (!difference) *equal = ex_bin(x, EX_eq, a, c);
@@ -345,13 +348,17 @@ void import_unique(Node *n) {
     bool by_axis = attr_has(n, "axis"), sorted = attr_int(n, "sorted", 1) != 0;
     int axis = by_axis ? node_axis(n, attr_int(n, "axis", 0), v->rank) : 0;
     if (axis < 0) return;
-    int64_t shape[MAX_RANK] = {value_numel(v)}, split[3] = {1, 1, 1}, extent;
+    int64_t shape[MAX_RANK] = {dim_product(x, v->rank, v->dims)}, split[3] = {1, 1, 1}, extent;
+    const char *name = "";
     int rank = 1;
     if (by_axis) {
         rank = v->rank;
         memcpy(shape, v->dims, sizeof(int64_t) * (size_t)rank);
     }
-    for (int i = 0; i < rank; i++) split[i < axis ? 0 : i > axis ? 2 : 1] *= shape[i];
+    for (int i = 0; i < rank; i++) {
+        int64_t *part = &split[i < axis ? 0 : i > axis ? 2 : 1];
+        *part = dim_mul(x, *part, shape[i]);
+    }
     Items it = {.n = split[1], .before = split[0], .after = split[2]};
     Value *flat = g_reshape(g, v, 3, split);
     it.v = order_keys(g, flat);
@@ -379,12 +386,11 @@ void import_unique(Node *n) {
     j = build_red(&b, it.n);
     is_first = ex_bin(x, EX_eq, build_load(&b, first, &j), j);
     Value *total = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, is_first), NULL);
-    if (!node_chosen_extent(n, total, 0, axis, &extent) &&
-        !node_chosen_extent(n, total, 1, 0, &extent) &&
-        !node_chosen_extent(n, total, 3, 0, &extent)) {
-        node_no_extent(n);
-        return;
-    }
+    bool declared =
+        !value_is_const(total) && (node_declared_extent(n, 3, 0, &extent, &name) ||
+                                   node_declared_extent(n, 1, 0, &extent, &name) ||
+                                   node_declared_extent(n, 0, axis, &extent, &name));
+    if (!declared && !node_counted_extent(n, total, it.n, name, &extent)) return;
     shape[axis] = extent;
     if (!node_shape_ok(n, rank, shape)) return;
     split[1] = extent;
@@ -493,23 +499,29 @@ static Value *one_number(Node *n, int i, DType dt) {
     return NULL;
 }
 
-/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order. */
-static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes, int64_t rows) {
+/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order. NULL after a
+ * report. */
+static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes) {
     Exprs *x = n->x;
     Graph *g = n->g;
-    int64_t trips = chosen->dims[0], batches = chosen->dims[1], classes = chosen->dims[2];
-    int64_t space[2] = {3, trips * batches * classes}, shape[2] = {rows, 3};
+    int64_t trips = chosen->dims[0], classes = chosen->dims[2], rows;
+    int64_t space[2] = {3, dim_product(x, 3, chosen->dims)};
     Builder b = build(g, 1, space + 1);
     const Expr *i = ex_var(x, 0), *none = ex_i(x, boxes);
     const Expr *trip = ex_bin(x, EX_rem, i, ex_i(x, trips)), *line = ex_div(x, i, ex_i(x, trips));
     const Expr *at[3] = {trip, ex_div(x, line, ex_i(x, classes)),
                          ex_bin(x, EX_rem, line, ex_i(x, classes))};
     const Expr *box = build_load(&b, chosen, at);
-    const Expr *few = ex_lt(x, ex_cast(x, DT_i64, trip), build_in(&b, most));
+    const Expr *allowed = ex_bin(x, EX_min, build_in(&b, most), ex_int(x, DT_i64, INT32_MAX));
+    allowed = ex_bin(x, EX_max, allowed, ex_int(x, DT_i64, 0));
+    const Expr *few = ex_lt(x, trip, ex_cast(x, DT_i32, allowed));
     Value *flat = build_map(&b, DT_i32, ex_select(x, few, box, none));
     b = build(g, 1, space + 1);
     Value *flags = build_map(&b, DT_bool, ex_lt(x, build_in(&b, flat), none)), *count;
     Value *place = places_of(n, flags, &count);
+    if (!node_chosen_extent(n, count, 0, 0, space[1], &rows)) return NULL;
+    int64_t shape[2] = {rows, 3};
+    if (!node_shape_ok(n, 2, shape)) return NULL;
     b = build(g, 2, space);
     const Expr *own = ex_var(x, 1), *part = ex_var(x, 0);
     line = ex_div(x, own, ex_i(x, trips));
@@ -523,13 +535,24 @@ static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes, int64
     return build_scatter(&b, zeros(g, DT_i64, 2, shape), COMBINE_none, target, guard, e);
 }
 
+/* The part of a tensor that two of its dimensions leave. */
+static Value *cut_to(Graph *g, Value *v, int a, int64_t extent_a, int b, int64_t extent_b) {
+    static const int64_t start[3], step[3] = {1, 1, 1};
+    if (v->dims[a] == extent_a && v->dims[b] == extent_b) return v;
+    int64_t count[3] = {v->dims[0], v->dims[1], v->dims[2]};
+    count[a] = extent_a;
+    count[b] = extent_b;
+    return g_slice(g, v, start, step, count);
+}
+
 void import_non_max_suppression(Node *n) {
     Value *boxes = node_need(n, 0), *scores = node_need(n, 1);
     if (!boxes || !scores) return;
     Exprs *x = n->x;
     Graph *g = n->g;
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
-        boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2]) {
+        !dim_fits(boxes->dims[0], scores->dims[0]) ||
+        !dim_fits(boxes->dims[1], scores->dims[2])) {
         invalid(n, E2005, "boxes of shape %s and scores of shape %s",
                 shape_text(g->arena, boxes->rank, boxes->dims),
                 shape_text(g->arena, scores->rank, scores->dims));
@@ -539,30 +562,26 @@ void import_non_max_suppression(Node *n) {
         invalid(n, E2006, "boxes and scores must be f32");
         return;
     }
+    int64_t batches = dim_smaller(x, boxes->dims[0], scores->dims[0]);
+    int64_t per_batch = dim_smaller(x, boxes->dims[1], scores->dims[2]);
+    boxes = cut_to(g, boxes, 0, batches, 1, per_batch);
+    scores = cut_to(g, scores, 0, batches, 2, per_batch);
     Value *most = one_number(n, 2, DT_i64), *iou = one_number(n, 3, DT_f32);
     Value *least = one_number(n, 4, DT_f32);
     if (n->failed) return;
     if (!most) most = g_scalar(g, DT_i64, 0);
-    int rank, n_known;
-    int64_t rows, shape[MAX_TENSOR_RANK], trips = boxes->dims[1];
+    const char *name;
+    int64_t lines = dim_mul(x, scores->dims[0], scores->dims[1]), trips = scores->dims[2], rows;
+    int n_known;
     const int64_t *known = value_ints(g, most, &n_known);
-    if (known && known[0] < trips) trips = known[0] < 0 ? 0 : known[0];
-    int64_t lines = scores->dims[0] * scores->dims[1];
-    if (trips == 0 || lines == 0) {
-        rows = 0;
-    } else if (node_declared_shape(n, 0, &rank, shape) && rank == 2) {
-        rows = shape[0];
-    } else {
-        node_no_extent(n);
-        return;
-    }
-    int64_t out_shape[2] = {rows, 3};
+    if (known) trips = dim_smaller(x, trips, known[0] < 0 ? 0 : known[0]);
     /* a class gives no more rows than there are in all */
-    if (rows < trips) trips = rows;
-    int64_t space[2] = {3, trips * lines};
-    if (!node_shape_ok(n, 2, out_shape) || !node_shape_ok(n, 2, space)) return;
-    if (rows == 0) {
-        n->out[0] = zeros(g, DT_i64, 2, out_shape);
+    if (!node_declared_extent(n, 0, 0, &rows, &name)) rows = node_most_extent(n, name, INT32_MAX);
+    trips = dim_smaller(x, trips, rows);
+    int64_t space[2] = {3, dim_mul(x, trips, lines)}, none[2] = {0, 3};
+    if (!node_shape_ok(n, 2, space)) return;
+    if (space[1] == 0) {
+        n->out[0] = zeros(g, DT_i64, 2, none);
         return;
     }
     Builder b = build(g, 3, scores->dims);
@@ -572,5 +591,5 @@ void import_non_max_suppression(Node *n) {
     Value *in[4] = {build_map(&b, DT_bool, open), boxes, scores, iou}, *out[2];
     bool centred = attr_int(n, "center_point_box", 0) != 0;
     build_loop(g, nms_step(n, boxes, scores, iou, centred), trips, 1, iou ? 4 : 3, in, out);
-    n->out[0] = nms_rows(n, out[1], most, boxes->dims[1], rows);
+    n->out[0] = nms_rows(n, out[1], most, scores->dims[2]);
 }

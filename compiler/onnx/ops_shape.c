@@ -1,7 +1,7 @@
 /* Operators that make, tell or rename shapes, and tensors that are made of a shape alone.
  *
  * Where the input that says the new shape is computed at run time, the declared shape of the output
- * stands in for it (see import.h).
+ * stands in for it, or dimensions that vary are as large as a run says (node_counted_shape).
  */
 #include "compiler/onnx/text.h"
 
@@ -42,6 +42,98 @@ static void set_reshaped(Node *n, Value *v, int rank, const int64_t *shape) {
     n->out[0] = g_reshape(n->g, v, rank, shape);
 }
 
+/* Input i, the integers of a shape; NULL after a report. */
+static Value *need_shape(Node *n, int i) {
+    Value *v = node_need(n, i);
+    if (!v || dt_is_int(v->dt)) return v;
+    invalid(n, E2006, "the shape must be integers, not %s", dt_name(v->dt));
+    return NULL;
+}
+
+/* a / b, or a / 1 where a run gives b = 0. */
+static int64_t dim_ratio(Exprs *x, int64_t a, int64_t b) {
+    int64_t ratio = dim_div(x, a, b);
+    return dim_max(x, ratio) >= 0 ? ratio : dim_div(x, a, dim_larger(x, b, 1));
+}
+
+/* Elements of the shape as they are meant: 0 copies a dimension and, if `all` is there, -1 stands for
+ * what the others leave of that number. */
+static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const int64_t *all) {
+    Exprs *x = n->x;
+    Value *w = g_cast(n->g, want, DT_i64);
+    Builder b = build(n->g, 1, w->dims);
+    const Expr *zero = ex_int(x, DT_i64, 0), *one = ex_int(x, DT_i64, 1);
+    const Expr *e = build_in(&b, w), *own = e;
+    for (int i = 0; i < v->rank && !keep_zero; i++) {
+        const Expr *copies = ex_and(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)),
+                                    ex_bin(x, EX_eq, own, zero));
+        e = ex_select(x, copies, ex_int(x, DT_i64, v->dims[i]), e);
+    }
+    w = build_map(&b, DT_i64, e);
+    if (!all) return w;
+    const Expr *open = ex_int(x, DT_i64, -1), *at;
+    b = build(n->g, 0, NULL);
+    at = build_red(&b, w->dims[0]);
+    e = build_load(&b, w, &at);
+    e = ex_select(x, ex_bin(x, EX_eq, e, open), one, e);
+    Value *others = build_reduce(&b, DT_i64, COMBINE_prod, e, NULL);
+    b = build(n->g, 1, w->dims);
+    e = build_in(&b, w);
+    const Expr *rest = ex_div(x, ex_int(x, DT_i64, *all), build_in(&b, others));
+    return build_map(&b, DT_i64, ex_select(x, ex_bin(x, EX_eq, e, open), rest, e));
+}
+
+/* The shape of Reshape where some of it is computed at run time; NULL after a report, or if the model
+ * declares all of it, which is then *rank and `declared`. */
+static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *declared) {
+    Exprs *x = n->x;
+    Value *want = need_shape(n, 1);
+    if (!want || node_declared_shape(n, 0, rank, declared)) return NULL;
+    if (want->rank != 1 || dim_varies(want->dims[0]) ||
+        want->dims[0] > MAX_TENSOR_RANK) {
+        node_counted_shape(n, want, NULL, rank, declared);
+        return NULL;
+    }
+    *rank = (int)want->dims[0];
+    bool keep_zero = attr_int(n, "allowzero", 0) != 0;
+    int n_unknown = 0, last = 0;
+    bool open = false;
+    int64_t all = dim_product(x, v->rank, v->dims), most[MAX_TENSOR_RANK];
+    int64_t *shape = ARENA_ARRAY(n->g->arena, *rank + 1, int64_t);
+    for (int k = 0; k < *rank; k++) {
+        int64_t start[1] = {k}, one[1] = {1};
+        int n_known;
+        const int64_t *known = value_dims(n->g, g_slice(n->g, want, start, one, one), &n_known);
+        most[k] = all;
+        shape[k] = known ? known[0] : -1;
+        open |= known && known[0] == -1;
+        n_unknown += !known;
+        if (!known) last = k;
+    }
+    /* one that is not known is what the others leave */
+    if (n_unknown == 1 && !open && last >= 0) return shape;
+    Value *meant = meant_shape(n, v, want, keep_zero, open ? NULL : &all);
+    return node_counted_shape(n, meant, most, rank, shape) ? shape : NULL;
+}
+
+/* The shape that input i says, broadcast with that of `v` (NULL: as it is), where it is computed at run
+ * time. */
+static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
+    Value *want = need_shape(n, i);
+    if (!want) return false;
+    if (v && v->rank && want->rank == 1 && !dim_varies(want->dims[0])) {
+        Value *own = graph_shape(n->g, v);
+        int64_t fewer = want->dims[0] - v->rank, ones = fewer < 0 ? -fewer : fewer;
+        Value *none = ones ? g_expand(n->g, g_scalar(n->g, DT_i64, 1), 1, &ones) : NULL;
+        want = g_cast(n->g, want, DT_i64);
+        Value *both[2] = {none, fewer < 0 ? want : own};
+        if (none && fewer < 0) want = g_concat(n->g, 2, both, 0);
+        if (none && fewer > 0) own = g_concat(n->g, 2, both, 0);
+        want = g_bin(n->g, EX_max, want, own);
+    }
+    return node_counted_shape(n, want, NULL, rank, shape);
+}
+
 /* --- new shapes ------------------------------------------------------------------------------- */
 
 void import_reshape(Node *n) {
@@ -51,8 +143,9 @@ void import_reshape(Node *n) {
     const int64_t *want = n->version < 5 ? attr_ints(n, "shape", &count) : node_ints(n, 1, &count);
     if (!v || n->failed) return;
     if (!want) {
-        if (declared_instead(n, 1, "the shape", &rank, shape)) set_reshaped(n, v, rank, shape);
-        return;
+        want = reshape_runtime(n, v, &count, shape);
+        if (!want && !n->failed) set_reshaped(n, v, count, shape);
+        if (!want) return;
     }
     if ((rank = copy_dims(n, count, want, shape)) < 0) return;
     bool keep_zero = attr_int(n, "allowzero", 0) != 0;
@@ -78,7 +171,7 @@ void import_reshape(Node *n) {
             known = known > INT32_MAX ? known : dim_mul(n->x, known, shape[i]);
     }
     int64_t all = dim_product(n->x, v->rank, v->dims);
-    if (open >= 0) shape[open] = known ? dim_div(n->x, all, known) : 0;
+    if (open >= 0) shape[open] = known ? dim_ratio(n->x, all, known) : 0;
     set_reshaped(n, v, rank, shape);
 }
 
@@ -194,7 +287,7 @@ void import_expand(Node *n) {
     const int64_t *want = node_ints(n, 1, &count);
     if (want)
         rank = copy_dims(n, count, want, asked);
-    else if (!declared_instead(n, 1, "the shape", &rank, asked))
+    else if (!chosen_shape(n, 1, v, &rank, asked))
         return;
     if (rank < 0 || !node_shape_ok(n, rank, asked)) return;
     if (!shape_broadcast(n->x, v->rank, v->dims, rank, asked, &rank, shape)) {
@@ -217,6 +310,17 @@ static void set_tiled(Node *n, Value *v, const int64_t *shape) {
     n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
 }
 
+/* Repeats that are computed at run time become the extents that they lead to. */
+static bool tile_counts(Node *n, Value *v, Value **times) {
+    Value *t = *times;
+    if (!dt_is_int(t->dt) || t->rank != 1 || t->dims[0] != v->rank) {
+        invalid(n, E2005, "the repeats must be %d integers", v->rank);
+        return false;
+    }
+    *times = g_bin(n->g, EX_mul, g_cast(n->g, t, DT_i64), graph_shape(n->g, v));
+    return true;
+}
+
 void import_tile(Node *n) {
     Value *v = node_need(n, 0);
     int count, rank, axes;
@@ -234,14 +338,17 @@ void import_tile(Node *n) {
         }
         repeats[axis] = tiles[0];
     } else if (!given) {
-        if (!declared_instead(n, 1, "the repeats", &rank, shape)) return;
+        Value *times = node_need(n, 1);
+        if (!times || !tile_counts(n, v, &times)) return;
+        if (!node_counted_shape(n, times, NULL, &rank, shape)) return;
         for (int i = 0; i < rank && rank == v->rank; i++) {
+            if (dim_varies(shape[i]) || dim_varies(v->dims[i])) continue;
             if (v->dims[i] ? shape[i] % v->dims[i] : shape[i]) rank = -1;
             if (rank < 0) break;
         }
         if (rank != v->rank)
             invalid(n, E2009, "the declared shape is no multiple of the input's, %s",
-                    shape_text(n->g->arena, v->rank, v->dims));
+                    dims_text(n->x, v->rank, v->dims));
         else
             set_tiled(n, v, shape);
         return;
@@ -324,7 +431,7 @@ void import_constant_of_shape(Node *n) {
     const int64_t *want = node_ints(n, 0, &count);
     if (want)
         rank = copy_dims(n, count, want, shape);
-    else if (!declared_instead(n, 0, "the shape", &rank, shape))
+    else if (!chosen_shape(n, 0, NULL, &rank, shape))
         return;
     if (rank < 0 || !node_shape_ok(n, rank, shape)) return;
     Value *value = attr_tensor(n, "value");
@@ -368,9 +475,31 @@ static int64_t range_length(const Value *start, const Value *limit, const Value 
     return count > INT32_MAX ? -1 : (int64_t)count;
 }
 
+/* The same at run time, i64. */
+static Value *runtime_range(Node *n, Value *const *v) {
+    Exprs *x = n->x;
+    DType dt = dt_is_float(v[0]->dt) ? DT_f64 : DT_i64;
+    Builder b = build(n->g, 0, NULL);
+    const Expr *e[3], *at[MAX_RANK], *zero = ex_num(x, dt, 0);
+    for (int i = 0; i < MAX_RANK; i++) at[i] = ex_i(x, 0);
+    for (int i = 0; i < 3; i++) e[i] = ex_cast(x, dt, build_load(&b, v[i], at));
+    const Expr *span = ex_sub(x, e[1], e[0]), *count;
+    if (dt == DT_f64) {
+        const Expr *most = ex_num(x, dt, INT32_MAX);
+        count = ex_un(x, EX_ceil, ex_div(x, span, e[2]));
+        count = ex_select(x, ex_lt(x, zero, count), ex_bin(x, EX_min, count, most), zero);
+    } else {
+        const Expr *up = ex_lt(x, zero, e[2]), *step = ex_select(x, up, e[2], ex_sub(x, zero, e[2]));
+        span = ex_select(x, up, span, ex_sub(x, zero, span));
+        const Expr *before = ex_div(x, ex_sub(x, span, ex_num(x, dt, 1)), step);
+        const Expr *any = ex_and(x, ex_lt(x, zero, span), ex_lt(x, zero, step));
+        count = ex_select(x, any, ex_add(x, before, ex_num(x, dt, 1)), zero);
+    }
+    return build_map(&b, DT_i64, ex_cast(x, DT_i64, count));
+}
+
 void import_range(Node *n) {
     Value *v[3] = {node_need(n, 0), node_need(n, 1), node_need(n, 2)};
-    int rank = 1;
     int64_t shape[MAX_TENSOR_RANK];
     bool is_const = true;
     for (int i = 0; i < 3; i++) {
@@ -392,11 +521,7 @@ void import_range(Node *n) {
             return;
         }
     } else if (!range_of_dims(n, v, shape) &&
-               (!node_declared_shape(n, 0, &rank, shape) || rank != 1)) {
-        int open = !value_is_const(v[0]) ? 0 : !value_is_const(v[1]) ? 1 : 2;
-        static const char *const names[] = {"start", "limit", "delta"};
-        invalid(n, E3004, "%s is computed at run time, and the number of elements is not declared",
-                names[open]);
+               !node_chosen_extent(n, runtime_range(n, v), 0, 0, -1, shape)) {
         return;
     }
     Exprs *x = n->x;
@@ -432,9 +557,9 @@ void import_eye_like(Node *n) {
 void import_one_hot(Node *n) {
     Value *indices = node_need(n, 0), *depth = node_need(n, 1), *values = node_need(n, 2);
     if (!indices || !depth || !values) return;
-    int rank = indices->rank + 1, declared_rank;
+    int rank = indices->rank + 1;
     int axis = node_axis(n, attr_int(n, "axis", -1), rank);
-    int64_t extent, declared[MAX_TENSOR_RANK], shape[MAX_RANK];
+    int64_t extent, shape[MAX_RANK];
     if (axis < 0) return;
     if (values->rank != 1 || values->dims[0] != 2) {
         invalid(n, E2005, "values must hold two elements, off and on");
@@ -442,16 +567,10 @@ void import_one_hot(Node *n) {
     }
     if (value_is_const(depth) && value_numel(depth) == 1) {
         extent = dt_cast(depth->dt, DT_i64, dt_load(depth->dt, depth->data, 0)).i;
-    } else if (node_ints(n, 1, &declared_rank) && declared_rank == 1) {
-        extent = node_ints(n, 1, &declared_rank)[0];
-    } else if (declared_instead(n, 1, "the depth", &declared_rank, declared)) {
-        if (declared_rank != rank) {
-            invalid(n, E2009, "declared with %d dimensions, but computed with %d", declared_rank,
-                    rank);
-            return;
-        }
-        extent = declared[axis];
-    } else {
+    } else if (value_numel(depth) != 1) {
+        invalid(n, E2005, "the depth must be one number");
+        return;
+    } else if (!node_chosen_extent(n, depth, 0, axis, -1, &extent)) {
         return;
     }
     for (int i = 0; i < rank; i++)

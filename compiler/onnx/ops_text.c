@@ -257,10 +257,8 @@ void import_string_split(Node *n) {
     int64_t shape[MAX_RANK];
     if (!text->dims[0])
         shape[rank] = 0;
-    else if (!node_chosen_extent(n, largest, 0, rank, &shape[rank])) {
-        node_no_extent(n);
+    else if (!node_chosen_extent(n, largest, 0, rank, text_width(text) + 1, &shape[rank]))
         return;
-    }
     for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
     shape[rank + 1] = text_width(v);
     if (!node_shape_ok(n, rank + 2, shape)) return;
@@ -314,10 +312,8 @@ static Value *without_words(Node *n, Value *compared, Value *text, Value *stop, 
     Value *count = build_reduce(&b, DT_i64, COMBINE_sum, ex_select(x, kept, one, none),
                                 ex_cast(x, DT_i64, ex_bin(x, EX_max, ex_acc(x, DT_i32), one)));
     int64_t shape[2] = {0, text_width(text)};
-    if (!node_chosen_extent(n, count, 0, axis, &shape[0])) {
-        node_no_extent(n);
+    if (!node_chosen_extent(n, count, 0, axis, dim_larger(x, found->dims[0], 1), &shape[0]))
         return NULL;
-    }
     if (!node_shape_ok(n, 2, shape)) return NULL;
     Value *result = zeros(g, DT_u8, 2, shape);
     if (!shape[0] || !text->dims[0]) return result;

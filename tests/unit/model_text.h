@@ -375,9 +375,10 @@ static inline void *elements(Bench *b, const Value *v, const char *numbers) {
 }
 
 /* The elements of a value as text, rounded to six digits. */
-static inline const char *numbers_of(Bench *b, const Value *v, const void *data) {
+static inline const char *numbers_of(Bench *b, const Value *v, const int64_t *shape,
+                                     const void *data) {
     Text t = text_new(&b->arena);
-    for (int64_t i = 0; i < value_numel(v); i++) {
+    for (int64_t i = 0; i < shape_numel(v->rank, shape); i++) {
         Scalar s = dt_load(v->dt, data, (size_t)i);
         if (dt_is_float(v->dt))
             text_addf(&t, "%s%.6g", i ? " " : "", s.f == 0 ? 0.0 : s.f);
@@ -388,10 +389,11 @@ static inline const char *numbers_of(Bench *b, const Value *v, const void *data)
 }
 
 /* The rows of a value as strings, without the zeros behind them. */
-static inline const char *strings_of(Bench *b, const Value *v, const char *data) {
+static inline const char *strings_of(Bench *b, const Value *v, const int64_t *shape,
+                                     const char *data) {
     Text t = text_new(&b->arena);
     size_t width = (size_t)v->shape[v->rank - 1];
-    for (size_t at = 0; at < value_bytes(v); at += width) {
+    for (size_t at = 0; at < (size_t)shape_numel(v->rank, shape); at += width) {
         size_t length = strnlen(data + at, width);
         for (size_t k = length; k < width; k++) assert_int_equal(data[at + k], 0);
         text_addf(&t, "%s\"%.*s\"", at ? " " : "", (int)length, data + at);
@@ -399,8 +401,24 @@ static inline const char *strings_of(Bench *b, const Value *v, const char *data)
     return text_get(&t);
 }
 
-/* Imports and runs a model; the result is "type[shape] numbers" of each output, separated by "; ".
- * inputs: numbers of each input, in order. */
+/* What a run gave as "type[shape] numbers" of each output, separated by "; ". */
+static inline const char *outputs_text(Bench *b, const Graph *g, void *const *out) {
+    Text t = text_new(&b->arena);
+    for (int i = 0; i < g->outputs.n; i++) {
+        const Value *v = g->outputs.items[i];
+        bool text_out = g->output_text.items[i];
+        int told = g->output_shape.items[i];
+        const int64_t *shape = told >= 0 ? out[told] : v->shape;
+        text_addf(&t, "%s%s%s %s", i ? "; " : "", dt_name(text_out ? DT_str : v->dt),
+                  shape_text(&b->arena, v->rank - text_out, shape),
+                  text_out ? strings_of(b, v, shape, out[i]) : numbers_of(b, v, shape, out[i]));
+        if (told >= 0) i++; /* the shape itself */
+    }
+    return text_get(&t);
+}
+
+/* Imports and runs a model; the result is outputs_text's. inputs: numbers of each input, in order;
+ * behind them the extents of dimensions that vary. Outputs of such have the shape that the run gives. */
 static inline const char *run_text(Bench *b, const char *text, const char *dims, int n_inputs,
                                    const char *const *inputs) {
     Graph *g = import_text(b, text, dims);
@@ -418,15 +436,7 @@ static inline const char *run_text(Bench *b, const char *text, const char *dims,
     for (int i = 0; i < g->outputs.n; i++)
         out[i] = arena_alloc(&b->arena, value_bytes(g->outputs.items[i]) + 16);
     assert_true(interp_graph(g, in, out));
-    Text t = text_new(&b->arena);
-    for (int i = 0; i < g->outputs.n; i++) {
-        const Value *v = g->outputs.items[i];
-        bool text_out = g->output_text.items[i];
-        text_addf(&t, "%s%s%s %s", i ? "; " : "", dt_name(text_out ? DT_str : v->dt),
-                  shape_text(&b->arena, v->rank - text_out, v->shape),
-                  text_out ? strings_of(b, v, out[i]) : numbers_of(b, v, out[i]));
-    }
-    return text_get(&t);
+    return outputs_text(b, g, out);
 }
 
 #endif

@@ -158,7 +158,7 @@ static inline bool decode(Bench *b, const Text *bytes, OnnxTensor *out) {
            onnx_tensor(&data.file, &b->arena, &b->diag, data.tensor, out);
 }
 
-static inline const char *write_file(Bench *b, const char *name, const void *data, size_t n) {
+static inline const char *put_file(Bench *b, const char *name, const void *data, size_t n) {
     const char *path = arena_printf(&b->arena, "%s/%s", b->folder, name);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
@@ -168,7 +168,7 @@ static inline const char *write_file(Bench *b, const char *name, const void *dat
 }
 
 static inline const char *write_text(Bench *b, const char *name, const Text *bytes) {
-    return write_file(b, name, text_get(bytes), bytes->length);
+    return put_file(b, name, text_get(bytes), bytes->length);
 }
 
 #endif

@@ -89,8 +89,9 @@ static void test_declared(void **state) {
     const char *info = "input x f32[4] input s i64[2] value t f32[M,2] output y t = Reshape(x, s) "
                        "y = Shape(t) input z f32[M] output z";
     assert_non_null(import_text(b, info, "M=2"));
-    refuse(b, "input x f32[4] input s i64[2] output y y = Reshape(x, s)", E3004,
-           "node #0 'y' (Reshape): the shape must be constant, but 's' is computed at run time");
+    refuse(b, "input s i64[2] output y f32[2,N] y = ConstantOfShape(s)", E3004,
+           "node #0 'y' (ConstantOfShape): how many elements there are depends on run-time data, and "
+           "the model does not say; give --dim N=LOW..HIGH");
     refuse(b, "input x f32[4] output y f32[5] y = Neg(x)", E2009,
            "output 'y': declared with shape [5] (-1: not fixed), but computed with [4]");
     refuse(b, "input x f32[4] output y i32[4] y = Neg(x)", E2009,

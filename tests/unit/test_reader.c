@@ -220,7 +220,7 @@ static void test_other_formats(void **state) {
     for (size_t i = 0; i < N(cases); i++) {
         assert_false(onnx_read_memory(&m, &b->arena, &b->diag, cases[i].bytes, cases[i].n));
         expect_error(b, cases[i].code, cases[i].part);
-        const char *path = write_file(b, "m.onnx", cases[i].bytes, cases[i].n);
+        const char *path = put_file(b, "m.onnx", cases[i].bytes, cases[i].n);
         assert_false(onnx_read(&m, &b->arena, &b->diag, path));
         expect_error(b, cases[i].code, cases[i].part);
         onnx_close(&m.file);
@@ -301,10 +301,10 @@ static bool read_external(Bench *b, const char *name, const Text *t) {
 
 static void test_external_data(void **state) {
     Bench *b = *state;
-    write_file(b, "w.bin", "----\1\0\0\0\2\0\0\0++", 14);
-    write_file(b, "empty.bin", "", 0);
+    put_file(b, "w.bin", "----\1\0\0\0\2\0\0\0++", 14);
+    put_file(b, "empty.bin", "", 0);
     mkdir(arena_printf(&b->arena, "%s/sub", b->folder), 0700);
-    write_file(b, "sub/w.bin", "\1\0\0\0\2\0\0\0", 8);
+    put_file(b, "sub/w.bin", "\1\0\0\0\2\0\0\0", 8);
     static const struct {
         const char *location, *offset, *length;
         ErrCode code; /* 0: good */
@@ -357,7 +357,7 @@ static void test_external_links(void **state) {
     make_folder(b, "snapshot");
     make_folder(b, "other");
     Text t = external(b, "m.onnx_data", NULL, NULL), bytes = model(b, &t);
-    write_file(b, "blobs/d1", "\1\0\0\0\2\0\0\0", 8);
+    put_file(b, "blobs/d1", "\1\0\0\0\2\0\0\0", 8);
     write_text(b, "blobs/m1", &bytes);
     make_link(b, "../blobs/d1", "snapshot/m.onnx_data");
     make_link(b, "../blobs/m1", "snapshot/m.onnx");
@@ -376,7 +376,7 @@ static void test_external_links(void **state) {
     assert_false(read_external(b, "other/m.onnx", &t));
     expect_error(b, E1202, "a link to");
     /* a link that stays within the folder, and the folder itself named by a link */
-    write_file(b, "other/d", "\1\0\0\0\2\0\0\0", 8);
+    put_file(b, "other/d", "\1\0\0\0\2\0\0\0", 8);
     make_link(b, "d", "other/link");
     t = external(b, "link", NULL, NULL);
     bytes = model(b, &t);

@@ -1,0 +1,318 @@
+/* Operators whose results have as many elements as a run finds (--dim NAME=LOW..HIGH, or the number
+ * of elements as a bound): the interpreter and libraries of all targets give what is written here.
+ * Inputs hold what no model should have, too: nothing is read or written outside of a tensor.
+ * Vulkan is passed over with SKIP_VULKAN=1. */
+#include "compiler/driver.h"
+#include "tests/unit/model_text.h"
+
+typedef struct Row {
+    const char *text, *dims;
+    const char *inputs[6]; /* the extents of dimensions behind the others */
+    const char *result;
+} Row;
+
+static const Row rows[] = {
+    /* NonZero, Compress: as many as there are */
+    {"input x f32[2,3] output y i64[2,n] a = Relu(x) y = NonZero(a)",
+     NULL,
+     {"0 1 -1 2 0 3"},
+     "i64[2, 3] 0 1 1 1 0 2"},
+    {"input x f32[2,3] output y i64[2,n] a = Relu(x) y = NonZero(a)", NULL, {""}, "i64[2, 0] "},
+    {"input x f32[B,2] output y i64[2,n] a = Relu(x) y = NonZero(a)",
+     "B=0..3",
+     {"1 0 0 2", "2"},
+     "i64[2, 2] 0 1 0 1"},
+    /* no more than what --dim says */
+    {"input x f32[6] output y i64[1,n] y = NonZero(x)", "n=1..3", {"1 0 3 4 5 6"}, "i64[1, 3] 0 2 3"},
+    {"input x f32[6] output y i64[1,n] y = NonZero(x)", "n=1..3", {""}, "i64[1, 1] 0"},
+    {"input x f32[6] output y y = NonZero(x)", "y.1=4", {"1 0 3 0 5 0"}, "i64[1, 4] 0 2 4 0"},
+    {"input x f32[B,2] input c bool[C] output y z = Compress(x, c) {axis=0} "
+     "y = ReduceSum(z) {keepdims=0}",
+     "B=1..4 C=0..6",
+     {"1 2 3 4 5 6", "0 1 1 1 1", "3", "5"},
+     "f32[] 18"},
+    {"input x f32[B,2] input c bool[C] output y f32[n,2] y = Compress(x, c) {axis=0}",
+     "B=1..4 C=0..6",
+     {"1 2 3 4 5 6", "1 0 1 1 1 1", "3", "6"},
+     "f32[2, 2] 1 2 5 6"},
+    {"input x i64[B] output y i64[n] output i i64[n] output r output c i64[n] y, i, r, c = Unique(x)",
+     "B=1..6",
+     {"7 3 7 7 3", "5"},
+     "i64[2] 3 7; i64[2] 1 0; i64[5] 1 0 1 1 0; i64[2] 2 3"},
+    {"input x f32[2,B] input k i64[1] output y output i y, i = TopK(x, k)",
+     "B=1..5",
+     {"1 5 3 2 0 9", "2", "3"},
+     "f32[2, 2] 5 3 9 2; i64[2, 2] 1 2 2 0"},
+    {"input x f32[2,B] input k i64[1] output y output i y, i = TopK(x, k)",
+     "B=1..5",
+     {"1 5 3 2 0 9", "9000000000", "3"},
+     "f32[2, 5] 5 3 1 0 0 9 2 0 0 0; i64[2, 5] 1 2 0 0 0 2 0 1 0 0"},
+    {"input x f32[2,B] input k i64[1] output y y, i = TopK(x, k)",
+     "B=1..5",
+     {"1 5 3 2 0 9", "-1", "3"},
+     "f32[2, 0] "},
+    {"input b f32[1,B,4] input s f32[1,1,B] init m i64[1] = 9 init i f32[1] = 0.5 "
+     "output y i64[n,3] y = NonMaxSuppression(b, s, m, i)",
+     "B=0..4",
+     {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
+     "i64[2, 3] 0 0 2 0 0 1"},
+    /* shapes, bounds and lengths that a run computes */
+    {"input a i64[] input b i64[] input d i64[] output y i64[n] y = Range(a, b, d)",
+     "n=0..4",
+     {"5", "-9", "-2"},
+     "i64[4] 5 3 1 -1"},
+    {"input a i64[] input b i64[] input d i64[] output y i64[n] y = Range(a, b, d)",
+     "n=0..4",
+     {"-9223372036854775808", "9e18", "0"},
+     "i64[0] "},
+    {"input a f32[] input b f32[] input d f32[] output y y = Range(a, b, d)",
+     "y.0=0..4",
+     {"0.5", "2", "0.5"},
+     "f32[3] 0.5 1 1.5"},
+    {"input a f32[] input b f32[] input d f32[] output y y = Range(a, b, d)",
+     "y.0=0..4",
+     {"0.5", "nan", "0"},
+     "f32[0] "},
+    {"input x f32[1,B] input s i64[2] output y f32[p,q] y = Expand(x, s)",
+     "B=1..3 p=0..2 q=1..4",
+     {"1 2 3", "2 1", "3"},
+     "f32[2, 3] 1 2 3 1 2 3"},
+    {"input x f32[1,B] input s i64[2] output y f32[p,q] y = Expand(x, s)",
+     "B=1..3 p=0..2 q=1..4",
+     {"1 2 3", "9e18 9e18", "3"},
+     "f32[2, 4] 1 2 3 3 1 2 3 3"},
+    {"input s i64[2] output y f32[p,q] y = ConstantOfShape(s)",
+     "p=1..2 q=0..2",
+     {"-5 5000000000"},
+     "f32[1, 2] 0 0"},
+    {"input x f32[2] input s i64[1] output y f32[p] y = Tile(x, s)",
+     "p=0..5",
+     {"1 2", "2"},
+     "f32[4] 1 2 1 2"},
+    {"input x f32[2] input s i64[1] output y f32[p] y = Tile(x, s)",
+     "p=0..5",
+     {"1 2", "9e18"},
+     "f32[0] "},
+    {"input x f32[B,2] input s i64[2] output y f32[p,q] y = Reshape(x, s)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "-1 3", "3"},
+     "f32[2, 3] 1 2 3 4 5 6"},
+    {"input x f32[B,2] input s i64[2] output y f32[p,q] y = Reshape(x, s)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "0 2", "2"},
+     "f32[2, 2] 1 2 3 4"},
+    {"input x f32[B,2] input s i64[2] output y z = Reshape(x, s) y = ReduceSum(z) {keepdims=0}",
+     "B=0..3 z.0=0..4 z.1=0..4",
+     {"1 1 1 1 1 1", "9e18 9e18", "3"},
+     "f32[] 16"},
+    {"input x f32[B,4] input s i64[1] init m i64[1] = 2 output y f32[2,q] "
+     "t = Concat(m, s) {axis=0} y = Reshape(x, t)",
+     "B=1..2",
+     {"1 2 3 4", "-77", "1"},
+     "f32[2, 2] 1 2 3 4"},
+    {"input x f32[B] input z f32[C] output y y = Reshape(x, s) s = Shape(z)",
+     "B=1..2 C=0..5",
+     {"1 2", "", "2", "5"},
+     "f32[5] 1 2 2 2 2"},
+    {"input x f32[B,2] input a i64[1] input e i64[1] output y f32[p,2] y = Slice(x, a, e)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "-2", "9e18", "3"},
+     "f32[2, 2] 3 4 5 6"},
+    {"input x f32[B,2] input a i64[1] input e i64[1] input w i64[1] input s i64[1] "
+     "output y y = Slice(x, a, e, w, s)",
+     "B=0..3",
+     {"1 2 3 4 5 6", "0", "5", "-9e18", "0", "2"},
+     "f32[2, 2] 1 2 3 4"},
+    {"input x f32[B] input a i64[1] input e i64[1] init w i64[1] = 0 input s i64[1] "
+     "output y y = Slice(x, a, e, w, s)",
+     "B=0..3",
+     {"1 2 3", "9e18", "-9223372036854775808", "-9223372036854775808", "3"},
+     "f32[1] 3"},
+    {"input x f32[B] input a i64[1] input e i64[1] output y y = Slice(x, a, e)",
+     "B=0..3",
+     {"", "0", "5", "0"},
+     "f32[0] "},
+    {"input x f32[B] input p i64[2] output y f32[q] y = Pad(x, p)",
+     "B=1..3 q=0..5",
+     {"1 2", "2 1", "2"},
+     "f32[5] 0 0 1 2 0"},
+    {"input x f32[B] input p i64[2] output y f32[q] y = Pad(x, p) {mode=\"reflect\"}",
+     "B=1..3 q=0..5",
+     {"1 2 3", "9e18 -9e18", "3"},
+     "f32[3] 1 2 3"},
+    {"opset 18 input x f32[B] input p i64[2] init f f32[] = 7 input w i64[1] output y f32[q] "
+     "y = Pad(x, p, f, w)",
+     "B=1..3 q=0..5",
+     {"1 2 3", "-1 1", "-1", "3"},
+     "f32[3] 2 3 7"},
+    {"input x i64[B] input d i64[] init v f32[2] = 0 1 output y f32[B,q] y = OneHot(x, d, v)",
+     "B=1..3 q=0..3",
+     {"1 -1", "2", "2"},
+     "f32[2, 2] 0 1 0 1"},
+    {"input x f32[B] input s i64[2] output y output z y, z = Split(x, s)",
+     "B=0..4",
+     {"1 2 3 4", "1 3", "4"},
+     "f32[1] 1; f32[3] 2 3 4"},
+    {"input x f32[B] input s i64[2] output y output z y, z = Split(x, s)",
+     "B=0..4",
+     {"1 2 3 4", "3 9e18", "4"},
+     "f32[3] 1 2 3; f32[1] 4"},
+    {"opset 18 input x f32[B] input s i64[1] output y f32[q] y = CenterCropPad(x, s)",
+     "B=1..4 q=0..5",
+     {"1 2 3 4", "2", "4"},
+     "f32[2] 2 3"},
+    /* both branches and repetitions */
+    {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
+     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) {axis=0}}}",
+     "B=1..3",
+     {"1 -2", "0", "2"},
+     "f32[4] 1 -2 1 -2"},
+    {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
+     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) {axis=0}}}",
+     "B=1..3",
+     {"1 -2", "1", "2"},
+     "f32[2] 1 0"},
+    {"input x f32[2,1] input c bool[] output y y = If(c) {"
+     "then_branch=graph{ output a a = Neg(x)} else_branch=graph{ output b b = Transpose(x)}}",
+     NULL,
+     {"1 2", "0"},
+     "f32[1, 2] 1 2"},
+    {"input x f32[B] init t bool[] = 1 init z f32[] = 1 output y output r s = Shape(x) m = Squeeze(s) "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
+     "B=0..4",
+     {"", "3"},
+     "f32[] 8; f32[3] 1 2 4"},
+    {"input m i64[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
+     "n=0..4",
+     {"3"},
+     "f32[] 8; f32[3] 1 2 4"},
+    {"input m i64[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
+     "n=0..4",
+     {"9e18"},
+     "f32[] 16; f32[4] 1 2 4 8"},
+    {"input h f32[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
+     "y, r = Loop(_, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "output k d = Less(w, h) w = Add(v, v) k = Identity(v)}}",
+     "n=0..6",
+     {"5"},
+     "f32[] 8; f32[3] 1 2 4"},
+    {"input h f32[] init t bool[] = 1 init z f32[] = 1 output y "
+     "y = Loop(_, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "d = Less(w, h) w = Add(v, v)}}",
+     "y.trips=0..6",
+     {"5"},
+     "f32[] 8"},
+    {"input x f32[T,B] input z f32[B] output y output r y, r = Scan(z, x) {num_scan_inputs=1 "
+     "scan_input_directions=[1] scan_output_directions=[1] body=graph{ input s f32[B] input u f32[B] "
+     "output w output k w = Add(s, u) k = Identity(w)}}",
+     "T=0..4 B=1..2",
+     {"1 2 3 4 5 6", "0 10", "3", "2"},
+     "f32[2] 9 22; f32[3, 2] 9 22 8 20 5 16"},
+    /* what the body of a loop finds stays inside of it */
+    {"input x f32[T,3] init t bool[] = 1 output y s = Shape(x) {end=1} m = Squeeze(s) "
+     "y = Loop(m, t) {body=graph{ input i i64[] input c bool[] output d output k d = Identity(c) "
+     "r = Gather(x, i) p = Relu(r) z = NonZero(p) w = Transpose(z) v = GatherND(r, w) "
+     "k = ReduceSum(v) {keepdims=0}}}",
+     "T=0..3",
+     {"1 2 -3 0 4 -5", "2"},
+     "f32[2] 3 4"},
+};
+
+/* --- one row on one target --------------------------------------------------------------------- */
+
+static struct {
+    Bench *b;
+    const Row *row;
+    const char *result;
+} now;
+
+static int run_row(Session *s) {
+    s->target = target_find(s->o->target);
+    Graph *g = session_graph(s);
+    if (!g) return 0;
+    const void *in[8];
+    void *out[16];
+    for (int i = 0; i < g->inputs.n; i++)
+        in[i] = elements(now.b, g->inputs.items[i], now.row->inputs[i]);
+    for (int i = 0; i < g->outputs.n; i++) {
+        size_t bytes = value_bytes(g->outputs.items[i]);
+        out[i] = memset(arena_alloc(&now.b->arena, bytes + 16), 0xa5, bytes);
+    }
+    Graph before = *g; /* the passes change it */
+    Program *p = session_lower(s, g);
+    const char *path = arena_printf(&s->arena, "%s/m.so", now.b->folder);
+    LoadedModel m = {0};
+    if (p && write_program(s, p, path) && model_load(s, &m, path, NULL) &&
+        model_run(s, &m, in, out))
+        now.result = outputs_text(now.b, &before, out);
+    model_unload(&m);
+    return 0;
+}
+
+static int count_inputs(const Row *row) {
+    int n = 0;
+    while (n < 6 && row->inputs[n]) n++;
+    return n;
+}
+
+static void check_row(Bench *b, const Row *row, const char *target, const char *march) {
+    const char *path = arena_printf(&b->arena, "%s/m.onnx", b->folder);
+    const char *dims[8];
+    ModelText m = {.b = b, .p = row->dims ? row->dims : ""};
+    Options o = {.model = path, .target = target, .march = march, .optimize = "1"};
+    o.runtime_cache = b->folder;
+    o.dims.items = dims;
+    for (skip_blanks(&m); *m.p; skip_blanks(&m)) {
+        const char *name = word(&m);
+        want(&m, "=");
+        dims[o.dims.n++] = arena_printf(&b->arena, "%s=%s", name, word(&m));
+    }
+    Text bytes = model_bytes(b, row->text);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(text_get(&bytes), 1, bytes.length, f);
+    fclose(f);
+    now.b = b;
+    now.row = row;
+    now.result = "no result";
+    with_session(&o, run_row);
+    if (strcmp(now.result, row->result) != 0)
+        fail_msg("%s on %s: %s, not %s", row->text, target, now.result, row->result);
+}
+
+static void test_interpreter(void **state) {
+    for (size_t i = 0; i < N(rows); i++) {
+        const char *result = run_text(*state, rows[i].text, rows[i].dims, count_inputs(&rows[i]),
+                                      rows[i].inputs);
+        if (strcmp(result, rows[i].result) != 0)
+            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
+    }
+}
+
+static void test_c(void **state) {
+    for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "c", NULL);
+}
+
+static void test_cuda(void **state) {
+    for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "cuda", "cpu");
+}
+
+static void test_vulkan(void **state) {
+    const char *skip_it = getenv("SKIP_VULKAN");
+    if (skip_it && strcmp(skip_it, "0") != 0) skip();
+    for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "vulkan", NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_interpreter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_c, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cuda, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_vulkan, set_up, tear_down)};
+    return cmocka_run_group_tests_name("sizes that a run finds", tests, NULL, NULL);
+}
