@@ -235,6 +235,25 @@ static void print_lane_function(const LaneRow *row, Text *out) {
               row->width, row->parameters, row->body);
 }
 
+static void print_keeps(const Unit *unit, Text *out) {
+    if (unit->keeps)
+        text_add(out,
+                 "/* A vector that several statements use stays in a register. GCC would make it\n"
+                 " * an operand in memory, which costs a load for every use. */\n");
+    for (int bytes = 16; bytes <= 64; bytes *= 2) {
+        if (!(unit->keeps & bytes)) continue;
+        const char *x86 = bytes == 16 ? "__SSE__" : bytes == 32 ? "__AVX__" : "__AVX512F__";
+        text_addf(out, "#if defined(__GNUC__) && defined(%s)\n", x86);
+        text_addf(out, "#define MLCC_KEEP%d(v) __asm__(\"\" : \"+%s\"(v))\n", bytes,
+                  bytes == 64 ? "v" : "x");
+        if (bytes == 16)
+            text_add(out, "#elif defined(__GNUC__) && defined(__aarch64__)\n"
+                          "#define MLCC_KEEP16(v) __asm__(\"\" : \"+w\"(v))\n");
+        text_addf(out, "#else\n#define MLCC_KEEP%d(v)\n#endif\n", bytes);
+    }
+    if (unit->keeps) text_add(out, "\n");
+}
+
 void print_vector_types(const Unit *unit, Text *out) {
     bool any = false;
     if (unit->lane_rows)
@@ -264,6 +283,7 @@ void print_vector_types(const Unit *unit, Text *out) {
                       bytes, (int)dt_store((DType)dt));
         }
     if (any) text_add(out, "\n");
+    print_keeps(unit, out);
     for (int i = 0; i < N_ROWS; i++)
         if (unit->lane_rows >> i & 1) print_lane_function(&rows[i], out);
     print_lane_helpers(unit, ALWAYS_INLINE, out);
@@ -299,6 +319,36 @@ const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
     const char *is_const = b->written || b->space == SPACE_reg ? "" : "const ";
     return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, b->dt, l->width), p->buffer[buffer],
                 at);
+}
+
+/* The type of the vectors that `load` gives: columns of a dot are loaded as i32. */
+static DType loaded_type(const Expr *load) {
+    return dt_is_narrow((DType)load->dt) ? DT_i32 : (DType)load->dt;
+}
+
+static const char *kept_name(const Lanes *l, const Expr *load) {
+    for (int i = 0; i < l->kept.n; i++)
+        if (l->kept.items[i].load == load && l->kept.items[i].start == l->start)
+            return l->kept.items[i].name;
+    return NULL;
+}
+
+void lanes_keep(Lanes *l, const Expr *load) {
+    Printer *p = l->p;
+    int mark = p->named.n;
+    if (l->width == 1 || kept_name(l, load)) return;
+    const Expr *index = at_start(l, load->arg[0]);
+    const char *type = lane_type(p, loaded_type(load), l->width);
+    const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+    begin_statement(p, 1, &index);
+    print_line(p, "%s %s = *(const %s_at *)&%s[%s];", type, name, type, p->buffer[load->k.i],
+               print(p, index).text);
+    int bytes = l->width * (int)dt_store(loaded_type(load));
+    print_line(p, "MLCC_KEEP%d(%s);", bytes, name);
+    p->unit->keeps |= (uint8_t)bytes;
+    end_statement(p, mark);
+    KeptLoad kept = {load, l->start, name};
+    vec_push(p->scratch, &l->kept, kept);
 }
 
 static void count_uses(void *user, const Expr *e) {
@@ -483,8 +533,11 @@ static const char *compute(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     if (is_function(p, e) && e->op != EX_neg) return called(l, e);
     switch ((ExprOp)e->op) {
-    case EX_load:
+    case EX_load: {
+        const char *kept = kept_name(l, e);
+        if (kept) return kept;
         return is_gather(e, l->var) ? gathered(l, e) : lanes_at(l, (int)e->k.i, e->arg[0]);
+    }
     case EX_neg:
         return TEXT("(-%s)", lanes_text(l, e->arg[0], false));
     case EX_lt:
@@ -549,7 +602,8 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     l->value[dot->var] = ex_i(p->x, 0);
     for (int i = 0; i < 2; i++) index[i] = at_start(l, load[i]->arg[0]);
     l->value[dot->var] = NULL;
-    for (int i = 0; i < 2; i++) {
+    const char *kept = kept_name(l, dot->columns);
+    for (int i = 0; i < 2 - !!kept; i++) {
         begin_statement(p, 1, &index[i]);
         place[i] = TEXT("&%s[%s]", p->buffer[load[i]->k.i], print(p, index[i]).text);
     }
@@ -560,7 +614,7 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
                        place[1], i);
         return sum;
     }
-    return TEXT("%s(%s, *(const mlcc_four_at *)%s, *(const %s_at *)%s)",
-                lane_function(p, bytes ? "dot" : "dot_bf16", l->width), acc, place[0],
-                lane_type(p, DT_i32, l->width), place[1]);
+    if (!kept) kept = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place[1]);
+    return TEXT("%s(%s, *(const mlcc_four_at *)%s, %s)",
+                lane_function(p, bytes ? "dot" : "dot_bf16", l->width), acc, place[0], kept);
 }

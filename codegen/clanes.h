@@ -11,6 +11,13 @@ typedef struct LaneValue {
     const char *name; /* of the constant that holds it in this step; NULL: none yet */
 } LaneValue;
 
+/* A vector that stays in a register while several steps use it. */
+typedef struct KeptLoad {
+    const Expr *load;
+    int64_t start;
+    const char *name;
+} KeptLoad;
+
 /* The lanes that one statement computes, in one step of the unrolled loops. */
 typedef struct Lanes {
     Printer *p;
@@ -20,6 +27,7 @@ typedef struct Lanes {
     int width;          /* how many; 1: a scalar */
     const Expr **value; /* by variable: what it is in this step; NULL: itself */
     VEC(LaneValue) values;
+    VEC(KeptLoad) kept;
 } Lanes;
 
 /* A sum of a few products of narrow types: acc += sum of rows[i] * columns[i], in the lanes of
@@ -54,6 +62,9 @@ void lanes_begin(Lanes *l, const Expr *e);
 const char *lanes_at(Lanes *l, int buffer, const Expr *index);
 /* The value; all its lanes, if `spread`, even if they are the same. */
 const char *lanes_text(Lanes *l, const Expr *e, bool spread);
+/* Loads a vector now, for all steps in which `load` begins there: as it is, or the columns of a
+ * dot. */
+void lanes_keep(Lanes *l, const Expr *load);
 /* The sum after the products. */
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc);
 

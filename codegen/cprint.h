@@ -38,6 +38,7 @@ typedef struct Unit {
     int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
     uint64_t lane_rows;        /* ... which rows of lanes.def */
+    uint8_t keeps;             /* vectors of 16, 32, 64 bytes are kept in registers */
     uint8_t *lane_helpers;     /* ... and which of helpers.def on vectors: bits 4, 8, 16: so many lanes */
 } Unit;
 

@@ -211,12 +211,45 @@ static void print_lanes(Lanes *l, const Stmt *s) {
     end_statement(p, mark);
 }
 
+typedef struct Columns {
+    Lanes *l;
+    const VectorNest *nest;
+} Columns;
+
+static void keep_column(void *user, const Expr *e) {
+    Columns *u = user;
+    int var = u->nest->loop->var;
+    if (e->op != EX_load || u->l->p->held[e->k.i] > 0) return;
+    if (!u->nest->is_dot && (dt_is_narrow((DType)e->dt) || !lanes_apart(e->arg[0], var, 1))) return;
+    for (int i = 0; i < u->nest->n_unrolled; i++)
+        if (lanes_vary(e->arg[0], u->nest->unrolled[i]->var)) return;
+    lanes_keep(u->l, e);
+}
+
+/* The vectors of a product's columns, which all steps, its rows, use. */
+static void keep_columns(Lanes *l, const VectorNest *n) {
+    Printer *p = l->p;
+    const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
+    if (n->steps < 2 || p->held[store->buffer] <= 0 || (!n->is_dot && store->next)) return;
+    Columns user = {l, n};
+    if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
+    for (l->start = 0; l->start < n->extent; l->start += l->width) {
+        l->width = width_at(p, l->start, n->extent, n->widest);
+        if (n->is_dot)
+            keep_column(&user, n->dot.columns);
+        else
+            ex_visit(p->scratch, prepare(p, store->value), keep_column, &user);
+    }
+    if (n->is_dot) l->value[n->dot.var] = NULL;
+}
+
 bool print_vectors(Printer *p, const Stmt *s) {
     VectorNest n;
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
     Lanes l = {.p = p, .var = n.loop->var};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int scope = p->named.n;
+    keep_columns(&l, &n);
     for (int64_t step = 0; step < n.steps; step++) {
         int64_t rest = step;
         for (int i = n.n_unrolled - 1; i >= 0; i--) {
