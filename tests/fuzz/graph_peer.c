@@ -157,7 +157,8 @@ static void run_all(Data *d, bool (*run)(void *user, void **in, void **out), voi
 
 static Data graph_data(Session *s, const Graph *g) {
     TensorInfo *info = ARENA_ARRAY(&s->arena, g->inputs.n + g->outputs.n + 1, TensorInfo);
-    for (int i = 0; i < g->inputs.n; i++) info[i] = info_of_value(&s->arena, g->inputs.items[i], "", false);
+    for (int i = 0; i < g->inputs.n; i++)
+        info[i] = info_of_value(&s->arena, g->inputs.items[i], "", false);
     for (int i = 0; i < g->outputs.n; i++)
         info[g->inputs.n + i] = info_of_value(&s->arena, g->outputs.items[i], "", false);
     return (Data){
