@@ -73,7 +73,8 @@ static void test_bounds(void **state) {
     assert_true(dim_min(x, dim_sub(x, f.a, f.c)) == -99);
     assert_true(dim_larger(x, f.a, dim_add(x, f.a, 2)) == dim_add(x, f.a, 2));
     assert_true(dim_larger(x, f.a, 9) == 9 && dim_smaller(x, f.a, 9) == f.a);
-    assert_true(dim_max(x, dim_larger(x, f.a, f.b)) == 8 && dim_max(x, dim_smaller(x, f.a, f.b)) == 5);
+    assert_true(dim_max(x, dim_larger(x, f.a, f.b)) == 8 &&
+                dim_max(x, dim_smaller(x, f.a, f.b)) == 5);
     int64_t dims[3] = {f.a, 4, dim_add(x, f.b, 1)}, most[3];
     dims_max(x, 3, dims, most);
     assert_true(most[0] == 8 && most[1] == 4 && most[2] == 6 && dims_vary(3, dims));
@@ -89,8 +90,8 @@ static void test_from_expr(void **state) {
     begin(&f);
     Exprs *x = &f.x;
     int64_t d;
-    const Expr *wide = ex_add(x, ex_mul(x, ex_int(x, DT_i64, f.a), ex_int(x, DT_i64, 2)),
-                              ex_int(x, DT_i64, 1));
+    const Expr *wide =
+        ex_add(x, ex_mul(x, ex_int(x, DT_i64, f.a), ex_int(x, DT_i64, 2)), ex_int(x, DT_i64, 1));
     assert_true(dim_from_expr(x, wide, &d) && d == dim_add(x, dim_mul(x, f.a, 2), 1));
     const Expr *scaled = ex_mul(x, ex_int(x, DT_f32, f.c), ex_num(x, DT_f32, 1.5));
     scaled = ex_cast(x, DT_i64, ex_un(x, EX_floor, scaled));
@@ -138,8 +139,8 @@ static int64_t value_of(Exprs *x, int64_t d, const int64_t *values) {
 
 #define TOP 6
 
-/* Whatever way a dimension is computed, it has the value that C computes with the symbols' values, and
- * that lies within its bounds. */
+/* Whatever way a dimension is computed, it has the value that C computes with the symbols' values,
+ * and that lies within its bounds. */
 static void test_random(void **state) {
     (void)state;
     for (uint32_t seed = 1; seed <= SEEDS; seed++) {
@@ -158,24 +159,36 @@ static void test_random(void **state) {
         }
         for (int step = 0; step < 8; step++) {
             uint32_t to = next(&s) % TOP, from = next(&s) % TOP;
-            int64_t by = 1 + (int64_t)(next(&s) % 6), p = d[to], q = d[from], m = v[to], n = v[from];
+            int64_t by = 1 + (int64_t)(next(&s) % 6), p = d[to], q = d[from], m = v[to],
+                    n = v[from];
             switch (next(&s) % 7) {
-            case 0: d[to] = dim_add(x, p, q), v[to] = m + n; break;
-            case 1: d[to] = dim_sub(x, p, q), v[to] = m - n; break;
+            case 0:
+                d[to] = dim_add(x, p, q), v[to] = m + n;
+                break;
+            case 1:
+                d[to] = dim_sub(x, p, q), v[to] = m - n;
+                break;
             case 2:
                 if (dim_max(x, p) * dim_max(x, q) > 100000) break;
                 if (dim_min(x, p) < -1000 || dim_min(x, q) < -1000) break;
                 d[to] = dim_mul(x, p, q), v[to] = m * n;
                 break;
-            case 3: d[to] = dim_div(x, p, by), v[to] = m / by; break;
-            case 4: d[to] = dim_larger(x, p, q), v[to] = m > n ? m : n; break;
-            case 5: d[to] = dim_smaller(x, p, q), v[to] = m < n ? m : n; break;
+            case 3:
+                d[to] = dim_div(x, p, by), v[to] = m / by;
+                break;
+            case 4:
+                d[to] = dim_larger(x, p, q), v[to] = m > n ? m : n;
+                break;
+            case 5:
+                d[to] = dim_smaller(x, p, q), v[to] = m < n ? m : n;
+                break;
             default:
                 if (dim_min(x, q) > 0) d[to] = dim_div(x, p, q), v[to] = m / n;
             }
             int64_t most = dim_max(x, d[to]), got = value_of(x, d[to], values);
-            if (got != v[to]) fail_msg("seed %u step %d: %s is %lld, not %lld", seed, step,
-                                       dim_text(x, d[to]), (long long)got, (long long)v[to]);
+            if (got != v[to])
+                fail_msg("seed %u step %d: %s is %lld, not %lld", seed, step, dim_text(x, d[to]),
+                         (long long)got, (long long)v[to]);
             assert_true(v[to] <= most && v[to] >= dim_min(x, d[to]));
         }
         arena_free(&f.arena);
