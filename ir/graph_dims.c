@@ -9,6 +9,7 @@
 typedef struct Group {
     int from, to;         /* of the operand */
     int new_from, new_to; /* of the result */
+    bool sure;            /* in every run, whatever its extents are */
 } Group;
 
 /* Cuts both shapes into the smallest groups; returns how many. */
@@ -17,7 +18,7 @@ static int cut_groups(Exprs *x, int rank, const int64_t *old, int new_rank, cons
     int n = 0, i = 0, k = 0;
     while (i < rank || k < new_rank) {
         Group *at = &group[n++];
-        *at = (Group){i, i, k, k};
+        *at = (Group){i, i, k, k, false};
         int64_t have = i < rank ? old[i++] : 1, want = k < new_rank ? new_dims[k++] : 1;
         while (have != want && (i < rank || k < new_rank)) {
             if (i < rank && (k == new_rank || dim_max(x, have) <= dim_max(x, want)))
@@ -27,6 +28,7 @@ static int cut_groups(Exprs *x, int rank, const int64_t *old, int new_rank, cons
         }
         at->to = i;
         at->new_to = k;
+        at->sure = have == want;
     }
     return n;
 }
@@ -67,6 +69,9 @@ static void regroup(Exprs *x, const Group *g, const int64_t *old, const int64_t 
         if (old[i] == 1) continue;
         count--;
         index[i] = count ? ex_bin(x, EX_rem, place, ex_i(x, old[i])) : place;
+        /* a run may be given extents that contradict the model: nothing outside of memory is read */
+        if (!count && !g->sure)
+            index[i] = ex_bin(x, EX_min, place, ex_i(x, dim_max(x, old[i]) - 1));
         if (count) place = ex_div(x, place, ex_i(x, old[i]));
     }
 }
@@ -125,7 +130,7 @@ Value *graph_to_dense(Graph *g, Value *v) {
     if (dim_max(x, count) == most)
         return reshape_memory(g, g_reshape(g, v, 1, &count), v->rank, v->dims);
     /* not all extents are at their largest at once, or their product has looser bounds */
-    Group all = {0, v->rank, 0, 1};
+    Group all = {0, v->rank, 0, 1, true};
     const Expr *index[MAX_RANK];
     Builder b = build(g, 1, &most);
     regroup(x, &all, v->dims, &most, index);

@@ -4,9 +4,10 @@ Every dimension of a model's inputs becomes a symbol, one for each size that occ
 3 in the test's data, from 1 to 6. Declared shapes are taken off everything else, so that the model has
 to be compiled for all extents at once, and the test's data are what one run is given.
 
-What stays as it is: dimensions of 0; inputs that are initializers, too; and inputs that say shapes,
-axes, or how many elements there are (FIXED), for ranks do not vary and a bound must come from
-somewhere: they become initializers with the test's values. A model that has then no dimension left to
+What stays as it is: dimensions of 0, and those that say how many dimensions something has (TUPLES);
+inputs that are initializers, too; and inputs that say shapes, axes, or how many elements there are
+(FIXED), for ranks do not vary and a bound must come from somewhere: they become initializers with the
+test's values. A model that has then no dimension left to
 vary is no test of this, and is left out.
 
 Beside each model is a file `dims`, a line for each symbol as --dim takes it.
@@ -49,6 +50,9 @@ FIXED = {
     "Upsample": [1],
 }
 
+# Operator: the inputs whose last dimension is a number of dimensions.
+TUPLES = {"GatherND": [1], "ScatterND": [1]}
+
 
 def fixed_places(op):
     for name, places in FIXED.items():
@@ -63,6 +67,13 @@ def fixed_inputs(model):
         for place in fixed_places(node.op_type):
             if place < len(node.input):
                 names.add(node.input[place])
+    return names
+
+
+def tuple_inputs(model):
+    names = set()
+    for node in model.graph.node:
+        names.update(node.input[k] for k in TUPLES.get(node.op_type, []))
     return names
 
 
@@ -105,6 +116,7 @@ def vary(folder, to):
     model = onnx.load(f"{folder}/model.onnx")
     graph = model.graph
     fixed = fixed_inputs(model) | fixed_inputs(onnx.load(f"{plain_folder(folder)}/model.onnx"))
+    tuples = tuple_inputs(model)
     initialized = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     sizes, keep, kept_data, k = set(), [], [], 0
     for info in graph.input:
@@ -126,13 +138,13 @@ def vary(folder, to):
         shape = info.type.tensor_type.shape
         del shape.dim[:]
         shape.SetInParent()
-        for size in data.dims:
+        for axis, size in enumerate(data.dims):
             dim = shape.dim.add()
-            if size:
+            if size and (info.name not in tuples or axis + 1 < len(data.dims)):
                 dim.dim_param = f"d{size}"
                 sizes.add(size)
             else:
-                dim.dim_value = 0
+                dim.dim_value = size
     if not sizes:
         return False
     inputs = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in keep]

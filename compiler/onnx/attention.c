@@ -65,8 +65,8 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
     for (int i = 0; i < v->rank && fits; i++) {
         int64_t want = full[4 - v->rank + i];
         bool last = i == v->rank - 1;
-        fits = dim_fits(v->dims[i], want) || v->dims[i] == 1 ||
-               (last && shorter && v->dims[i] < want);
+        fits =
+            dim_fits(v->dims[i], want) || v->dims[i] == 1 || (last && shorter && v->dims[i] < want);
     }
     if (!fits)
         invalid(n, E2005, "a mask of shape %s does not broadcast to %s",
@@ -76,8 +76,8 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
 
 static bool per_batch(Node *n, const Attention *a, const Value *v) {
     if (!v || dim_fits(dim_product(n->x, v->rank, v->dims), a->q.batch)) return true;
-    invalid(n, E2005, "lengths of shape %s for a batch of %s",
-            dims_text(n->x, v->rank, v->dims), dim_text(n->x, a->q.batch));
+    invalid(n, E2005, "lengths of shape %s for a batch of %s", dims_text(n->x, v->rank, v->dims),
+            dim_text(n->x, a->q.batch));
     return false;
 }
 
@@ -258,9 +258,8 @@ bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
     if (r->size == 0) r->size = heads->size;
     bool positions = r->ids || r->starts;
     bool open = dim_varies(r->size);
-    bool fits = dims_fit(c->rank, c->dims, r->sin->rank, r->sin->dims) &&
-                c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) &&
-                (open || (r->size % 2 == 0 && r->size >= 0));
+    bool fits = dims_fit(c->rank, c->dims, r->sin->rank, r->sin->dims) && c->dt == r->sin->dt &&
+                c->rank == (positions ? 2 : 3) && (open || (r->size % 2 == 0 && r->size >= 0));
     fits = fits && (open || dim_varies(heads->size) || r->size <= heads->size) &&
            dim_fits(c->dims[c->rank - 1], dim_div(n->x, r->size, 2));
     if (fits && positions) fits = dim_max(n->x, c->dims[0]) > 0 || value_numel(heads->v) == 0;
@@ -268,9 +267,8 @@ bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
         fits = dim_fits(c->dims[0], heads->batch) && dim_fits(c->dims[1], heads->length);
     if (!fits) {
         invalid(n, E2005, "caches of shapes %s and %s do not fit %s elements of heads %s",
-                shape_text(arena, c->rank, c->dims),
-                shape_text(arena, r->sin->rank, r->sin->dims), dim_text(n->x, r->size),
-                shape_text(arena, heads->v->rank, heads->v->dims));
+                shape_text(arena, c->rank, c->dims), shape_text(arena, r->sin->rank, r->sin->dims),
+                dim_text(n->x, r->size), shape_text(arena, heads->v->rank, heads->v->dims));
         return false;
     }
     if (r->ids && !value_single(n, r->ids) && !ids_for_each(n->x, heads, r->ids)) {

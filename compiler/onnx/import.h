@@ -30,8 +30,8 @@ typedef struct Entity {
     DType dt; /* sequence, optional: element type; text: DT_str */
 } Entity;
 
-/* Says what symbolic dimensions are: --dim NAME=VALUE, or NAME=LOW..VALUE for one that varies from run
- * to run; name "*" is every one that remains. */
+/* Says what symbolic dimensions are: --dim NAME=VALUE, or NAME=LOW..VALUE for one that varies from
+ * run to run; name "*" is every one that remains. */
 typedef struct DimOption {
     const char *name;
     int64_t low, value;

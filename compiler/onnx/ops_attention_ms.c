@@ -59,13 +59,12 @@ static bool padding_mask(Node *n, Attention *a, Value *mask) {
         invalid(n, E2006, "the mask is %s", dt_name(mask->dt));
         return false;
     }
-    if (mask->rank == 1 && (dim_fits(mask->dims[0], batch) ||
-                            mask->dims[0] == dim_mul(n->x, batch, 2))) {
+    if (mask->rank == 1 &&
+        (dim_fits(mask->dims[0], batch) || mask->dims[0] == dim_mul(n->x, batch, 2))) {
         a->mask = mask_of_ends(g, mask, batch, keys);
         return true;
     }
-    bool flat =
-        mask->rank == 2 && dim_fits(mask->dims[0], batch) && dim_fits(mask->dims[1], keys);
+    bool flat = mask->rank == 2 && dim_fits(mask->dims[0], batch) && dim_fits(mask->dims[1], keys);
     bool each = mask->rank == 3 && dim_fits(mask->dims[0], batch) &&
                 dim_fits(mask->dims[1], a->q.length) && dim_fits(mask->dims[2], keys);
     if (!flat && !each) {
@@ -138,8 +137,7 @@ void import_ms_attention(Node *n) {
     int64_t size[3], sum = 0;
     for (int i = 0; i < 3 && fits; i++) {
         size[i] = sizes ? sizes[i] : dim_div(x, weights->dims[1], 3);
-        fits = dim_varies(size[i]) ||
-               (size[i] >= 0 && size[i] <= dim_max(x, weights->dims[1]));
+        fits = dim_varies(size[i]) || (size[i] >= 0 && size[i] <= dim_max(x, weights->dims[1]));
         sum = dim_add(x, sum, size[i]);
     }
     if (!fits || !dim_fits(sum, weights->dims[1])) {
@@ -294,8 +292,8 @@ static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
         c->length = dim_add(x, c->capacity, queries);
     int64_t least = dim_larger(x, queries, c->capacity);
     if (dim_varies(least) || dim_varies(c->length) || c->length >= least) return true;
-    invalid(n, E2005, "a present of %s for a past of %s and %s new keys",
-            dim_text(x, c->length), dim_text(x, c->capacity), dim_text(x, queries));
+    invalid(n, E2005, "a present of %s for a past of %s and %s new keys", dim_text(x, c->length),
+            dim_text(x, c->capacity), dim_text(x, queries));
     return false;
 }
 
@@ -397,8 +395,8 @@ void import_ms_group_query_attention(Node *n) {
     for (int i = 0; i < 2 && c.past[0]; i++) {
         const Value *past = c.past[i];
         bool fits = past->rank == 4 && dim_fits(past->dims[0], a.q.batch) &&
-                    dim_fits(past->dims[1], kv_heads) &&
-                    dim_fits(past->dims[3], fresh[i].size) && past->dt == fresh[i].v->dt;
+                    dim_fits(past->dims[1], kv_heads) && dim_fits(past->dims[3], fresh[i].size) &&
+                    past->dt == fresh[i].v->dt;
         if (fits && i) fits = dim_fits(past->dims[2], c.capacity);
         if (!fits) {
             invalid(n, E2005, "a past of shape %s", shape_of(n, past));

@@ -176,7 +176,7 @@ void import_conv_integer(Node *n) {
  * and i = q - j: for every phase a plain convolution with its own taps. So the result is computed
  * with the coordinates q and phase instead of o, from a padded input, and then cut to size.
  */
-typedef struct Unslide { /* all may vary */
+typedef struct Unslide {   /* all may vary */
     int64_t taps;          /* values of j */
     int64_t apart;         /* i = q - j * apart */
     int64_t first, count;  /* values of q */
@@ -263,8 +263,8 @@ static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Cha
     for (int i = 0; i < win->n; i++) {
         const Slide *s = &win->dim[i];
         const Expr *j = reduce_over(&b, u[i].taps), *q = ex_var(x, at[i]);
-        const Expr *back =
-            ex_sub(x, ex_i(x, dim_add(x, u[i].first, u[i].before)), ex_mul(x, j, ex_i(x, u[i].apart)));
+        const Expr *back = ex_sub(x, ex_i(x, dim_add(x, u[i].first, u[i].before)),
+                                  ex_mul(x, j, ex_i(x, u[i].apart)));
         iv[nv++] = ex_add(x, q, back);
         iw[nw++] =
             s->stride == 1 ? j : ex_add(x, ex_var(x, at[i] + 1), ex_mul(x, j, ex_i(x, s->stride)));
@@ -490,8 +490,8 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
             most = dim_max(x, taps);
         }
         bool divides = dim_varies(taps) || dim_varies(v->dims[1]);
-        if (most < 1 || most > INT32_MAX || (!divides && v->dims[1] % taps) ||
-            n_image != n_block || n_image > MAX_SPATIAL) {
+        if (most < 1 || most > INT32_MAX || (!divides && v->dims[1] % taps) || n_image != n_block ||
+            n_image > MAX_SPATIAL) {
             invalid(n, E2005, "blocks of %s elements do not fit %s rows, or the image",
                     dim_text(x, taps), dim_text(x, v->dims[1]));
             return false;

@@ -328,8 +328,7 @@ static RoiSample roi_sample(const Roi *r, const RoiAxis *a, int axis, const Expr
     if (r->ratio <= 0) s.valid = ex_and(x, ex_lt(x, number, a->samples), s.valid);
     at = ex_bin(x, EX_max, at, zero);
     int64_t top = r->extent[axis] - 1;
-    const Expr *floor = ex_un(x, EX_floor, at),
-               *last = ex_le(x, extent_as(x, work, top), floor);
+    const Expr *floor = ex_un(x, EX_floor, at), *last = ex_le(x, extent_as(x, work, top), floor);
     s.low = to_index(x, floor, 0, top);
     s.high = ex_bin(x, EX_min, ex_add(x, s.low, ex_i(x, 1)), ex_i(x, top));
     s.part = ex_select(x, last, zero, ex_sub(x, at, floor));

@@ -289,9 +289,9 @@ void import_tensor_scatter(Node *n) {
     if (axis < 0 || n->failed) return;
     bool circular = !strcmp(mode, "circular"), fits = update->rank == cache->rank && axis > 0;
     for (int i = 0; i < cache->rank && fits; i++)
-        fits =
-            i == axis ? update->dims[i] <= cache->dims[i] : update->dims[i] == cache->dims[i];
-    if (starts && (starts->rank != 1 || starts->dims[0] != cache->dims[0])) fits = false;
+        fits = dim_fits(update->dims[i], cache->dims[i]) ||
+               (i == axis && (dim_varies(cache->dims[i]) || update->dims[i] <= cache->dims[i]));
+    if (starts && (starts->rank != 1 || !dim_fits(starts->dims[0], cache->dims[0]))) fits = false;
     if (!fits || update->dt != cache->dt) {
         invalid(n, E2005, "an update of shape %s does not fit a cache of shape %s",
                 shape_text(n->g->arena, update->rank, update->dims),

@@ -171,8 +171,8 @@ static bool implicit_output(Node *n, const Term *term, int count, Term *out) {
     return true;
 }
 
-/* The extent of a label that has `a` in one term and `b` in another; -1 if they do not fit. Of two that
- * are not known to be equal one may be 1. */
+/* The extent of a label that has `a` in one term and `b` in another; -1 if they do not fit. Of two
+ * that are not known to be equal one may be 1. */
 static int64_t label_extent(Exprs *x, int64_t a, int64_t b) {
     if (a == 1 || a == b) return b;
     if (b == 1) return a;

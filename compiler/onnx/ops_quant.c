@@ -36,8 +36,8 @@ static bool is_small_int(DType dt) {
     return dt_is_int(dt) && dt_bits(dt) <= 16;
 }
 
-/* round(e) + zero, saturated (before it is rounded: the bounds are whole numbers); e is f32 or f64. zero
- * may be NULL. */
+/* round(e) + zero, saturated (before it is rounded: the bounds are whole numbers); e is f32 or f64.
+ * zero may be NULL. */
 static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero) {
     DType work = (DType)e->dt;
     double low, high;
@@ -142,8 +142,7 @@ static bool grain_fits(Node *n, const Grain *grain, const Value *v, const Value 
         fits = p->rank == v->rank;
         for (int i = 0; i < v->rank && fits; i++) {
             int64_t d = v->dims[i];
-            if (i == grain->axis)
-                d = dim_div(x, dim_add(x, d, grain->block - 1), grain->block);
+            if (i == grain->axis) d = dim_div(x, dim_add(x, d, grain->block - 1), grain->block);
             fits = dim_fits(p->dims[i], d);
         }
     } else {
@@ -344,7 +343,8 @@ void import_qlinear_conv(Node *n) {
     Graph *g = n->g;
     Quant q;
     if (!quant_read(n, 6, in[7]->dt, &q)) return;
-    if (in[3]->rank < 1 || (bias && bias->rank != 1) || (bias && (bias->dt != DT_i32 || !dim_fits(bias->dims[0], in[3]->dims[0])))) {
+    if (in[3]->rank < 1 || (bias && bias->rank != 1) ||
+        (bias && (bias->dt != DT_i32 || !dim_fits(bias->dims[0], in[3]->dims[0])))) {
         invalid(n, E2005, "the bias must have one i32 for each output channel");
         return;
     }

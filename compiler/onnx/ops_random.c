@@ -107,8 +107,7 @@ static const Expr *place_of(const Builder *b, DType dt) {
     Exprs *x = b->x;
     const Expr *flat = ex_int(x, dt, 0);
     for (int i = 0; i < b->rank; i++)
-        flat = ex_add(x, ex_mul(x, flat, ex_int(x, dt, b->shape[i])),
-                      ex_cast(x, dt, ex_var(x, i)));
+        flat = ex_add(x, ex_mul(x, flat, ex_int(x, dt, b->shape[i])), ex_cast(x, dt, ex_var(x, i)));
     return flat;
 }
 

@@ -43,11 +43,11 @@ typedef enum Policy { FIT_stretch, FIT_not_larger, FIT_not_smaller } Policy;
 static const char *const policy_names[] = {"stretch", "not_larger", "not_smaller"};
 
 typedef struct Axis {
-    int number; /* of the input; -1: not resized */
+    int number;      /* of the input; -1: not resized */
     int64_t in, out; /* may vary */
-    int slot;   /* its place in scales, sizes and roi */
-    bool exact; /* the scale is out / in */
-    bool known; /* the scale is constant: */
+    int slot;        /* its place in scales, sizes and roi */
+    bool exact;      /* the scale is out / in */
+    bool known;      /* the scale is constant: */
     float scale;
     Value *position; /* [out] f32; NULL: coordinate and position are the same */
 } Axis;
@@ -136,8 +136,8 @@ static const Expr *shared_ratio(Resize *r, Builder *b) {
     const Expr *best = NULL;
     for (int i = 0; i < r->n_axes; i++) {
         const Expr *at[1] = {ex_i(x, i)};
-        const Expr *size = r->want ? extent_f32(r, r->want[i])
-                                   : ex_cast(x, DT_f32, build_load(b, r->sizes, at));
+        const Expr *size =
+            r->want ? extent_f32(r, r->want[i]) : ex_cast(x, DT_f32, build_load(b, r->sizes, at));
         const Expr *ratio = ex_div(x, size, extent_f32(r, r->axis[i].in));
         best =
             !best ? ratio : ex_bin(x, r->policy == FIT_not_larger ? EX_min : EX_max, best, ratio);
@@ -145,7 +145,8 @@ static const Expr *shared_ratio(Resize *r, Builder *b) {
     return best;
 }
 
-/* The extent floor(scale * in + more) of an axis whose `in` or scale varies; -1 if it has no bound. */
+/* The extent floor(scale * in + more) of an axis whose `in` or scale varies; -1 if it has no bound.
+ */
 static int64_t scaled_extent(Resize *r, const Axis *a, const Expr *scale, double more) {
     Exprs *x = r->x;
     const Expr *full = ex_add(x, ex_mul(x, scale, extent_f32(r, a->in)), f32(r, more));
@@ -153,7 +154,8 @@ static int64_t scaled_extent(Resize *r, const Axis *a, const Expr *scale, double
     return dim_from_expr(x, ex_cast(x, DT_i32, ex_un(x, EX_floor, full)), &out) ? out : -1;
 }
 
-/* floor(scale * in) for a constant scale. Whole numbers, and their inverses, keep dimensions simple. */
+/* floor(scale * in) for a constant scale. Whole numbers, and their inverses, keep dimensions
+ * simple. */
 static int64_t extent_by(Resize *r, const Axis *a) {
     float scale = a->scale, inverse = 1 / scale;
     if (scale >= 1 && scale <= 65536 && scale == floorf(scale))
@@ -418,7 +420,8 @@ static const Expr *or_beyond(Resize *r, Builder *b, const Expr *e) {
     return e;
 }
 
-/* The axis at its largest, if its table does not depend on its extents but for the end of the input. */
+/* The axis at its largest, if its table does not depend on its extents but for the end of the
+ * input. */
 static bool largest_axis(Resize *r, const Axis *a, Axis *largest) {
     bool by_scale = r->at == AT_half_pixel || r->at == AT_asymmetric ||
                     r->at == AT_pytorch_half_pixel || r->at == AT_tf_half_pixel_for_nn;

@@ -95,8 +95,8 @@ static const Expr *series(Exprs *x, const Expr *a, int from) {
     return from ? ex_mul(x, a, sum) : sum;
 }
 
-/* root_of_unity where n varies, and k with the run. GPUs have no such functions of f64, so these are
- * series. */
+/* root_of_unity where n varies, and k with the run. GPUs have no such functions of f64, so these
+ * are series. */
 static void root_expr(Exprs *x, const Expr *k, int64_t n, const Expr **re, const Expr **im) {
     const double pi = 3.14159265358979323846;
     const Expr *all = ex_i(x, n), *two = ex_i(x, 2);
@@ -321,7 +321,8 @@ static Value *dft_along(Node *n, const DftForm *f, Value *v, int axis) {
     return is_odd ? g_where(n->g, is_odd, odd, even) : NULL;
 }
 
-/* A tensor of which it varies whether its numbers are complex, with the parts that they have then. */
+/* A tensor of which it varies whether its numbers are complex, with the parts that they have then.
+ */
 static Value *with_parts(Node *n, Value *v) {
     Exprs *x = n->x;
     int64_t shape[MAX_RANK];
@@ -434,8 +435,9 @@ void import_stft(Node *n) {
     }
     v = with_parts(n, v);
     if (v->rank != 3 || !dt_is_float(v->dt) || v->dims[2] < 1 || v->dims[2] > 2 ||
-        dim_max(n->x, v->dims[1]) < 1 || (window && (window->rank != 1 || !dt_is_float(window->dt))) ||
-        !value_single(n, step) || !dt_is_int(step->dt)) {
+        dim_max(n->x, v->dims[1]) < 1 ||
+        (window && (window->rank != 1 || !dt_is_float(window->dt))) || !value_single(n, step) ||
+        !dt_is_int(step->dt)) {
         invalid(n, E2005,
                 "the signal must be [batch, length, 1 or 2] of floats, the step one integer");
         return;

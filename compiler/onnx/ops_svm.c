@@ -246,8 +246,7 @@ static Value *couple(Node *n, const Svm *s, Value *pairs) {
     Graph *g = n->g;
     Exprs *x = n->x;
     DType dt = pairs->dt;
-    int64_t rows = pairs->dims[0], shape[3] = {rows, s->classes, s->classes},
-            column[2] = {rows, 1};
+    int64_t rows = pairs->dims[0], shape[3] = {rows, s->classes, s->classes}, column[2] = {rows, 1};
     Builder b = build(g, 3, shape);
     const Expr *row = ex_var(x, 0), *i = ex_var(x, 1), *j = ex_var(x, 2),
                *r = build_red(&b, s->classes);

@@ -129,8 +129,7 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
         Slide *s = &w->dim[i];
         place(n->x, s, how, ceiling);
         if (dim_max(n->x, s->out) > 0) continue;
-        invalid(n, E2005,
-                "a window of %s positions does not fit into %s of spatial dimension %d",
+        invalid(n, E2005, "a window of %s positions does not fit into %s of spatial dimension %d",
                 dim_text(n->x, s->span),
                 dim_text(n->x, dim_add(n->x, dim_add(n->x, s->in, s->before), s->after)), i);
         return false;
@@ -138,8 +137,8 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
     return true;
 }
 
-/* How far windows reach past the end of the input. Less than nothing, where that varies: then what no
- * window touches is cut off. */
+/* How far windows reach past the end of the input. Less than nothing, where that varies: then what
+ * no window touches is cut off. */
 static int64_t past_end(Exprs *x, const Window *w, const Slide *s) {
     if (s->before == 0 && s->after == 0 && !w->ceiling) return 0;
     int64_t past = dim_sub(x, reach_of(x, s), dim_add(x, s->before, s->in));

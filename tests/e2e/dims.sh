@@ -1,0 +1,45 @@
+# Dimensions that vary from run to run: models of many families give what they give with fixed
+# dimensions, for several extents; all targets do what the interpreter does; and what a library is given
+# decides what it computes.
+set -eu
+build=$1 work=$2
+suite=$(scripts/vary-onnx-tests)
+python=$(scripts/venv onnx)
+"$python" tests/e2e/dims.py "$build/mlcc" "$suite" 'test_basic_conv*' 'test_convtranspose' \
+    'test_averagepool_2d_*' 'test_maxpool_2d_ceil' 'test_resize_up*' 'test_gridsample_bi*' \
+    'test_attention_3d*_causal' 'test_attention_4d_gqa' 'test_rotary_embedding*' 'test_gru_*' \
+    'test_einsum_*' 'test_qlinearmatmul*' 'test_quantizelinear*' 'test_sce_*3d' 'test_dft*' \
+    'test_layer_normalization_4d*' 'test_matmul*' 'test_reduce_l2*' 'test_softmax*'
+
+verify() {
+    folder=$suite/node/test_$1
+    dims=$(sed 's/^/--dim /' "$folder/dims")
+    for target in c cuda vulkan; do
+        march=
+        if [ $target = cuda ]; then march="-march cpu"; fi
+        if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
+        # shellcheck disable=SC2086
+        "$build/mlcc" verify "$folder/model.onnx" $dims -t $target $march
+    done
+}
+verify basic_conv_with_padding
+verify averagepool_2d_ceil
+verify resize_upsample_scales_linear
+verify attention_3d_causal
+verify gru_defaults
+verify layer_normalization_4d_axis1
+verify stft
+
+# one library, run for several extents
+model=$suite/node/test_softmax_axis_1/model.onnx
+dims=$(sed 's/^/--dim /' "$suite/node/test_softmax_axis_1/dims")
+# shellcheck disable=SC2086
+"$build/mlcc" "$model" $dims -o "$work/softmax.so"
+for n in 1 2 5; do
+    "$python" -c "import numpy; numpy.save('$work/x.npy', numpy.ones(($n, 3, $n), 'f4'))"
+    "$build/mlcc" run "$work/softmax.so" --input x="$work/x.npy" --output "$work/out"
+    "$python" -c "
+import numpy
+y = numpy.load('$work/out/y.npy')
+assert y.shape == ($n, 3, $n) and numpy.allclose(y, 1 / 3)"
+done
