@@ -212,7 +212,7 @@ static bool axis_mask(Node *n, int count, const int64_t *axes, int rank, uint32_
 void import_squeeze(Node *n) {
     Value *v = node_need(n, 0);
     int count, rank = 0;
-    int64_t shape[MAX_TENSOR_RANK];
+    int64_t shape[MAX_TENSOR_RANK], start[MAX_RANK] = {0}, step[MAX_RANK], one[MAX_RANK];
     uint32_t mask = 0;
     if (!v) return;
     const int64_t *axes = given_axes(n, &count);
@@ -223,12 +223,15 @@ void import_squeeze(Node *n) {
     if (n->failed || !axis_mask(n, count, axes, v->rank, &mask)) return;
     for (int i = 0; i < v->rank; i++) {
         bool drop = axes ? mask >> i & 1 : v->dims[i] == 1;
-        if (drop && v->dims[i] != 1) {
+        if (drop && !dim_fits(v->dims[i], 1)) {
             invalid(n, E2005, "axis %d has extent %lld, not 1", i, (long long)v->dims[i]);
             return;
         }
         if (!drop) shape[rank++] = v->dims[i];
+        one[i] = drop ? 1 : v->dims[i];
+        step[i] = 1;
     }
+    if (!shape_equal(v->rank, one, v->rank, v->dims)) v = g_slice(n->g, v, start, step, one);
     set_reshaped(n, v, rank, shape);
 }
 
@@ -561,7 +564,7 @@ void import_one_hot(Node *n) {
     int axis = node_axis(n, attr_int(n, "axis", -1), rank);
     int64_t extent, shape[MAX_RANK];
     if (axis < 0) return;
-    if (values->rank != 1 || values->dims[0] != 2) {
+    if (values->rank != 1 || !dim_fits(values->dims[0], 2) || values->shape[0] < 2) {
         invalid(n, E2005, "values must hold two elements, off and on");
         return;
     }
