@@ -74,12 +74,13 @@ def check(mlcc, folder, work):
     model = onnx.load(f"{folder}/model.onnx")
     with open(f"{folder}/dims", encoding="utf-8") as file:
         dims = file.read().split()
-    high = {name: int(rest.split("..")[1]) for name, rest in (d.split("=") for d in dims)}
+    ends = {d.split("=")[0]: d.split("=")[1].split("..") for d in dims}
+    low, high = ({n: int(e[k]) for n, e in ends.items()} for k in range(2))
     draw = random.Random(os.path.basename(folder))
     generator = numpy.random.default_rng(draw.getrandbits(32))
     compared = failed = 0
-    for extents in (high, {n: max(1, h // 2 - 1) for n, h in high.items()},
-                    {n: draw.randint(1, h) for n, h in high.items()}):
+    for extents in (high, {n: max(low[n], h // 2 - 1) for n, h in high.items()},
+                    {n: draw.randint(low[n], h) for n, h in high.items()}):
         inputs = make_inputs(model, folder, extents, generator, work)
         if inputs is None:
             continue

@@ -10,6 +10,8 @@ python=$(scripts/venv onnx)
     'test_attention_3d*_causal' 'test_attention_4d_gqa' 'test_rotary_embedding*' 'test_gru_*' \
     'test_einsum_*' 'test_qlinearmatmul*' 'test_quantizelinear*' 'test_sce_*3d' 'test_dft*' \
     'test_layer_normalization_4d*' 'test_matmul*' 'test_reduce_l2*' 'test_softmax*'
+"$python" tests/e2e/dims_models.py "$work/models"
+"$python" tests/e2e/dims.py "$build/mlcc" "$work/models" '*'
 
 verify() {
     folder=$suite/node/test_$1

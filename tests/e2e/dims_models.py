@@ -1,0 +1,143 @@
+"""Models with dimensions that vary, of operators that ONNX's tests do not have: dims_models.py FOLDER
+
+Those of com.microsoft and ai.onnx.ml, one a model, laid out as scripts/vary-onnx-tests does, for
+dims.py: a model, the file `dims`, and inputs whose elements are to be drawn from.
+"""
+import os
+import sys
+
+import numpy
+import onnx
+from onnx import helper, numpy_helper
+
+random = numpy.random.default_rng(1)
+
+
+def floats(*shape):
+    return random.standard_normal(shape).astype("f4")
+
+
+def ints(most, *shape, dtype="i4"):
+    return random.integers(0, most, shape).astype(dtype)
+
+
+def octets(*shape):
+    return ints(256, *shape, dtype="u1")
+
+
+def scale(value):
+    return numpy.array(value, "f4")
+
+
+def zero(value):
+    return numpy.array(value, "u1")
+
+
+def varying(shape, data):
+    """An input of this shape: numbers, and names of RANGES."""
+    return shape.split(), data
+
+
+RANGES = {"B": "1..4", "S": "1..8", "K": "1..9", "H": "3..8", "W": "3..9"}
+
+# name, operator, outputs, inputs (arrays are initializers), attributes
+MS = "com.microsoft"
+ML = "ai.onnx.ml"
+QKV = [varying("B S 16", floats(2, 3, 16))] + [varying("B K 16", floats(2, 4, 16)) for _ in range(2)]
+PAST = [varying("B 4 K 4", floats(2, 4, 5, 4)) for _ in range(2)]
+PAST2 = [varying("B 2 K 8", floats(2, 2, 5, 8)) for _ in range(2)]
+LENGTHS = [varying("B", ints(3, 2)), varying("1", ints(4, 1))]
+ROWS = varying("B S 8", floats(2, 3, 8))
+IDS = varying("B S", ints(2, 2, 3))
+IMAGE = varying("B 3 H W", octets(2, 3, 5, 6))
+CASES = [
+    (MS, "MultiHeadAttention", 1, QKV, {"num_heads": 4}),
+    (MS, "MultiHeadAttention", 1, [*QKV, floats(48), varying("B K", ints(2, 2, 4))], {"num_heads": 4}),
+    (MS, "MultiHeadAttention", 3, [*QKV[:1] * 3, None, None, None, *PAST],
+     {"num_heads": 4, "unidirectional": 1}),
+    (MS, "MultiHeadAttention", 1, [varying("B S 4 3 4", floats(2, 3, 4, 3, 4))], {"num_heads": 4}),
+    (MS, "Attention", 1, [ROWS, floats(8, 24), floats(24), IDS], {"num_heads": 2}),
+    (MS, "Attention", 1, [ROWS, floats(8, 24), floats(24), varying("B", ints(3, 2))], {"num_heads": 2}),
+    (MS, "Attention", 2, [ROWS, floats(8, 24), floats(24), None,
+                          varying("2 B 2 K 4", floats(2, 2, 2, 5, 4))],
+     {"num_heads": 2, "unidirectional": 1}),
+    (MS, "GroupQueryAttention", 3, [varying("B S 32", floats(2, 3, 32)),
+                                    *[varying("B S 16", floats(2, 3, 16))] * 2, *PAST2, *LENGTHS],
+     {"num_heads": 4, "kv_num_heads": 2}),
+    (MS, "GroupQueryAttention", 3, [varying("B S 64", floats(2, 3, 64)), None, None, *PAST2, *LENGTHS,
+                                    floats(32, 4), floats(32, 4)],
+     {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}),
+    (MS, "RotaryEmbedding", 1, [varying("B S 16", floats(2, 3, 16)),
+                                varying("B S", ints(8, 2, 3, dtype="i8")), floats(8, 4), floats(8, 4)], {}),
+    (MS, "SkipLayerNormalization", 1, [ROWS, ROWS, floats(8), floats(8), floats(8)], {}),
+    (MS, "SkipSimplifiedLayerNormalization", 1, [ROWS, ROWS, floats(8)], {}),
+    (MS, "SkipLayerNormalization", 1, [varying("B S K", floats(2, 3, 8))] * 2
+     + [varying("K", floats(8))] * 2, {}),
+    (MS, "EmbedLayerNormalization", 2, [varying("B S", ints(5, 2, 3)), IDS, floats(5, 8), floats(9, 8),
+                                        floats(2, 8), floats(8), floats(8), IDS], {}),
+    (MS, "MatMulNBits", 1, [varying("B S 32", floats(2, 3, 32)), octets(5, 2, 8), floats(10), octets(5)],
+     {"K": 32, "N": 5, "bits": 4, "block_size": 16}),
+    (MS, "GatherBlockQuantized", 1, [octets(6, 16), varying("B S", ints(6, 2, 3)), floats(6, 2)],
+     {"quantize_axis": 1, "block_size": 16}),
+    (MS, "FusedMatMul", 1, [ROWS, varying("B K 8", floats(2, 4, 8))], {"transB": 1, "alpha": 0.5}),
+    (MS, "FusedConv", 1, [varying("B 3 S K", floats(2, 3, 5, 6)), floats(4, 3, 3, 3), floats(4)],
+     {"pads": [1] * 4, "strides": [2, 2], "activation": "Relu"}),
+    (MS, "BiasGelu", 1, [ROWS, floats(8)], {}),
+    (MS, "QLinearAdd", 1, [varying("B S", octets(2, 3)), scale(0.1), zero(3), varying("S", octets(3)),
+                           scale(0.2), zero(9), scale(0.3), zero(100)], {}),
+    (MS, "QGemm", 1, [varying("S 8", octets(3, 8)), scale(0.1), zero(3), octets(8, 5), scale(0.2), zero(9),
+                      ints(50, 5), scale(0.9), zero(100)], {}),
+    (MS, "DynamicQuantizeMatMul", 1, [ROWS, octets(8, 5), scale(0.2), zero(9)], {}),
+    (MS, "MatMulIntegerToFloat", 1, [varying("B S 8", octets(2, 3, 8)), octets(8, 5), scale(0.1),
+                                     abs(floats(5)), zero(3), zero(9), floats(5)], {}),
+    (MS, "QLinearAveragePool", 1, [IMAGE, scale(0.1), zero(3), scale(0.2), zero(9)],
+     {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}),
+    (MS, "QLinearGlobalAveragePool", 1, [IMAGE, scale(0.1), zero(3), scale(0.2), zero(9)], {}),
+    (MS, "QLinearConcat", 1, [scale(0.3), zero(5), varying("B S", octets(2, 3)), scale(0.1), zero(3),
+                              varying("B K", octets(2, 4)), scale(0.2), zero(9)], {"axis": 1}),
+    (ML, "Scaler", 1, [varying("B 3", floats(2, 3))], {"offset": [1.0, 2.0, 3.0], "scale": [1.0, 0.5, 2.0]}),
+    (ML, "Normalizer", 1, [varying("B S", floats(2, 3))], {"norm": "L2"}),
+    (ML, "LinearClassifier", 2, [varying("B 3", floats(2, 3))],
+     {"coefficients": floats(9).tolist(), "intercepts": [0.1, 0.2, 0.3], "classlabels_ints": [0, 1, 2],
+      "post_transform": "SOFTMAX"}),
+    (ML, "SVMRegressor", 1, [varying("B 3", floats(2, 3))],
+     {"coefficients": floats(2).tolist(), "support_vectors": floats(6).tolist(), "n_supports": 2,
+      "rho": [0.5], "kernel_type": "RBF", "kernel_params": [0.3, 0.0, 3.0]}),
+    (ML, "FeatureVectorizer", 1, [varying("B S", floats(2, 3)), varying("B 2", floats(2, 2))], {}),
+    (ML, "OneHotEncoder", 1, [varying("B S", ints(4, 2, 3, dtype="i8"))], {"cats_int64s": [0, 1, 2]}),
+]
+
+
+def write(folder, domain, op, n_outputs, inputs, attributes):
+    os.makedirs(f"{folder}/test_data_set_0")
+    names, infos, initializers, ranges = [], [], [], set()
+    for k, value in enumerate(inputs):
+        names.append(f"in{k}" if value is not None else "")
+        if value is None:
+            continue
+        if isinstance(value, numpy.ndarray):
+            initializers.append(numpy_helper.from_array(value, names[-1]))
+            continue
+        shape, data = value
+        kind = helper.np_dtype_to_tensor_dtype(data.dtype)
+        extents = [int(d) if d.isdigit() else d for d in shape]
+        ranges |= set(shape) & set(RANGES)
+        with open(f"{folder}/test_data_set_0/input_{len(infos)}.pb", "wb") as file:
+            file.write(numpy_helper.from_array(data).SerializeToString())
+        infos.append(helper.make_tensor_value_info(names[-1], kind, extents))
+    outputs = [f"out{k}" for k in range(n_outputs)]
+    node = helper.make_node(op, names, outputs, domain=domain, **attributes)
+    graph = helper.make_graph([node], op, infos, [onnx.ValueInfoProto(name=o) for o in outputs],
+                              initializers)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{folder}/model.onnx")
+    with open(f"{folder}/dims", "w", encoding="utf-8") as file:
+        file.writelines(f"{name}={RANGES[name]}\n" for name in sorted(ranges))
+
+
+def main():
+    for number, case in enumerate(CASES):
+        write(f"{sys.argv[1]}/node/{case[1]}_{number}", *case)
+
+
+main()
