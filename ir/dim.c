@@ -491,6 +491,18 @@ int64_t dim_max(Exprs *x, int64_t d) {
     return dim_bounds(x, dim_expr(x, d), &low, &high) ? high < 0 ? 0 : high : -1;
 }
 
+bool dim_meets(Exprs *x, int64_t a, int64_t b) {
+    if (!dim_fits(a, b)) return false;
+    return a == b || (dim_max(x, a) >= dim_min(x, b) && dim_max(x, b) >= dim_min(x, a));
+}
+
+bool dims_meet(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
+    if (rank_a != rank_b) return false;
+    for (int i = 0; i < rank_a; i++)
+        if (!dim_meets(x, a[i], b[i])) return false;
+    return true;
+}
+
 int64_t dim_min(Exprs *x, int64_t d) {
     int64_t low, high;
     if (!dim_varies(d)) return d;

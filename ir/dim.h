@@ -34,6 +34,9 @@ static inline bool dim_fits(int64_t a, int64_t b) {
     return a == b || dim_varies(a) || dim_varies(b);
 }
 bool dims_fit(int rank_a, const int64_t *a, int rank_b, const int64_t *b);
+/* The same, looking at their ranges, too. */
+bool dim_meets(Exprs *x, int64_t a, int64_t b);
+bool dims_meet(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b);
 /* Of two that are equal in every run the one that says more. */
 static inline int64_t dim_same(int64_t a, int64_t b) {
     return dim_varies(a) ? b : a;

@@ -41,8 +41,9 @@ Value *heads_plain(Node *n, const Heads *heads) {
 }
 
 bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
-    bool fits = past->rank == 4 && dim_fits(past->dims[0], now->batch) &&
-                dim_fits(past->dims[1], now->heads) && dim_fits(past->dims[3], now->size);
+    bool fits = past->rank == 4 && dim_meets(n->x, past->dims[0], now->batch) &&
+                dim_meets(n->x, past->dims[1], now->heads) &&
+                dim_meets(n->x, past->dims[3], now->size);
     if (!fits || past->dt != now->v->dt) {
         invalid(n, fits ? E2006 : E2005, "the past %s, %s%s, does not fit the present", what,
                 dt_name(past->dt), shape_text(n->g->arena, past->rank, past->dims));
@@ -65,8 +66,8 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
     for (int i = 0; i < v->rank && fits; i++) {
         int64_t want = full[4 - v->rank + i];
         bool last = i == v->rank - 1;
-        fits =
-            dim_fits(v->dims[i], want) || v->dims[i] == 1 || (last && shorter && v->dims[i] < want);
+        fits = dim_meets(n->x, v->dims[i], want) || v->dims[i] == 1 ||
+               (last && shorter && v->dims[i] < want);
     }
     if (!fits)
         invalid(n, E2005, "a mask of shape %s does not broadcast to %s",
@@ -75,7 +76,7 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
 }
 
 static bool per_batch(Node *n, const Attention *a, const Value *v) {
-    if (!v || dim_fits(dim_product(n->x, v->rank, v->dims), a->q.batch)) return true;
+    if (!v || dim_meets(n->x, dim_product(n->x, v->rank, v->dims), a->q.batch)) return true;
     invalid(n, E2005, "lengths of shape %s for a batch of %s", dims_text(n->x, v->rank, v->dims),
             dim_text(n->x, a->q.batch));
     return false;
@@ -89,9 +90,9 @@ const Expr *attention_scale(Exprs *x, DType work, int64_t size) {
 bool attention_check(Node *n, const Attention *a) {
     const Heads *q = &a->q, *k = &a->k, *v = &a->v;
     Exprs *x = n->x;
-    bool fits = dim_fits(q->batch, k->batch) && dim_fits(q->batch, v->batch) &&
-                dim_fits(k->heads, v->heads) && dim_fits(q->size, k->size) &&
-                dim_fits(k->length, v->length) && dim_max(x, k->heads) > 0;
+    bool fits = dim_meets(n->x, q->batch, k->batch) && dim_meets(n->x, q->batch, v->batch) &&
+                dim_meets(n->x, k->heads, v->heads) && dim_meets(n->x, q->size, k->size) &&
+                dim_meets(n->x, k->length, v->length) && dim_max(x, k->heads) > 0;
     if (fits && !dim_varies(q->heads) && !dim_varies(k->heads)) fits = q->heads % k->heads == 0;
     if (!fits) {
         invalid(n, E2005,
@@ -248,8 +249,8 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
 
 /* Are there positions for each element, and not one number? */
 static bool ids_for_each(Exprs *x, const Heads *heads, const Value *ids) {
-    return ids->rank == 2 && dim_fits(ids->dims[0], heads->batch) &&
-           dim_fits(ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
+    return ids->rank == 2 && dim_meets(x, ids->dims[0], heads->batch) &&
+           dim_meets(x, ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
 }
 
 bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
@@ -258,13 +259,15 @@ bool rotary_check(Node *n, const Heads *heads, Rotary *r) {
     if (r->size == 0) r->size = heads->size;
     bool positions = r->ids || r->starts;
     bool open = dim_varies(r->size);
-    bool fits = dims_fit(c->rank, c->dims, r->sin->rank, r->sin->dims) && c->dt == r->sin->dt &&
-                c->rank == (positions ? 2 : 3) && (open || (r->size % 2 == 0 && r->size >= 0));
+    bool fits = dims_meet(n->x, c->rank, c->dims, r->sin->rank, r->sin->dims) &&
+                c->dt == r->sin->dt && c->rank == (positions ? 2 : 3) &&
+                (open || (r->size % 2 == 0 && r->size >= 0));
     fits = fits && (open || dim_varies(heads->size) || r->size <= heads->size) &&
-           dim_fits(c->dims[c->rank - 1], dim_div(n->x, r->size, 2));
+           dim_meets(n->x, c->dims[c->rank - 1], dim_div(n->x, r->size, 2));
     if (fits && positions) fits = dim_max(n->x, c->dims[0]) > 0 || value_numel(heads->v) == 0;
     if (fits && !positions)
-        fits = dim_fits(c->dims[0], heads->batch) && dim_fits(c->dims[1], heads->length);
+        fits =
+            dim_meets(n->x, c->dims[0], heads->batch) && dim_meets(n->x, c->dims[1], heads->length);
     if (!fits) {
         invalid(n, E2005, "caches of shapes %s and %s do not fit %s elements of heads %s",
                 shape_text(arena, c->rank, c->dims), shape_text(arena, r->sin->rank, r->sin->dims),

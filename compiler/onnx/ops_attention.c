@@ -80,7 +80,7 @@ static Value *modified(Node *n, const char *name, Value *v) {
     Entity *in[1] = {entity_tensor(n->im, v)}, *out[1] = {NULL};
     if (!import_subgraph(n, graph, n->g, in, out, NULL)) return NULL;
     const Value *got = out[0]->kind == ENTITY_tensor ? out[0]->tensor : NULL;
-    if (!got || got->dt != v->dt || !dims_fit(got->rank, got->dims, v->rank, v->dims)) {
+    if (!got || got->dt != v->dt || !dims_meet(n->x, got->rank, got->dims, v->rank, v->dims)) {
         invalid(n, E2005, "'%s' must keep shape and type", name);
         return NULL;
     }
@@ -218,7 +218,8 @@ static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t head
                 want ? "needs" : "does not take");
         return false;
     }
-    if (v->rank == 3 && dim_fits(v->dims[0], l->q.batch) && dim_fits(v->dims[1], l->q.length))
+    if (v->rank == 3 && dim_meets(n->x, v->dims[0], l->q.batch) &&
+        dim_meets(n->x, v->dims[1], l->q.length))
         return heads_from(n, v, heads, what, out);
     invalid(n, E2005, "%s of shape %s does not fit the query", what,
             shape_text(n->g->arena, v->rank, v->dims));
@@ -246,7 +247,7 @@ void import_linear_attention(Node *n) {
         !heads_from(n, v, kv_heads, "value", &l.v))
         return;
     Attention fits = {.q = l.q, .k = l.k, .v = l.v};
-    if (!dim_fits(l.q.length, l.k.length)) {
+    if (!dim_meets(n->x, l.q.length, l.k.length)) {
         invalid(n, E2005, "%s queries and %s keys", dim_text(n->x, l.q.length),
                 dim_text(n->x, l.k.length));
         return;
@@ -258,15 +259,15 @@ void import_linear_attention(Node *n) {
     if (!attention_check(n, &fits) || !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
         !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
         return;
-    if ((l.decay.v && l.decay.size != 1 && !dim_fits(l.decay.size, l.k.size)) ||
-        (l.beta.v && !dim_fits(l.beta.size, 1))) {
+    if ((l.decay.v && l.decay.size != 1 && !dim_meets(n->x, l.decay.size, l.k.size)) ||
+        (l.beta.v && !dim_meets(n->x, l.beta.size, 1))) {
         invalid(n, E2005, "decay or beta has a wrong last dimension");
         return;
     }
     int64_t shape[4] = {l.k.batch, kv_heads, l.k.size, l.v.size};
     int64_t flat[3] = {l.q.batch, l.q.length, dim_mul(n->x, l.q.heads, l.v.size)};
     if (!node_shape_ok(n, 4, shape) || !node_shape_ok(n, 3, flat)) return;
-    if (past && !dims_fit(past->rank, past->dims, 4, shape)) {
+    if (past && !dims_meet(n->x, past->rank, past->dims, 4, shape)) {
         invalid(n, E2005, "past_state has shape %s, expected %s",
                 shape_text(g->arena, past->rank, past->dims), shape_text(g->arena, 4, shape));
         return;
@@ -294,13 +295,13 @@ void import_causal_conv_with_state(Node *n) {
         invalid(n, E2004, "activation is '%s'", activation);
         return;
     }
-    bool fits = v->rank == 3 && weight->rank == 3 && dim_fits(weight->dims[0], v->dims[1]) &&
-                dim_fits(weight->dims[1], 1) && dim_max(x, weight->dims[2]) >= 1;
-    if (fits && bias) fits = bias->rank == 1 && dim_fits(bias->dims[0], v->dims[1]);
+    bool fits = v->rank == 3 && weight->rank == 3 && dim_meets(n->x, weight->dims[0], v->dims[1]) &&
+                dim_meets(n->x, weight->dims[1], 1) && dim_max(x, weight->dims[2]) >= 1;
+    if (fits && bias) fits = bias->rank == 1 && dim_meets(n->x, bias->dims[0], v->dims[1]);
     int64_t kernel = fits ? weight->dims[2] : 1;
     int64_t shape[3] = {0};
     for (int i = 0; i < 3 && fits; i++) shape[i] = i == 2 ? kernel - 1 : v->dims[i];
-    if (fits && past) fits = dims_fit(past->rank, past->dims, 3, shape);
+    if (fits && past) fits = dims_meet(n->x, past->rank, past->dims, 3, shape);
     if (!fits) {
         invalid(n, E2005, "input %s, weight %s, bias and past_state do not fit each other",
                 shape_text(g->arena, v->rank, v->dims),

@@ -60,13 +60,14 @@ static bool padding_mask(Node *n, Attention *a, Value *mask) {
         return false;
     }
     if (mask->rank == 1 &&
-        (dim_fits(mask->dims[0], batch) || mask->dims[0] == dim_mul(n->x, batch, 2))) {
+        (dim_meets(n->x, mask->dims[0], batch) || mask->dims[0] == dim_mul(n->x, batch, 2))) {
         a->mask = mask_of_ends(g, mask, batch, keys);
         return true;
     }
-    bool flat = mask->rank == 2 && dim_fits(mask->dims[0], batch) && dim_fits(mask->dims[1], keys);
-    bool each = mask->rank == 3 && dim_fits(mask->dims[0], batch) &&
-                dim_fits(mask->dims[1], a->q.length) && dim_fits(mask->dims[2], keys);
+    bool flat = mask->rank == 2 && dim_meets(n->x, mask->dims[0], batch) &&
+                dim_meets(n->x, mask->dims[1], keys);
+    bool each = mask->rank == 3 && dim_meets(n->x, mask->dims[0], batch) &&
+                dim_meets(n->x, mask->dims[1], a->q.length) && dim_meets(n->x, mask->dims[2], keys);
     if (!flat && !each) {
         Exprs *x = n->x;
         unsupported(n, "a mask of shape %s for a batch of %s with %s queries and %s keys",
@@ -92,7 +93,7 @@ static void finish_attention(Node *n, const Attention *a, DType dt, Value **prob
 static bool attention_past(Node *n, Attention *a, Value *past) {
     Graph *g = n->g;
     if (past) {
-        if (past->rank != 5 || !dim_fits(past->dims[0], 2)) {
+        if (past->rank != 5 || !dim_meets(n->x, past->dims[0], 2)) {
             invalid(n, E2005, "the past has shape %s", shape_of(n, past));
             return false;
         }
@@ -107,7 +108,7 @@ static bool attention_past(Node *n, Attention *a, Value *past) {
     }
     if (!node_wants(n, 1)) return true;
     Value *both[2] = {heads_plain(n, &a->k), heads_plain(n, &a->v)};
-    if (!dim_fits(a->k.size, a->v.size)) {
+    if (!dim_meets(n->x, a->k.size, a->v.size)) {
         unsupported(n, "a present of keys and values of different sizes");
         return false;
     }
@@ -131,8 +132,9 @@ void import_ms_attention(Node *n) {
         return;
     }
     Exprs *x = n->x;
-    bool fits = v->rank == 3 && weights->rank == 2 && dim_fits(v->dims[2], weights->dims[0]) &&
-                (!bias || (bias->rank == 1 && dim_fits(bias->dims[0], weights->dims[1]))) &&
+    bool fits = v->rank == 3 && weights->rank == 2 &&
+                dim_meets(n->x, v->dims[2], weights->dims[0]) &&
+                (!bias || (bias->rank == 1 && dim_meets(n->x, bias->dims[0], weights->dims[1]))) &&
                 (!sizes || count == 3);
     int64_t size[3], sum = 0;
     for (int i = 0; i < 3 && fits; i++) {
@@ -140,7 +142,7 @@ void import_ms_attention(Node *n) {
         fits = dim_varies(size[i]) || (size[i] >= 0 && size[i] <= dim_max(x, weights->dims[1]));
         sum = dim_add(x, sum, size[i]);
     }
-    if (!fits || !dim_fits(sum, weights->dims[1])) {
+    if (!fits || !dim_meets(n->x, sum, weights->dims[1])) {
         invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit",
                 shape_of(n, v), shape_of(n, weights));
         return;
@@ -174,7 +176,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
     if (!q) return false;
     bool key_bias = true; /* keys of rank 4 have it already */
     if (q->rank == 5 && !k && !v) {
-        if (!dim_fits(q->dims[3], 3)) {
+        if (!dim_meets(n->x, q->dims[3], 3)) {
             invalid(n, E2005, "a packed query of shape %s", shape_of(n, q));
             return false;
         }
@@ -182,7 +184,7 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         v = part_of(g, q, 2);
         q = part_of(g, q, 0);
     } else if (k && k->rank == 5 && !v) {
-        if (!dim_fits(k->dims[3], 2)) {
+        if (!dim_meets(n->x, k->dims[3], 2)) {
             invalid(n, E2005, "a packed key of shape %s", shape_of(n, k));
             return false;
         }
@@ -203,8 +205,8 @@ static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
         Exprs *x = n->x;
         int64_t hidden = q->dims[2], twice = dim_mul(x, hidden, 2);
         int64_t values = v->rank == 3 ? v->dims[2] : dim_mul(x, v->dims[1], v->dims[3]);
-        bool fits = bias->rank == 1 && dim_fits(bias->dims[0], dim_add(x, twice, values));
-        if (fits && key_bias) fits = dim_fits(k->dims[2], hidden);
+        bool fits = bias->rank == 1 && dim_meets(n->x, bias->dims[0], dim_add(x, twice, values));
+        if (fits && key_bias) fits = dim_meets(n->x, k->dims[2], hidden);
         if (!fits) {
             invalid(n, E2005, "a bias of shape %s", shape_of(n, bias));
             return false;
@@ -264,8 +266,8 @@ static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
     Exprs *x = n->x;
     Value *last = node_need(n, 5), *total = node_need(n, 6);
     if (!last || !total) return false;
-    if (!dim_fits(dim_product(x, last->rank, last->dims), batch) || !value_single(n, total) ||
-        !dt_is_int(last->dt) || !dt_is_int(total->dt)) {
+    if (!dim_meets(n->x, dim_product(x, last->rank, last->dims), batch) ||
+        !value_single(n, total) || !dt_is_int(last->dt) || !dt_is_int(total->dt)) {
         invalid(n, E2005, "seqlens_k %s and total_sequence_length %s for a batch of %s",
                 shape_of(n, last), shape_of(n, total), dim_text(x, batch));
         return false;
@@ -394,18 +396,20 @@ void import_ms_group_query_attention(Node *n) {
         return;
     for (int i = 0; i < 2 && c.past[0]; i++) {
         const Value *past = c.past[i];
-        bool fits = past->rank == 4 && dim_fits(past->dims[0], a.q.batch) &&
-                    dim_fits(past->dims[1], kv_heads) && dim_fits(past->dims[3], fresh[i].size) &&
-                    past->dt == fresh[i].v->dt;
-        if (fits && i) fits = dim_fits(past->dims[2], c.capacity);
+        bool fits = past->rank == 4 && dim_meets(n->x, past->dims[0], a.q.batch) &&
+                    dim_meets(n->x, past->dims[1], kv_heads) &&
+                    dim_meets(n->x, past->dims[3], fresh[i].size) && past->dt == fresh[i].v->dt;
+        if (fits && i) fits = dim_meets(n->x, past->dims[2], c.capacity);
         if (!fits) {
             invalid(n, E2005, "a past of shape %s", shape_of(n, past));
             return;
         }
         c.capacity = past->dims[2];
     }
-    if (!dim_fits(fresh[0].batch, a.q.batch) || !dim_fits(fresh[1].batch, a.q.batch) ||
-        !dim_fits(fresh[0].length, a.q.length) || !dim_fits(fresh[1].length, a.q.length)) {
+    if (!dim_meets(n->x, fresh[0].batch, a.q.batch) ||
+        !dim_meets(n->x, fresh[1].batch, a.q.batch) ||
+        !dim_meets(n->x, fresh[0].length, a.q.length) ||
+        !dim_meets(n->x, fresh[1].length, a.q.length)) {
         invalid(n, E2005, "query, key and value have different batches or lengths");
         return;
     }
@@ -422,7 +426,7 @@ void import_ms_group_query_attention(Node *n) {
     n->out[2] = a.v.v;
     if (n->failed || !attention_check(n, &a)) return;
     Value *sink = node_in(n, 11), *scores = attention_scores(n, &a, SCORE_biased);
-    if (sink && !dim_fits(dim_product(n->x, sink->rank, sink->dims), heads)) {
+    if (sink && !dim_meets(n->x, dim_product(n->x, sink->rank, sink->dims), heads)) {
         invalid(n, E2005, "head_sink of shape %s for %lld heads", shape_of(n, sink),
                 (long long)heads);
         return;

@@ -38,7 +38,7 @@ static bool read_channels(Node *n, const Value *v, const Value *w, bool transpos
         return false;
     }
     int64_t have = transposed ? w->dims[0] : dim_mul(x, w->dims[1], c->group);
-    if (!dim_fits(have, v->dims[1])) {
+    if (!dim_meets(n->x, have, v->dims[1])) {
         invalid(n, E2005, "the weights' shape %s (group %lld) does not fit %lld input channels",
                 shape_text(arena, w->rank, w->dims), (long long)c->group, (long long)v->dims[1]);
         return false;
@@ -55,7 +55,7 @@ static bool read_channels(Node *n, const Value *v, const Value *w, bool transpos
 
 /* A bias must be one number per output channel. */
 static bool bias_fits(Node *n, const Value *bias, int64_t channels) {
-    if (!bias || (bias->rank == 1 && dim_fits(bias->dims[0], channels))) return true;
+    if (!bias || (bias->rank == 1 && dim_meets(n->x, bias->dims[0], channels))) return true;
     invalid(n, E2005, "the bias has shape %s; expected [%s]",
             shape_text(n->g->arena, bias->rank, bias->dims), dim_text(n->x, channels));
     return false;
@@ -157,7 +157,8 @@ void import_conv_integer(Node *n) {
         !read_channels(n, v, w, false, &c))
         return;
     if ((vz && !value_single(n, vz)) ||
-        (wz && !value_single(n, wz) && (wz->rank != 1 || !dim_fits(wz->dims[0], w->dims[0])))) {
+        (wz && !value_single(n, wz) &&
+         (wz->rank != 1 || !dim_meets(n->x, wz->dims[0], w->dims[0])))) {
         invalid(n, E2005, "a zero point must be one number%s",
                 vz ? "" : " for each output channel");
         return;
@@ -418,12 +419,13 @@ static Value *deformed(Node *n, const Window *win, Value *v, Value *offset, Valu
 static bool per_tap_shape(Node *n, const Window *win, const Value *v, const char *what,
                           int64_t batch, int64_t groups, int per) {
     int64_t channels = groups * per;
-    bool fits = v->rank == win->n + 2 && dim_fits(v->dims[0], batch);
+    bool fits = v->rank == win->n + 2 && dim_meets(n->x, v->dims[0], batch);
     for (int i = 0; i < win->n && fits; i++) {
         channels = dim_mul(n->x, channels, win->dim[i].kernel);
-        fits = dim_fits(v->dims[i + 2], win->dim[i].out) && dim_max(n->x, channels) <= INT32_MAX;
+        fits = dim_meets(n->x, v->dims[i + 2], win->dim[i].out) &&
+               dim_max(n->x, channels) <= INT32_MAX;
     }
-    if (fits && dim_fits(v->dims[1], channels)) return true;
+    if (fits && dim_meets(n->x, v->dims[1], channels)) return true;
     invalid(n, E2005, "the %s has shape %s, which does not fit kernel and output", what,
             shape_text(n->g->arena, v->rank, v->dims));
     return false;
@@ -506,7 +508,7 @@ static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {
     }
     if (!node_shape_ok(n, *rank, shape)) return false;
     bool open = dim_varies(shape[1]) || dim_varies(v->dims[1]);
-    if (*rank >= 3 && dim_fits(shape[0], v->dims[0]) &&
+    if (*rank >= 3 && dim_meets(n->x, shape[0], v->dims[0]) &&
         (open || (shape[1] >= 1 && v->dims[1] % shape[1] == 0)))
         return true;
     invalid(n, E2005, "an image of shape %s is not made of %s",
@@ -528,7 +530,7 @@ void import_col2_im(Node *n) {
     }
     if (!image_shape(n, v, &rank, shape)) return;
     int d = rank - 2;
-    if (block->rank != 1 || !dim_fits(block->dims[0], d)) {
+    if (block->rank != 1 || !dim_meets(n->x, block->dims[0], d)) {
         invalid(n, E2005, "the block's shape has not %d dimensions", d);
         return;
     }

@@ -157,7 +157,8 @@ void import_grid_sample(Node *n) {
     if (!v || !grid || !read_sample(n, &s)) return;
     s.d = v->rank - 2;
     if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank ||
-        !dim_fits(grid->dims[0], v->dims[0]) || !dim_fits(grid->dims[v->rank - 1], s.d)) {
+        !dim_meets(n->x, grid->dims[0], v->dims[0]) ||
+        !dim_meets(n->x, grid->dims[v->rank - 1], s.d)) {
         invalid(n, E2005, "input %s and grid %s do not fit",
                 shape_text(n->g->arena, v->rank, v->dims),
                 shape_text(n->g->arena, grid->rank, grid->dims));
@@ -202,7 +203,7 @@ void import_affine_grid(Node *n) {
     else if (theta->rank == 3)
         d = sizes ? count - 2 : !dim_varies(theta->dims[2]) ? (int)theta->dims[2] - 1 : 0;
     rank = d + 2;
-    if (d < 2 || d > 3 || !dim_fits(theta->dims[2], d + 1)) {
+    if (d < 2 || d > 3 || !dim_meets(n->x, theta->dims[2], d + 1)) {
         invalid(n, E2005, "theta has shape %s; expected [N, 2, 3] or [N, 3, 4]",
                 dims_text(n->x, theta->rank, theta->dims));
         return;
@@ -218,7 +219,7 @@ void import_affine_grid(Node *n) {
         node_need_ints(n, 1, "the size", &count);
         return;
     }
-    if (rank != d + 2 || !dim_fits(shape[0], theta->dims[0]) || shape[1 + d] != d) {
+    if (rank != d + 2 || !dim_meets(n->x, shape[0], theta->dims[0]) || shape[1 + d] != d) {
         invalid(n, E2009, "declared with shape %s, which does not fit theta",
                 shape_text(n->g->arena, rank, shape));
         return;
@@ -446,8 +447,8 @@ void import_roi_align(Node *n) {
                 mode, shift, (long long)r.ratio);
         return;
     }
-    if (v->rank != 4 || rois->rank != 2 || !dim_fits(rois->dims[1], 4) || batch->rank != 1 ||
-        !dim_fits(batch->dims[0], rois->dims[0]) || !dt_is_int(batch->dt)) {
+    if (v->rank != 4 || rois->rank != 2 || !dim_meets(n->x, rois->dims[1], 4) || batch->rank != 1 ||
+        !dim_meets(n->x, batch->dims[0], rois->dims[0]) || !dt_is_int(batch->dt)) {
         invalid(n, E2005, "input %s, regions %s and batch indices %s do not fit",
                 shape_text(n->g->arena, v->rank, v->dims),
                 shape_text(n->g->arena, rois->rank, rois->dims),

@@ -128,7 +128,7 @@ void import_array_feature_extractor(Node *n) {
 static bool elements_fit(Node *n, const Value *data, const Value *indices, int axis) {
     bool fits = data->rank == indices->rank;
     for (int i = 0; i < data->rank && fits; i++)
-        fits = i == axis || dim_fits(indices->dims[i], data->dims[i]) ||
+        fits = i == axis || dim_meets(n->x, indices->dims[i], data->dims[i]) ||
                indices->dims[i] <= data->dims[i];
     if (!fits)
         invalid(n, E2005, "indices of shape %s do not fit data of shape %s",
@@ -165,7 +165,7 @@ static int tuple_length(Node *n, const Value *data, const Value *indices, int ba
         return -1;
     }
     bool fits = batch >= 0 && batch < indices->rank && k >= 0 && batch + k <= data->rank;
-    for (int i = 0; i < batch && fits; i++) fits = dim_fits(indices->dims[i], data->dims[i]);
+    for (int i = 0; i < batch && fits; i++) fits = dim_meets(n->x, indices->dims[i], data->dims[i]);
     if (fits) return (int)k;
     invalid(n, E2005, "indices of shape %s do not fit data of shape %s",
             shape_text(n->g->arena, indices->rank, indices->dims),
@@ -227,7 +227,7 @@ void import_scatter_elements(Node *n) {
     if (!reduction(n, data, updates, &combine)) return;
     int axis = node_axis(n, attr_int(n, "axis", 0), data->rank);
     if (axis < 0 || !elements_fit(n, data, indices, axis)) return;
-    if (!dims_fit(indices->rank, indices->dims, updates->rank, updates->dims)) {
+    if (!dims_meet(n->x, indices->rank, indices->dims, updates->rank, updates->dims)) {
         invalid(n, E2005, "indices have shape %s, updates %s",
                 shape_text(n->g->arena, indices->rank, indices->dims),
                 shape_text(n->g->arena, updates->rank, updates->dims));
@@ -257,7 +257,7 @@ void import_scatter_nd(Node *n) {
     for (int i = 0; i < outer; i++) shape[rank++] = indices->dims[i];
     for (int i = k; i < data->rank; i++) shape[rank++] = data->dims[i];
     if (!node_shape_ok(n, rank, shape)) return;
-    if (!dims_fit(rank, shape, updates->rank, updates->dims)) {
+    if (!dims_meet(n->x, rank, shape, updates->rank, updates->dims)) {
         invalid(n, E2005, "updates have shape %s, the data and indices ask for %s",
                 shape_text(n->g->arena, updates->rank, updates->dims),
                 shape_text(n->g->arena, rank, shape));
@@ -289,9 +289,10 @@ void import_tensor_scatter(Node *n) {
     if (axis < 0 || n->failed) return;
     bool circular = !strcmp(mode, "circular"), fits = update->rank == cache->rank && axis > 0;
     for (int i = 0; i < cache->rank && fits; i++)
-        fits = dim_fits(update->dims[i], cache->dims[i]) ||
+        fits = dim_meets(n->x, update->dims[i], cache->dims[i]) ||
                (i == axis && (dim_varies(cache->dims[i]) || update->dims[i] <= cache->dims[i]));
-    if (starts && (starts->rank != 1 || !dim_fits(starts->dims[0], cache->dims[0]))) fits = false;
+    if (starts && (starts->rank != 1 || !dim_meets(n->x, starts->dims[0], cache->dims[0])))
+        fits = false;
     if (!fits || update->dt != cache->dt) {
         invalid(n, E2005, "an update of shape %s does not fit a cache of shape %s",
                 shape_text(n->g->arena, update->rank, update->dims),
@@ -336,7 +337,7 @@ void import_reverse_sequence(Node *n) {
     int batch = node_axis(n, attr_int(n, "batch_axis", 1), v->rank);
     int time = batch < 0 ? -1 : node_axis(n, attr_int(n, "time_axis", 0), v->rank);
     if (time < 0) return;
-    if (time == batch || lengths->rank != 1 || !dim_fits(lengths->dims[0], v->dims[batch])) {
+    if (time == batch || lengths->rank != 1 || !dim_meets(n->x, lengths->dims[0], v->dims[batch])) {
         invalid(n, E2005, "sequence_lens must have one length for each of %s batches",
                 dim_text(x, v->dims[batch]));
         return;

@@ -25,8 +25,8 @@ static bool read_joining(Node *n, Joining *joining) {
 static bool loss_fits(Node *n, const Value *v, const Value *target, const Value *weight) {
     bool fits = v->rank >= 2 && target->rank == v->rank - 1;
     for (int i = 0; i < target->rank && fits; i++)
-        fits = dim_fits(target->dims[i], v->dims[i ? i + 1 : 0]);
-    if (fits && weight) fits = weight->rank == 1 && dim_fits(weight->dims[0], v->dims[1]);
+        fits = dim_meets(n->x, target->dims[i], v->dims[i ? i + 1 : 0]);
+    if (fits && weight) fits = weight->rank == 1 && dim_meets(n->x, weight->dims[0], v->dims[1]);
     if (!fits || !dt_is_float(v->dt) || !dt_is_int(target->dt) || (weight && weight->dt != v->dt)) {
         invalid(n, E2005,
                 "scores of shape %s do not fit targets of shape %s, or their types do not",
@@ -123,7 +123,7 @@ static bool read_optimiser(Node *n, int states, Optimiser *o) {
         const Value *v = node_need(n, i);
         if (!v) return false;
         const Value *first = n->in[2 + (i - 2) % o->n];
-        if (dims_fit(v->rank, v->dims, first->rank, first->dims) && v->dt == first->dt &&
+        if (dims_meet(n->x, v->rank, v->dims, first->rank, first->dims) && v->dt == first->dt &&
             dt_is_float(v->dt))
             continue;
         invalid(n, E2005, "input %d has not the shape and type of the tensor it goes with", i);

@@ -31,7 +31,7 @@ static Value *centred(Node *n, Value *v, Value *zero, bool rows) {
     int rank;
     int64_t shape[MAX_RANK];
     if (!shape_broadcast(n->x, v->rank, v->dims, zero->rank, zero->dims, &rank, shape) ||
-        !dims_fit(rank, shape, v->rank, v->dims)) {
+        !dims_meet(n->x, rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a zero point of shape %s does not fit a matrix of shape %s",
                 shape_text(g->arena, zero->rank, zero->dims),
                 shape_text(g->arena, v->rank, v->dims));
@@ -57,7 +57,7 @@ void import_gemm(Node *n) {
     Exprs *x = n->x;
     bool ta = attr_int(n, "transA", 0) != 0, tb = attr_int(n, "transB", 0) != 0;
     double alpha = attr_float(n, "alpha", 1), beta = attr_float(n, "beta", 1);
-    if (a->rank != 2 || b->rank != 2 || !dim_fits(a->dims[!ta], b->dims[tb])) {
+    if (a->rank != 2 || b->rank != 2 || !dim_meets(n->x, a->dims[!ta], b->dims[tb])) {
         invalid(n, E2005, "a matrix product of shapes %s%s and %s%s",
                 shape_text(n->g->arena, a->rank, a->dims), ta ? " transposed" : "",
                 shape_text(n->g->arena, b->rank, b->dims), tb ? " transposed" : "");
@@ -72,7 +72,7 @@ void import_gemm(Node *n) {
         int rank;
         int64_t all[MAX_RANK];
         if (!shape_broadcast(n->x, 2, shape, c->rank, c->dims, &rank, all) ||
-            !dims_fit(rank, all, 2, shape)) {
+            !dims_meet(n->x, rank, all, 2, shape)) {
             invalid(n, E2005, "C of shape %s does not broadcast to %s",
                     shape_text(n->g->arena, c->rank, c->dims), shape_text(n->g->arena, 2, shape));
             return;
@@ -176,7 +176,7 @@ static bool implicit_output(Node *n, const Term *term, int count, Term *out) {
 static int64_t label_extent(Exprs *x, int64_t a, int64_t b) {
     if (a == 1 || a == b) return b;
     if (b == 1) return a;
-    if (!dim_fits(a, b)) return -1;
+    if (!dim_meets(x, a, b)) return -1;
     return dim_varies(a) && dim_varies(b) ? dim_larger(x, a, b) : dim_same(a, b);
 }
 
@@ -345,7 +345,7 @@ static Graph *det_step(Node *n, int64_t batch, int64_t size, DType dt) {
 void import_det(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
-    bool square = v->rank >= 2 && dim_fits(v->dims[v->rank - 1], v->dims[v->rank - 2]);
+    bool square = v->rank >= 2 && dim_meets(n->x, v->dims[v->rank - 1], v->dims[v->rank - 2]);
     if (!square || !dt_is_float(v->dt)) {
         invalid(n, E2005, "the input of shape %s must hold square matrices of floats",
                 shape_text(n->g->arena, v->rank, v->dims));

@@ -108,7 +108,8 @@ static Value *scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt
 
 /* A vector as long as v's last dimension. */
 static bool is_row(Node *n, const Value *row, const Value *v) {
-    if (!row || (row->rank == 1 && v->rank > 0 && dim_fits(row->dims[0], v->dims[v->rank - 1])))
+    if (!row ||
+        (row->rank == 1 && v->rank > 0 && dim_meets(n->x, row->dims[0], v->dims[v->rank - 1])))
         return true;
     invalid(n, E2005, "a vector of shape %s for %s", shape_text(n->g->arena, row->rank, row->dims),
             shape_text(n->g->arena, v->rank, v->dims));
@@ -129,7 +130,7 @@ static void skip_normalization(Node *n, bool simple) {
     Value *parts[3] = {v, skip, bias};
     Value *sum = node_formula(n, bias ? "a + b + c" : "a + b", bias ? 3 : 2, parts);
     if (!sum) return;
-    if (!dims_fit(sum->rank, sum->dims, v->rank, v->dims)) {
+    if (!dims_meet(n->x, sum->rank, sum->dims, v->rank, v->dims)) {
         invalid(n, E2005, "the skip input is larger than the input");
         return;
     }
@@ -155,7 +156,7 @@ void import_ms_simplified_layer_normalization(Node *n) {
     int64_t shape[MAX_RANK];
     if (axis < 0) return;
     if (!shape_broadcast(n->x, v->rank, v->dims, scale->rank, scale->dims, &rank, shape) ||
-        !dims_fit(rank, shape, v->rank, v->dims)) {
+        !dims_meet(n->x, rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "a scale of shape %s for %s",
                 shape_text(n->g->arena, scale->rank, scale->dims),
                 shape_text(n->g->arena, v->rank, v->dims));
@@ -178,7 +179,7 @@ static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Ex
 }
 
 static bool is_table(Node *n, const Value *v, int64_t hidden) {
-    if (v->rank == 2 && dim_fits(v->dims[1], hidden) && dim_max(n->x, v->dims[0]) > 0 &&
+    if (v->rank == 2 && dim_meets(n->x, v->dims[1], hidden) && dim_max(n->x, v->dims[0]) > 0 &&
         dt_is_float(v->dt))
         return true;
     invalid(n, E2005, "an embedding of shape %s, for %s columns",
@@ -187,8 +188,8 @@ static bool is_table(Node *n, const Value *v, int64_t hidden) {
 }
 
 static bool is_ids(Node *n, const Value *v, const Value *ids, bool may_be_one) {
-    bool fits = v->rank == 2 && ids->rank == 2 && dim_fits(v->dims[1], ids->dims[1]) &&
-                (dim_fits(v->dims[0], ids->dims[0]) || (may_be_one && v->dims[0] == 1));
+    bool fits = v->rank == 2 && ids->rank == 2 && dim_meets(n->x, v->dims[1], ids->dims[1]) &&
+                (dim_meets(n->x, v->dims[0], ids->dims[0]) || (may_be_one && v->dims[0] == 1));
     if (fits && dt_is_int(v->dt)) return true;
     invalid(n, E2005, "ids of shape %s beside %s", shape_text(n->g->arena, v->rank, v->dims),
             shape_text(n->g->arena, ids->rank, ids->dims));
@@ -315,7 +316,7 @@ static bool bits_ok(Node *n, int64_t bits, int64_t block) {
 static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const char *what) {
     int64_t shape[2] = {rows, columns};
     int64_t count = dim_product(n->x, v->rank, v->dims);
-    if (dim_fits(count, rows * columns)) return g_reshape(n->g, v, 2, shape);
+    if (dim_meets(n->x, count, rows * columns)) return g_reshape(n->g, v, 2, shape);
     invalid(n, E2005, "%s has shape %s, expected %lld by %lld", what,
             shape_text(n->g->arena, v->rank, v->dims), (long long)rows, (long long)columns);
     return NULL;
@@ -334,7 +335,7 @@ void import_ms_matmul_n_bits(Node *n) {
         return;
     }
     if (columns < 1 || depth < 1 || columns > INT32_MAX || depth > INT32_MAX || a->rank < 1 ||
-        !dim_fits(a->dims[a->rank - 1], depth) || !dt_is_float(a->dt)) {
+        !dim_meets(n->x, a->dims[a->rank - 1], depth) || !dt_is_float(a->dt)) {
         invalid(n, E2005, "an input of shape %s for K %lld and N %lld",
                 shape_text(g->arena, a->rank, a->dims), (long long)depth, (long long)columns);
         return;
@@ -347,7 +348,7 @@ void import_ms_matmul_n_bits(Node *n) {
     if (zeros)
         zeros = as_matrix(n, zeros, columns, packed_zeros ? (blocks * bits + 7) / 8 : blocks,
                           "the zero points");
-    bool right = !bias || dim_fits(dim_product(x, bias->rank, bias->dims), columns);
+    bool right = !bias || dim_meets(n->x, dim_product(x, bias->rank, bias->dims), columns);
     if (n->failed || !right) {
         if (!n->failed)
             invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
@@ -406,10 +407,10 @@ void import_ms_gather_block_quantized(Node *n) {
     for (int i = 0; i < rank && fits; i++) {
         int64_t want = extent[i];
         if (i == along) want = dim_div(x, dim_add(x, want, block - 1), block);
-        fits = dim_fits(scales->dims[i], want);
+        fits = dim_meets(n->x, scales->dims[i], want);
         if (fits && zeros) {
             if (bytes && i == rank - 1) want = dim_div(x, dim_add(x, want, each - 1), each);
-            fits = dim_fits(zeros->dims[i], want);
+            fits = dim_meets(n->x, zeros->dims[i], want);
         }
     }
     int out_rank = rank - 1 + ids->rank;

@@ -146,7 +146,7 @@ void import_ml_binarizer(Node *n) {
  * broadcasts to `v`. NULL after a report. */
 static Value *per_feature(Node *n, const Value *v, const char *name, int count, Value *numbers) {
     if (count == 1) return g_reshape(n->g, numbers, 0, NULL);
-    if (v->rank >= 1 && dim_fits(count, v->dims[v->rank - 1])) return numbers;
+    if (v->rank >= 1 && dim_meets(n->x, count, v->dims[v->rank - 1])) return numbers;
     invalid(n, E2004, "attribute '%s' has %d numbers, but the input has shape %s", name, count,
             shape_text(n->g->arena, v->rank, v->dims));
     return NULL;
@@ -247,7 +247,7 @@ void import_ml_feature_vectorizer(Node *n) {
             int64_t row[2] = {1, v->dims[0]};
             v = g_reshape(g, v, 2, row);
         }
-        if (v->rank != 2 || (i && !dim_fits(v->dims[0], part[0]->dims[0]))) {
+        if (v->rank != 2 || (i && !dim_meets(n->x, v->dims[0], part[0]->dims[0]))) {
             invalid(n, E2005, "input %d has shape %s", i, shape_text(g->arena, v->rank, v->dims));
             return;
         }

@@ -56,7 +56,7 @@ static Value *per_channel(Graph *g, Value *v, int rank) {
 /* Input i with `count` numbers in one dimension; NULL after a report. */
 static Value *need_vector(Node *n, int i, int64_t count) {
     Value *v = need_float(n, i, 0);
-    if (!v || (v->rank == 1 && dim_fits(v->dims[0], count))) return v;
+    if (!v || (v->rank == 1 && dim_meets(n->x, v->dims[0], count))) return v;
     invalid(n, E2005, "input %d has shape %s; expected [%lld]", i,
             shape_text(n->g->arena, v->rank, v->dims), (long long)count);
     return NULL;
@@ -205,7 +205,7 @@ static bool broadcasts_to(Node *n, const Value *scale, const Value *v) {
     int rank;
     int64_t shape[MAX_RANK];
     if (shape_broadcast(n->x, v->rank, v->dims, scale->rank, scale->dims, &rank, shape) &&
-        dims_fit(rank, shape, v->rank, v->dims))
+        dims_meet(n->x, rank, shape, v->rank, v->dims))
         return true;
     invalid(n, E2005, "shape %s does not broadcast to %s",
             shape_text(n->g->arena, scale->rank, scale->dims),

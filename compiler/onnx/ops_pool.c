@@ -225,7 +225,7 @@ void import_max_unpool(Node *n) {
     Value *v = node_need(n, 0), *where = node_need(n, 1);
     Window w;
     if (!v || !where || !window_read(n, &w, v, NULL)) return;
-    if (!dims_fit(v->rank, v->dims, where->rank, where->dims) || !dt_is_int(where->dt)) {
+    if (!dims_meet(n->x, v->rank, v->dims, where->rank, where->dims) || !dt_is_int(where->dt)) {
         invalid(n, E2005, "the indices must be integers in the input's shape");
         return;
     }
@@ -293,7 +293,7 @@ void import_max_roi_pool(Node *n) {
     const int64_t *pooled = attr_ints(n, "pooled_shape", &n_pooled);
     double scale = attr_float(n, "spatial_scale", 1);
     if (!v || !rois || n->failed) return;
-    if (v->rank != 4 || rois->rank != 2 || !dim_fits(rois->dims[1], 5)) {
+    if (v->rank != 4 || rois->rank != 2 || !dim_meets(n->x, rois->dims[1], 5)) {
         invalid(n, E2005, "input %s or regions %s have a wrong shape",
                 shape_text(n->g->arena, v->rank, v->dims),
                 shape_text(n->g->arena, rois->rank, rois->dims));

@@ -94,7 +94,7 @@ Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
     int rank;
     int64_t shape[MAX_RANK];
     if (!shape_broadcast(n->x, v->rank, v->dims, factor->rank, factor->dims, &rank, shape) ||
-        !dims_fit(rank, shape, v->rank, v->dims)) {
+        !dims_meet(n->x, rank, shape, v->rank, v->dims)) {
         invalid(n, E2005, "scales of shape %s do not fit a result of shape %s",
                 shape_text(n->g->arena, factor->rank, factor->dims),
                 shape_text(n->g->arena, v->rank, v->dims));
@@ -143,10 +143,10 @@ static bool grain_fits(Node *n, const Grain *grain, const Value *v, const Value 
         for (int i = 0; i < v->rank && fits; i++) {
             int64_t d = v->dims[i];
             if (i == grain->axis) d = dim_div(x, dim_add(x, d, grain->block - 1), grain->block);
-            fits = dim_fits(p->dims[i], d);
+            fits = dim_meets(n->x, p->dims[i], d);
         }
     } else {
-        fits = p->rank == 1 && dim_fits(p->dims[0], v->dims[grain->axis]);
+        fits = p->rank == 1 && dim_meets(n->x, p->dims[0], v->dims[grain->axis]);
     }
     if (!fits)
         invalid(n, E2005, "a scale or zero point of shape %s does not fit a tensor of shape %s",
@@ -344,7 +344,7 @@ void import_qlinear_conv(Node *n) {
     Quant q;
     if (!quant_read(n, 6, in[7]->dt, &q)) return;
     if (in[3]->rank < 1 || (bias && bias->rank != 1) ||
-        (bias && (bias->dt != DT_i32 || !dim_fits(bias->dims[0], in[3]->dims[0])))) {
+        (bias && (bias->dt != DT_i32 || !dim_meets(n->x, bias->dims[0], in[3]->dims[0])))) {
         invalid(n, E2005, "the bias must have one i32 for each output channel");
         return;
     }
@@ -357,7 +357,7 @@ void import_qlinear_conv(Node *n) {
     for (int i = 0; i < sum->rank; i++) shape[i] = i == 1 ? sum->dims[1] : 1;
     if (bias) sum = g_bin(g, EX_add, sum, g_reshape(g, bias, sum->rank, shape));
     if (w->rank) {
-        if (w->rank != 1 || !dim_fits(w->dims[0], sum->dims[1])) {
+        if (w->rank != 1 || !dim_meets(n->x, w->dims[0], sum->dims[1])) {
             invalid(n, E2005, "the weights' scales have shape %s; expected [%lld]",
                     shape_text(g->arena, w->rank, w->dims), (long long)sum->dims[1]);
             return;

@@ -665,7 +665,7 @@ void import_resize(Node *n) {
     if (r.scales && r.sizes) {
         invalid(n, E2007, "both scales and sizes are given");
     } else if (r.at == AT_tf_crop_and_resize &&
-               (!r.roi || r.roi->rank != 1 || !dim_fits(r.roi->dims[0], 2 * count))) {
+               (!r.roi || r.roi->rank != 1 || !dim_meets(n->x, r.roi->dims[0], 2 * count))) {
         invalid(n, E2005, "tf_crop_and_resize needs a roi of %d values", 2 * count);
     } else {
         resize(&r);

@@ -74,7 +74,7 @@ struct Rnn {
 /* Input i, if it is there, must have this shape. */
 static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *shape) {
     const Value *v = node_in(r->n, i);
-    if (!v || dims_fit(v->rank, v->dims, rank, shape)) return true;
+    if (!v || dims_meet(r->n->x, v->rank, v->dims, rank, shape)) return true;
     invalid(r->n, E2005, "%s has shape %s; expected %s", what,
             shape_text(r->n->g->arena, v->rank, v->dims), shape_text(r->n->g->arena, rank, shape));
     return false;
@@ -94,7 +94,7 @@ static bool read_shapes(Rnn *r) {
     Exprs *x = n->x;
     int64_t dirs = r->dirs, told = attr_int(n, "hidden_size", rec->dims[2]);
     if (n->failed) return false;
-    if (!dim_fits(told, rec->dims[2]) || dim_max(x, told) < 1) {
+    if (!dim_meets(n->x, told, rec->dims[2]) || dim_max(x, told) < 1) {
         invalid(n, E2005, "hidden_size is %s, but R has %s", dim_text(x, told),
                 dim_text(x, rec->dims[2]));
         return false;

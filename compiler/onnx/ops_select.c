@@ -550,7 +550,7 @@ void import_non_max_suppression(Node *n) {
     if (!boxes || !scores) return;
     Exprs *x = n->x;
     Graph *g = n->g;
-    if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
+    if (boxes->rank != 3 || scores->rank != 3 || !dim_meets(x, boxes->dims[2], 4) ||
         !dim_fits(boxes->dims[0], scores->dims[0]) ||
         !dim_fits(boxes->dims[1], scores->dims[2])) {
         invalid(n, E2005, "boxes of shape %s and scores of shape %s",

@@ -293,13 +293,13 @@ static Value *dft_along(Node *n, const DftForm *f, Value *v, int axis) {
     const int64_t *known = node_ints(n, 1, &count);
     bool declared = node_declared_shape(n, 0, &rank, shape) && rank == v->rank;
     for (int i = 0; i < v->rank - 1 && declared; i++)
-        if (i != axis && !dim_fits(shape[i], v->dims[i])) return NULL;
+        if (i != axis && !dim_meets(n->x, shape[i], v->dims[i])) return NULL;
     int64_t length = v->dims[axis];
     if (f->inverse && f->onesided) length = dim_mul(n->x, length - 1, 2);
     if (known && count == 1) length = known[0];
     if (!given || known) {
         int64_t most = dim_max(n->x, length);
-        if (declared && !dim_fits(shape[axis], bins(n->x, f, length))) return NULL;
+        if (declared && !dim_meets(n->x, shape[axis], bins(n->x, f, length))) return NULL;
         if (most >= 1 && most <= INT32_MAX) return dft(n, f, v, axis, length, v->dt);
         invalid(n, E2005, "a transform of length %lld", (long long)length);
         return NULL;
@@ -362,7 +362,7 @@ void import_dft(Node *n) {
         for (int axis = 0; axis < v->rank - 1 && !n->failed; axis++) {
             Value *one = dft_along(n, &f, v, axis);
             if (!one) continue;
-            if (result && !dims_fit(one->rank, one->dims, result->rank, result->dims)) {
+            if (result && !dims_meet(n->x, one->rank, one->dims, result->rank, result->dims)) {
                 node_need_ints(n, 2, "the axis", &count);
                 return;
             }

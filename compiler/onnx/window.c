@@ -66,11 +66,11 @@ bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
         s->dilation = dilation[i];
         s->before = pads[i];
         s->after = pads[w->n + i];
-        if (kernel && told && !dim_fits(size[i], kernel[i])) {
+        if (kernel && told && !dim_meets(n->x, size[i], kernel[i])) {
             invalid(n, E2005,
                     "attribute 'kernel_shape' says %lld for spatial dimension %d, but the "
-                    "weights have %lld",
-                    (long long)size[i], i, (long long)kernel[i]);
+                    "weights have %s",
+                    (long long)size[i], i, dim_text(n->x, kernel[i]));
             return false;
         }
         int64_t most = dim_max(n->x, s->kernel);

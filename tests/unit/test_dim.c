@@ -79,6 +79,7 @@ static void test_bounds(void **state) {
     dims_max(x, 3, dims, most);
     assert_true(most[0] == 8 && most[1] == 4 && most[2] == 6 && dims_vary(3, dims));
     assert_true(dim_max(x, dim_product(x, 3, dims)) == 8 * 4 * 6);
+    assert_true(dim_meets(x, f.a, 8) && !dim_meets(x, f.a, 9) && !dim_meets(x, f.a + 7, f.b));
     assert_true(dim_fits(f.a, 5) && dim_fits(3, 3) && !dim_fits(3, 4) && dim_same(f.a, 5) == 5);
     arena_free(&f.arena);
 }
