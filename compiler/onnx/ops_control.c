@@ -65,7 +65,9 @@ static Value *as_condition(Node *n, Value *v) {
         invalid(n, E2006, "the condition must be a bool, not %s", dt_name(v->dt));
         return NULL;
     }
-    return as_scalar(n, v, "the condition");
+    Scalar known;
+    v = as_scalar(n, v, "the condition");
+    return v && value_known(n->g, v, &known) ? g_scalar(n->g, DT_bool, known.i != 0) : v;
 }
 
 /* The constant that a scalar holds; false if it is not constant. */
