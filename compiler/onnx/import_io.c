@@ -381,9 +381,10 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     }
     check_output(im, type, e);
     const Value *v = e->tensor;
-    (e->kind == ENTITY_text        ? graph_output_text
-     : dims_vary(v->rank, v->dims) ? graph_output_varying
-                                   : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
+    int at = g->outputs.n;
+    (dims_vary(v->rank, v->dims) ? graph_output_varying : graph_output)(
+        g, e->tensor, arena_strdup(im->arena, name));
+    g->output_text.items[at] = e->kind == ENTITY_text;
 }
 
 void io_output(Import *im, Graph *g, const Onnx__ValueInfoProto *info, const Entity *e) {
