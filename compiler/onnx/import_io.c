@@ -382,8 +382,8 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     check_output(im, type, e);
     const Value *v = e->tensor;
     int at = g->outputs.n;
-    (dims_vary(v->rank, v->dims) ? graph_output_varying : graph_output)(
-        g, e->tensor, arena_strdup(im->arena, name));
+    (dims_vary(v->rank, v->dims) ? graph_output_varying
+                                 : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
     g->output_text.items[at] = e->kind == ENTITY_text;
 }
 

@@ -173,7 +173,8 @@ void import_concat_from_sequence(Node *n) {
             shape[k] = k == axis ? 1 : v[i]->rank == first->rank ? v[i]->dims[at++] : -1;
         if (stack && v[i]->rank == first->rank) v[i] = g_reshape(g, v[i], rank, shape);
         bool fits = v[i]->rank == rank;
-        for (int k = 0; k < rank && fits; k++) fits = k == axis || dim_fits(v[i]->dims[k], v[0]->dims[k]);
+        for (int k = 0; k < rank && fits; k++)
+            fits = k == axis || dim_fits(v[i]->dims[k], v[0]->dims[k]);
         if (!fits) {
             invalid(n, E2005, "items of shapes %s and %s",
                     shape_text(g->arena, first->rank, first->dims),
@@ -202,8 +203,8 @@ void import_split_to_sequence(Node *n) {
         return;
     }
     if (dim_varies(extent) || dim_varies(each) || dims_vary(count, given)) {
-        unsupported(n, "how many parts there are, and their lengths, must not vary: axis %d has %s", axis,
-                    dim_text(n->x, extent));
+        unsupported(n, "how many parts there are, and their lengths, must not vary: axis %d has %s",
+                    axis, dim_text(n->x, extent));
         return;
     }
     int64_t parts = each ? (extent + each - 1) / each : count, sum = 0;
