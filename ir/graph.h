@@ -253,6 +253,9 @@ const char *shape_text(Arena *arena, int rank, const int64_t *shape);
 const int64_t *value_ints(Graph *g, const Value *v, int *n);
 /* The same where they may be dimensions that vary, such as those computed of a shape. */
 const int64_t *value_dims(Graph *g, const Value *v, int *n);
+/* The one element of a value, if it is the same in every run though it may be computed of others.
+ */
+bool value_known(Graph *g, const Value *v, Scalar *value);
 bool value_is_const(const Value *v);
 const char *op_kind_name(OpKind kind);
 const char *combine_name(Combine combine);

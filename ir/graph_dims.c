@@ -261,6 +261,16 @@ static void note_unknown(void *user, const Expr *e) {
     if (e->op == EX_acc) *(bool *)user = true;
 }
 
+bool value_known(Graph *g, const Value *v, Scalar *value) {
+    static const int64_t first[MAX_RANK];
+    if (value_numel(v) != 1) return false;
+    Walk walk = {g, MAX_WALK};
+    const Expr *e = element(&walk, v, first);
+    if (!ex_is_const(e)) return false;
+    *value = e->k;
+    return true;
+}
+
 const int64_t *value_dims(Graph *g, const Value *v, int *n) {
     const int64_t *known = value_ints(g, v, n);
     int64_t count = value_numel(v), at[MAX_RANK];

@@ -221,10 +221,10 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
 /* c, a map over a reshape of r's shape, becomes a map over r's own shape, reshaped afterwards. */
 static void map_before_reshape(Graph *g, Op *c, Value *made) {
     Value *out = c->out[0];
-    c->body = reshape_body(g->x, c->body, out->rank, out->shape, made->rank, made->dims);
+    c->body = reshape_body(g->x, c->body, out->rank, out->shape, made->rank, made->shape);
     /* the old output becomes a reshape of the new one */
     Op *reshape = graph_new_op(g, OP_reshape, 1, &out, 1);
-    Value *inner = graph_new_value(g, c, 0, out->dt, made->rank, made->shape);
+    Value *inner = graph_new_value(g, c, 0, out->dt, made->rank, made->dims);
     reshape->in[0] = inner;
     reshape->out[0] = out;
     out->def = reshape;

@@ -393,7 +393,7 @@ def all_limits():
     home = {name: path for path, functions in bodies.items() for name in functions}
     limits = collections.defaultdict(list)
     table = (folder / "ops.def").read_text()
-    row = r'^(?:OP|DYN|TEXT)\("([^"]*)", "(\w+)", \d+, (\w+)\)'
+    row = r'^(?:OP|DYN|TEXT|DYN_TEXT)\("([^"]*)", "(\w+)", \d+, (\w+)\)'
     rows = re.findall(row, table, re.M)
     for domain, name, function in rows:
         functions, seen, todo = bodies[home[function]], set(), [function]

@@ -196,6 +196,7 @@ Value *node_formula(Node *n, const char *formula, int count, Value *const *v);
 #define OP(domain, name, since, fn)   ImportFn fn;
 #define DYN(domain, name, since, fn)  ImportFn fn;
 #define TEXT(domain, name, since, fn) ImportFn fn;
+#define DYN_TEXT(domain, name, since, fn) ImportFn fn;
 #include "compiler/onnx/ops.def"
 
 #endif

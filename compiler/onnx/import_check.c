@@ -27,7 +27,8 @@ static const OpRow op_rows[] = {
 };
 
 static const OpRow text_rows[] = {
-#define TEXT(domain, name, since, fn) {domain, name, since, fn, NULL, false, NULL},
+#define TEXT(domain, name, since, fn)     {domain, name, since, fn, NULL, false, NULL},
+#define DYN_TEXT(domain, name, since, fn) {domain, name, since, fn, NULL, true, NULL},
 #include "compiler/onnx/ops.def"
 };
 
@@ -504,7 +505,9 @@ bool check_input_strings(Import *im, const Onnx__ValueInfoProto *info, int *rank
         return false;
     }
     shape[(*rank)++] = bytes;
-    if (shape_fits(*rank, shape)) return true;
+    int64_t most[MAX_TENSOR_RANK];
+    dims_max(im->x, *rank, shape, most);
+    if (shape_fits(*rank, most)) return true;
     diag_error(im->diag, E3005, "strings of %lld bytes in shape %s take more than 2^31-1 bytes",
                (long long)bytes, shape_text(im->arena, *rank - 1, shape));
     return false;

@@ -29,6 +29,12 @@ static bool is_sequence(const Onnx__TypeProto *type) {
     return type && type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE;
 }
 
+/* ZipMap's result, which is a tensor here: the values of the maps. */
+static bool is_maps(const Onnx__TypeProto *type) {
+    const Onnx__TypeProto *item = is_sequence(type) ? type->sequence_type->elem_type : NULL;
+    return item && item->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE;
+}
+
 static bool is_optional(const Onnx__TypeProto *type) {
     return type && type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE;
 }
@@ -355,6 +361,7 @@ void io_options_used(Import *im) {
 static void output_part(Import *im, Graph *g, const char *name, const Onnx__TypeProto *type,
                         const Entity *e) {
     if (is_optional(type)) type = type->optional_type->elem_type;
+    if (is_maps(type)) type = NULL;
     if (e->kind == ENTITY_optional) {
         if (e->n) output_part(im, g, name, type, e->items[0]);
         return;
@@ -374,9 +381,10 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     }
     check_output(im, type, e);
     const Value *v = e->tensor;
-    (e->kind == ENTITY_text        ? graph_output_text
-     : dims_vary(v->rank, v->dims) ? graph_output_varying
-                                   : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
+    int at = g->outputs.n;
+    (dims_vary(v->rank, v->dims) ? graph_output_varying
+                                 : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
+    g->output_text.items[at] = e->kind == ENTITY_text;
 }
 
 void io_output(Import *im, Graph *g, const Onnx__ValueInfoProto *info, const Entity *e) {

@@ -12,7 +12,7 @@
  * sequences, or where it needs the number of the iteration as a constant, iterations are imported
  * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
  */
-#include "compiler/onnx/text.h"
+#include "compiler/onnx/select.h"
 
 #include <string.h>
 
@@ -65,7 +65,9 @@ static Value *as_condition(Node *n, Value *v) {
         invalid(n, E2006, "the condition must be a bool, not %s", dt_name(v->dt));
         return NULL;
     }
-    return as_scalar(n, v, "the condition");
+    Scalar known;
+    v = as_scalar(n, v, "the condition");
+    return v && value_known(n->g, v, &known) ? g_scalar(n->g, DT_bool, known.i != 0) : v;
 }
 
 /* The constant that a scalar holds; false if it is not constant. */
@@ -81,76 +83,6 @@ static void set_output(Node *n, int i, Entity *e) {
         n->out[i] = e->tensor;
     else
         n->out_entity[i] = e;
-}
-
-static bool same_type(const Value *a, const Value *b) {
-    return a->dt == b->dt && shape_equal(a->rank, a->dims, b->rank, b->dims);
-}
-
-/* The tensor that is `a` or `b`, with the extents of the one that it is. NULL if they are not of one
- * type and rank. */
-static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
-    Exprs *x = g->x;
-    int64_t dims[MAX_RANK];
-    if (a->dt != b->dt || a->rank != b->rank) return NULL;
-    for (int i = 0; i < a->rank; i++) {
-        dims[i] = a->dims[i];
-        if (dims[i] == b->dims[i]) continue;
-        int64_t low[2] = {dim_min(x, a->dims[i]), dim_min(x, b->dims[i])};
-        int64_t high[2] = {a->shape[i], b->shape[i]};
-        Builder s = build(g, 0, NULL);
-        const Expr *e = ex_select(x, build_in(&s, cond), dim_expr(x, a->dims[i]),
-                                  dim_expr(x, b->dims[i]));
-        dims[i] = graph_symbol(g, build_map(&s, DT_i32, e), low[low[1] < low[0]],
-                               high[high[1] > high[0]]);
-        if (dims[i] == -1) return NULL;
-    }
-    Builder o = build(g, a->rank, dims);
-    const Expr *which = build_in(&o, cond), *one = build_in(&o, a), *other = build_in(&o, b);
-    return build_map(&o, a->dt, ex_select(x, which, one, other));
-}
-
-/* `a` where the scalar `cond` holds, else `b`; NULL if they are not of one type and shape, or if
- * extents may differ, rank. */
-static Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *b, bool varies) {
-    if (a == b) return a;
-    if (a->kind != b->kind) return NULL;
-    if (a->kind == ENTITY_tensor) {
-        if (!same_type(a->tensor, b->tensor)) {
-            Value *v = varies ? select_varying(g, cond, a->tensor, b->tensor) : NULL;
-            return v ? entity_tensor(n->im, v) : NULL;
-        }
-        if (a->tensor == b->tensor) return a;
-        return entity_tensor(n->im, g_where(g, cond, a->tensor, b->tensor));
-    }
-    if (a->kind == ENTITY_text) {
-        Value *text[2] = {a->tensor, b->tensor};
-        if (a->tensor->rank != b->tensor->rank || !text_same_width(g, 2, text)) return NULL;
-        Value *v = same_type(text[0], text[1]) ? g_where(g, cond, text[0], text[1])
-                   : varies                    ? select_varying(g, cond, text[0], text[1])
-                                               : NULL;
-        return v ? entity_strings(n->im, v) : NULL;
-    }
-    if (a->n != b->n) return NULL;
-    Entity *e = ARENA_NEW(g->arena, Entity);
-    *e = *a;
-    e->items = ARENA_ARRAY(g->arena, a->n, Entity *);
-    for (int i = 0; i < a->n; i++) {
-        e->items[i] = select_entity(n, g, cond, a->items[i], b->items[i], varies);
-        if (!e->items[i]) return NULL;
-    }
-    return e;
-}
-
-static const char *entity_text(Arena *arena, const Entity *e) {
-    if (e->kind == ENTITY_tensor)
-        return arena_printf(arena, "%s%s", dt_name(e->tensor->dt),
-                            shape_text(arena, e->tensor->rank, e->tensor->dims));
-    if (e->kind == ENTITY_text)
-        return arena_printf(arena, "%s%s", dt_name(DT_str),
-                            shape_text(arena, e->tensor->rank - 1, e->tensor->dims));
-    return arena_printf(arena, "%s of %d", e->kind == ENTITY_sequence ? "sequence" : "optional",
-                        e->n);
 }
 
 /* --- If --------------------------------------------------------------------------------------*/

@@ -173,7 +173,8 @@ void import_concat_from_sequence(Node *n) {
             shape[k] = k == axis ? 1 : v[i]->rank == first->rank ? v[i]->dims[at++] : -1;
         if (stack && v[i]->rank == first->rank) v[i] = g_reshape(g, v[i], rank, shape);
         bool fits = v[i]->rank == rank;
-        for (int k = 0; k < rank && fits; k++) fits = k == axis || v[i]->dims[k] == v[0]->dims[k];
+        for (int k = 0; k < rank && fits; k++)
+            fits = k == axis || dim_fits(v[i]->dims[k], v[0]->dims[k]);
         if (!fits) {
             invalid(n, E2005, "items of shapes %s and %s",
                     shape_text(g->arena, first->rank, first->dims),
@@ -181,7 +182,7 @@ void import_concat_from_sequence(Node *n) {
             return;
         }
         for (int k = 0; k < rank; k++)
-            total[k] = k == axis ? total[k] + v[i]->dims[k] : v[i]->dims[k];
+            total[k] = k == axis ? dim_add(n->x, total[k], v[i]->dims[k]) : v[i]->dims[k];
     }
     if (!node_shape_ok(n, rank, total)) return;
     n->out[0] = g_concat(g, from->n, v, axis);
@@ -199,6 +200,11 @@ void import_split_to_sequence(Node *n) {
     int64_t extent = v->dims[axis], each = !split ? 1 : split->rank == 0 ? given[0] : 0;
     if (split && split->rank == 0 && each < 1) {
         invalid(n, E2004, "parts of length %lld", (long long)each);
+        return;
+    }
+    if (dim_varies(extent) || dim_varies(each) || dims_vary(count, given)) {
+        unsupported(n, "how many parts there are, and their lengths, must not vary: axis %d has %s",
+                    axis, dim_text(n->x, extent));
         return;
     }
     int64_t parts = each ? (extent + each - 1) / each : count, sum = 0;

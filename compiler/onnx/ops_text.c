@@ -20,8 +20,14 @@ static bool read_pair(Node *n, Value **v, int *rank, int64_t *shape) {
 }
 
 /* Coordinates in `v`, of `own` dimensions, of the element that broadcasts to an output's. */
-static void broadcast_place(Exprs *x, const Value *v, int own, int rank, const Expr **at) {
-    for (int i = 0; i < own; i++) at[i] = v->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, rank - own + i);
+static void broadcast_place(Exprs *x, const Value *v, int own, int rank, const int64_t *shape,
+                            const Expr **at) {
+    for (int i = 0; i < own; i++) {
+        int k = rank - own + i;
+        at[i] = v->dims[i] == 1 ? ex_i(x, 0) : ex_var(x, k);
+        /* of two that are not known to be equal, one may be 1 */
+        if (v->dims[i] != 1 && v->dims[i] != shape[k]) at[i] = index_clamp(x, at[i], v->dims[i]);
+    }
 }
 
 void import_text_equal(Node *n) {
@@ -35,7 +41,7 @@ void import_text_equal(Node *n) {
     const Expr *w = build_red(&b, width), *byte[2];
     for (int i = 0; i < 2; i++) {
         const Expr *at[MAX_RANK];
-        broadcast_place(x, v[i], v[i]->rank - 1, rank, at);
+        broadcast_place(x, v[i], v[i]->rank - 1, rank, shape, at);
         byte[i] = text_byte(&b, v[i], at, w);
     }
     const Expr *same = ex_bin(x, EX_eq, byte[0], byte[1]);
@@ -55,7 +61,7 @@ void import_string_concat(Node *n) {
     if (!node_shape_ok(n, rank + 1, shape)) return;
     Builder b = build(n->g, rank + 1, shape);
     const Expr *at[2][MAX_RANK], *w = ex_var(x, rank);
-    for (int i = 0; i < 2; i++) broadcast_place(x, v[i], v[i]->rank - 1, rank, at[i]);
+    for (int i = 0; i < 2; i++) broadcast_place(x, v[i], v[i]->rank - 1, rank, shape, at[i]);
     const Expr *length = build_load(&b, lengths, at[0]);
     const Expr *behind = ex_sub(x, w, length), *zero = ex_i(x, 0);
     const Expr *second =
@@ -217,7 +223,7 @@ static Value *take_pieces(Node *n, Value *text, const Cuts *cuts, Value *count, 
     const Expr *from = ex_bin(x, EX_max, build_load(&b, begin, at), zero);
     const Expr *to = build_load(&b, end, at);
     const Expr *rest = ex_lt(x, to, zero);
-    if (most >= 0 && most < pieces)
+    if (most >= 0 && most < INT32_MAX && (dim_varies(pieces) || most < pieces))
         rest = ex_bin(x, EX_or, rest, ex_bin(x, EX_eq, at[1], ex_i(x, most)));
     to = ex_select(x, rest, ex_i(x, shape[2]), to);
     const Expr *place = ex_add(x, from, w);

@@ -89,7 +89,7 @@ int64_t text_width(const Value *text) {
 }
 
 Value *text_rows(Graph *g, Value *text) {
-    int64_t shape[2] = {shape_numel(text->rank - 1, text->dims), text_width(text)};
+    int64_t shape[2] = {dim_product(g->x, text->rank - 1, text->dims), text_width(text)};
     return g_reshape(g, text, 2, shape);
 }
 
@@ -241,18 +241,24 @@ void import_text_move(Node *n) {
         if (!n->entity[i] || n->entity[i]->kind != ENTITY_text) continue;
         Value *text = n->entity[i]->tensor;
         Value *rows = text_rows(g, text);
-        if (pool.n == 64 || pool.start[pool.n] + rows->dims[0] > MAX_POOL) {
+        if (pool.n == 64 || pool.start[pool.n] + rows->shape[0] > MAX_POOL) {
             unsupported(n, "more than 64 inputs, or %d elements, of strings", MAX_POOL);
             return;
         }
         n->in[i] = number_through(g, text->rank - 1, text->dims, pool.start[pool.n]);
         n->entity[i] = entity_tensor(n->im, n->in[i]);
         pool.text[pool.n] = rows;
-        pool.start[pool.n + 1] = pool.start[pool.n] + rows->dims[0];
+        pool.start[pool.n + 1] = pool.start[pool.n] + rows->shape[0];
         pool.n++;
     }
     const OpRow *row = check_op_row(&im->ops, n->domain, n->op, n->version);
     if (!row || n->failed) return;
+    n->varying = row->varying;
+    for (int i = 0; i < n->n_in && !row->varying; i++)
+        if (n->in[i] && dims_vary(n->in[i]->rank, n->in[i]->dims)) {
+            unsupported(n, "input %d has dimensions that vary, which are not supported here", i);
+            return;
+        }
     n->row = row->elementwise;
     row->fn(n);
     for (int i = 0; i < MAX_SET_OUTPUTS || i < n->n_out; i++) {

@@ -23,7 +23,10 @@ static const Row rows[] = {
      {"1 0 0 2", "2"},
      "i64[2, 2] 0 1 0 1"},
     /* no more than what --dim says */
-    {"input x f32[6] output y i64[1,n] y = NonZero(x)", "n=1..3", {"1 0 3 4 5 6"}, "i64[1, 3] 0 2 3"},
+    {"input x f32[6] output y i64[1,n] y = NonZero(x)",
+     "n=1..3",
+     {"1 0 3 4 5 6"},
+     "i64[1, 3] 0 2 3"},
     {"input x f32[6] output y i64[1,n] y = NonZero(x)", "n=1..3", {""}, "i64[1, 1] 0"},
     {"input x f32[6] output y y = NonZero(x)", "y.1=4", {"1 0 3 0 5 0"}, "i64[1, 4] 0 2 4 0"},
     {"input x f32[B,2] input c bool[C] output y z = Compress(x, c) {axis=0} "
@@ -35,7 +38,8 @@ static const Row rows[] = {
      "B=1..4 C=0..6",
      {"1 2 3 4 5 6", "1 0 1 1 1 1", "3", "6"},
      "f32[2, 2] 1 2 5 6"},
-    {"input x i64[B] output y i64[n] output i i64[n] output r output c i64[n] y, i, r, c = Unique(x)",
+    {"input x i64[B] output y i64[n] output i i64[n] output r output c i64[n] y, i, r, c = "
+     "Unique(x)",
      "B=1..6",
      {"7 3 7 7 3", "5"},
      "i64[2] 3 7; i64[2] 1 0; i64[5] 1 0 1 1 0; i64[2] 2 3"},
@@ -163,12 +167,14 @@ static const Row rows[] = {
      "f32[2] 2 3"},
     /* both branches and repetitions */
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
-     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) {axis=0}}}",
+     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "
+     "{axis=0}}}",
      "B=1..3",
      {"1 -2", "0", "2"},
      "f32[4] 1 -2 1 -2"},
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
-     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) {axis=0}}}",
+     "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "
+     "{axis=0}}}",
      "B=1..3",
      {"1 -2", "1", "2"},
      "f32[2] 1 0"},
@@ -177,26 +183,31 @@ static const Row rows[] = {
      NULL,
      {"1 2", "0"},
      "f32[1, 2] 1 2"},
-    {"input x f32[B] init t bool[] = 1 init z f32[] = 1 output y output r s = Shape(x) m = Squeeze(s) "
-     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+    {"input x f32[B] init t bool[] = 1 init z f32[] = 1 output y output r s = Shape(x) m = "
+     "Squeeze(s) "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output "
+     "w "
      "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
      "B=0..4",
      {"", "3"},
      "f32[] 8; f32[3] 1 2 4"},
     {"input m i64[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
-     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output "
+     "w "
      "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
      "n=0..4",
      {"3"},
      "f32[] 8; f32[3] 1 2 4"},
     {"input m i64[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
-     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output "
+     "w "
      "output k d = Identity(c) w = Add(v, v) k = Identity(v)}}",
      "n=0..4",
      {"9e18"},
      "f32[] 16; f32[4] 1 2 4 8"},
     {"input h f32[] init t bool[] = 1 init z f32[] = 1 output y output r f32[n] "
-     "y, r = Loop(_, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output w "
+     "y, r = Loop(_, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output "
+     "w "
      "output k d = Less(w, h) w = Add(v, v) k = Identity(v)}}",
      "n=0..6",
      {"5"},
@@ -208,7 +219,8 @@ static const Row rows[] = {
      {"5"},
      "f32[] 8"},
     {"input x f32[T,B] input z f32[B] output y output r y, r = Scan(z, x) {num_scan_inputs=1 "
-     "scan_input_directions=[1] scan_output_directions=[1] body=graph{ input s f32[B] input u f32[B] "
+     "scan_input_directions=[1] scan_output_directions=[1] body=graph{ input s f32[B] input u "
+     "f32[B] "
      "output w output k w = Add(s, u) k = Identity(w)}}",
      "T=0..4 B=1..2",
      {"1 2 3 4 5 6", "0 10", "3", "2"},
@@ -221,6 +233,31 @@ static const Row rows[] = {
      "T=0..3",
      {"1 2 -3 0 4 -5", "2"},
      "f32[2] 3 4"},
+    /* strings */
+    {"input s str[B] input i i64[C] output y y = Gather(s, i)",
+     "B=1..3 C=0..2",
+     {"\"a\" \"bc\"", "1 -2", "2", "2"},
+     "str[2] \"bc\" \"a\""},
+    {"input s str[B] input t str[C] output y str[q] y = StringConcat(s, t)",
+     "B=1..3 C=1..3",
+     {"\"a\" \"bc\"", "\"x\"", "2", "1"},
+     "str[2] \"ax\" \"bcx\""},
+    {"opset 20 input s str[B] output y str[B,q] output c y, c = StringSplit(s) {delimiter=\"-\"}",
+     "B=1..3 q=0..3",
+     {"\"a\" \"b-c\"", "2"},
+     "str[2, 2] \"a\" \"\" \"b\" \"c\"; i64[2] 1 2"},
+    {"input s str[B] output y str[q] y = StringNormalizer(s) {stopwords=[\"a\"]}",
+     "B=1..3",
+     {"\"a\" \"bc\"", "2"},
+     "str[1] \"bc\""},
+    {"input s str[B] output y str[q] y = StringNormalizer(s) {stopwords=[\"a\"]}",
+     "B=1..3",
+     {"\"a\" \"a\"", "2"},
+     "str[1] \"\""},
+    {"input s str[B] input c bool[B] output y str[q] t = Concat(s, s) {axis=0} y = Compress(t, c)",
+     "B=1..3",
+     {"\"a\" \"bc\"", "0 1", "2"},
+     "str[1] \"bc\""},
 };
 
 /* --- one row on one target --------------------------------------------------------------------- */

@@ -319,8 +319,6 @@ static void test_refusals(void **state) {
         {MATCH("((a{1000}){1000}){1000}"), E3002, "it is too large"},
         {MATCH(".*a.{30}"), E3002, "it is too large"},
         {S3 "y = RegexFullMatch(s)", E2004, "attribute 'pattern' is missing"},
-        {S3 "output n y, n = StringSplit(s)", E3004, "depends on run-time data"},
-        {S3 "y = StringNormalizer(s) {stopwords=[\"a\"]}", E3004, "depends on run-time data"},
         {S3 "y = StringNormalizer(s) {case_change_action=\"UP\"}", E2004, "none of NONE, LOWER"},
         {S3 "y = ai.onnx.ml:LabelEncoder(s) {keys_int64s=[1] values_int64s=[2]}", E2004,
          "1 keys (i64) and 1 values for an input of str"},
