@@ -147,7 +147,7 @@ void import_topk(Node *n) {
     } else {
         Value *count = node_need(n, 1);
         if (!count) return;
-        if (value_numel(count) != 1 || !dt_is_int(count->dt)) {
+        if (!value_single(n, count) || !dt_is_int(count->dt)) {
             invalid(n, E2005, "k must be one number");
             return;
         }
@@ -494,7 +494,7 @@ static Graph *nms_step(Node *n, Value *boxes, Value *scores, Value *threshold, b
 static Value *one_number(Node *n, int i, DType dt) {
     Value *v = node_in(n, i);
     if (!v) return NULL;
-    if (value_numel(v) == 1) return g_cast(n->g, g_reshape(n->g, v, 0, NULL), dt);
+    if (value_single(n, v)) return g_cast(n->g, g_reshape(n->g, v, 0, NULL), dt);
     invalid(n, E2005, "input %d must be one number", i);
     return NULL;
 }
