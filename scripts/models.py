@@ -85,7 +85,7 @@ SIZES = {
     "silero_vad_v5": {"input.1": [576]},
     "oww_melspectrogram": {"samples": [1760, 1000, 1280], "batch_size": [1, 2]},
     "bert_toy": {"batch": [2, 1], "max_seq_len_in_batch": [32, 12, 1]},
-    "gpt2_past_tiny": {"batch_size": [2, 1], "seq_len": [15, 5, 1]},
+    "gpt2_past_tiny": {"batch_size": [2, 1], "seq_len": [7, 5, 1]},
     "bidi_lstm_bytes": {"batch": [2, 1], "length": [58, 20, 7]},
     "scan_lstm": {"Sequence": [7, 1, 4]},
 }
