@@ -53,16 +53,90 @@ static bool within(const Expr *e, double limit) {
     return below && above;
 }
 
-/* A function of one float. */
-static bool is_function(const Printer *p, const Expr *e) {
-    return e->n == 1 && e->dt == DT_f32 && e->arg[0]->dt == DT_f32 &&
-           (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
-}
-
 /* A cast to i32 of a rounded float that is small enough to be rounded by an addition. */
 static bool is_rounding(const Expr *e) {
     return e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->op == EX_round &&
            e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
+}
+
+static double largest(const Printer *p, const Expr *e);
+
+static double largest_of_float(const Printer *p, const Expr *e) {
+    double a, b;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+        return isnan(e->k.f) ? HUGE_VAL : fabs(e->k.f);
+    case EX_load:
+        return p->k->buffers.items[e->k.i]->most;
+    case EX_cast:
+    case EX_neg:
+    case EX_round:
+        return largest(p, e->arg[0]);
+    case EX_add:
+    case EX_sub:
+        return largest(p, e->arg[0]) + largest(p, e->arg[1]);
+    case EX_mul:
+        a = largest(p, e->arg[0]);
+        b = a < HUGE_VAL ? largest(p, e->arg[1]) : a;
+        return b < HUGE_VAL ? a * b : b;
+    case EX_min:
+    case EX_max:
+        return fmax(largest(p, e->arg[0]), largest(p, e->arg[1]));
+    default:
+        return HUGE_VAL;
+    }
+}
+
+/* What no value of `e` exceeds in magnitude, if none is NaN; HUGE_VAL: it is not known. */
+static double largest(const Printer *p, const Expr *e) {
+    if (e->dt == DT_f32) return largest_of_float(p, e);
+    if (is_byte((DType)e->dt)) return 255;
+    if (e->dt != DT_i32) return HUGE_VAL;
+    double all = 0x1p31; /* a sum wraps around rather than exceed it */
+    if (e->op == EX_const) return fabs((double)e->k.i);
+    if (e->op == EX_add || e->op == EX_sub)
+        return fmin(all, largest(p, e->arg[0]) + largest(p, e->arg[1]));
+    if (e->op == EX_cast && is_byte((DType)e->arg[0]->dt)) return 255;
+    return is_rounding(e) ? fmin(all, largest(p, e->arg[0]->arg[0])) : all;
+}
+
+/* What a byte is encoded from: zero + the integer nearest to `value`, saturated; 0 is nearest to
+ * NaN. */
+typedef struct Encoding {
+    const Expr *value;
+    int64_t zero;
+    bool maybe_nan;
+} Encoding;
+
+static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
+    if (e->op != EX_cast || !is_byte((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
+    int lowest = e->dt == DT_i8 ? -128 : 0;
+    const Expr *whole = e->arg[0];
+    bool moved = whole->op == EX_add && ex_is_const(whole->arg[1]);
+    int64_t zero = moved ? whole->arg[1]->k.i : 0;
+    if (moved) whole = whole->arg[0];
+    if (!is_rounding(whole)) return false;
+    const Expr *bounded = whole->arg[0]->arg[0], *value = bounded;
+    double low = -HUGE_VAL, high = HUGE_VAL;
+    for (; (value->op == EX_min || value->op == EX_max) && ex_is_const(value->arg[1]);
+         value = value->arg[0]) {
+        double bound = value->arg[1]->k.f;
+        if (value->op == EX_max)
+            low = fmax(low, bound);
+        else
+            high = fmin(high, bound);
+    }
+    if (low + (double)zero < lowest || high + (double)zero > lowest + 255) return false;
+    bool plain = low + (double)zero == lowest && high + (double)zero == lowest + 255;
+    double most = largest(p, value);
+    *to = (Encoding){plain && most < 0x1p31 - 512 ? value : bounded, zero, most == HUGE_VAL};
+    return true;
+}
+
+/* A function of one float. */
+static bool is_function(const Printer *p, const Expr *e) {
+    return e->n == 1 && e->dt == DT_f32 && e->arg[0]->dt == DT_f32 &&
+           (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
 }
 
 static bool can_cast(DType from, DType to) {
@@ -137,6 +211,21 @@ static const Expr *widened_load(const Expr *e, DType dt) {
     return (DType)e->arg[0]->dt == dt ? e->arg[0] : NULL;
 }
 
+/* Reads `e` as a byte that lanes side by side have side by side, for each of the four: some of them
+ * may be zeros. */
+static bool read_each(Printer *p, const Expr *e, int few, int var, const Expr *row[4]) {
+    const Expr **value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
+    if (e->dt != DT_i32) return false;
+    for (int i = 0; i < 4; i++) {
+        value[few] = ex_i(p->x, i);
+        const Expr *one = ex_subst_vars(p->x, e, p->k->vars.n, value);
+        one = ex_simplify(p->x, one, p->k->vars.n, p->extent);
+        row[i] = widened_load(one, DT_u8);
+        if (row[i] ? !lanes_apart(row[i]->arg[0], var, 1) : !ex_is_int(one, 0)) return false;
+    }
+    return true;
+}
+
 bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot) {
     if (s->kind != ST_for || s->next || !ex_is_const(s->extent)) return false;
     const Stmt *store = s->body;
@@ -156,13 +245,14 @@ bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot) {
         for (int k = 0; k < 2; k++) {
             const Expr *rows = widened_load(product->arg[k], bytes ? DT_u8 : DT_bf16);
             const Expr *columns = widened_load(product->arg[1 - k], bytes ? DT_i8 : DT_bf16);
-            if (!rows || !columns) continue;
-            if (!lanes_apart(rows->arg[0], s->var, 1) || lanes_vary(rows->arg[0], var)) continue;
-            if (!lanes_apart(columns->arg[0], s->var, 1) ||
+            if (!columns || !lanes_apart(columns->arg[0], s->var, 1) ||
                 !lanes_apart(columns->arg[0], var, count))
                 continue;
-            *dot = (LaneDot){store, s->var, (int)count, rows, columns};
-            return true;
+            *dot = (LaneDot){store, s->var, (int)count, rows, columns, false, {NULL}};
+            if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
+                return true;
+            dot->each = bytes && read_each(p, product->arg[k], s->var, var, dot->row);
+            if (dot->each) return true;
         }
     }
     return false;
@@ -429,12 +519,15 @@ static const char *converted(Lanes *l, const Expr *e) {
             local_name(l, lane_type(p, DT_f32, l->width), lanes_text(l, e->arg[0]->arg[0], true));
         const char *sum = TEXT("(%s + 12582912.0f)", a);
         if (l->width == 1) return TEXT("(%s == %s ? (int32_t)(%s - 12582912.0f) : 0)", a, a, sum);
-        return TEXT("(((%s)%s - 0x4b400000) & (%s == %s))", type, sum, a, a);
+        const char *whole = TEXT("((%s)%s - 0x4b400000)", type, sum);
+        if (largest(p, e->arg[0]->arg[0]) < HUGE_VAL) return whole;
+        return TEXT("(%s & (%s == %s))", whole, a, a);
     }
     DType from = (DType)e->arg[0]->dt;
     if (to == DT_f32 && is_rounding(e->arg[0])) { /* no integer in between */
         const char *a = local_name(l, type, lanes_text(l, e->arg[0]->arg[0]->arg[0], true));
         const char *sum = TEXT("((%s + 12582912.0f) - 12582912.0f)", a);
+        if (largest(p, e->arg[0]->arg[0]->arg[0]) < HUGE_VAL) return sum;
         if (l->width == 1) return TEXT("(%s == %s ? %s : 0.0f)", a, a, sum);
         const char *bits = lane_type(p, DT_i32, l->width);
         return TEXT("((%s)((%s)%s & (%s == %s)))", type, bits, sum, a, a);
@@ -575,6 +668,51 @@ static const char *same_text(Lanes *l, const Expr *e) {
     return is_byte(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
 }
 
+/* Reads what a byte is made of: its encoding, or that of the place in a table that it comes from.
+ */
+static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr **table) {
+    int64_t moved = 0;
+    *table = NULL;
+    if (is_gather(e, l->var)) {
+        *table = e;
+        for (e = e->arg[0]; !is_byte((DType)e->dt); e = e->arg[0])
+            if (e->op == EX_add) moved += e->arg[1]->k.i;
+        if (moved != (e->dt == DT_i8 ? 128 : 0)) return false;
+    }
+    if (!read_encoding(l->p, e, code)) return false;
+    code->zero += moved;
+    return true;
+}
+
+bool lanes_can_put(const Lanes *l, const Expr *value) {
+    Encoding code;
+    const Expr *table;
+    return is_byte((DType)value->dt) && read_byte(l, value, &code, &table);
+}
+
+void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {
+    Printer *p = l->p;
+    const Expr *table;
+    Encoding code;
+    read_byte(l, value, &code, &table);
+    lanes_begin(l, code.value);
+    const char *near = lane_function(p, code.maybe_nan ? "near_or_0" : "near", l->width);
+    const char *text = TEXT("%s(%s)", near, lanes_text(l, code.value, true));
+    if (code.zero) text = TEXT("%s + %lld", text, (long long)code.zero);
+    int at = l->n_put++;
+    l->put[at] = local_name(l, lane_type(p, DT_i32, l->width), text);
+    index = at_start(l, index);
+    begin_statement(p, 1, &index);
+    l->put_at[at] = TEXT("&%s[%s]", p->buffer[buffer], print(p, index).text);
+    if (l->n_put < LANES_PUT) return;
+    const char *name = TEXT("%s_%s", table ? "look_up" : "put", dt_name((DType)value->dt));
+    const char *from = table ? TEXT("%s, ", p->buffer[table->k.i]) : "";
+    print_line(p, "%s(%s%s, %s, %s, %s, %s, %s, %s, %s);", lane_function(p, name, l->width), from,
+               l->put_at[0], l->put_at[1], l->put_at[2], l->put_at[3], l->put[0], l->put[1],
+               l->put[2], l->put[3]);
+    l->n_put = 0;
+}
+
 const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
     Printer *p = l->p;
     if (!lanes_vary(e, l->var)) {
@@ -594,9 +732,34 @@ const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
     return text;
 }
 
+/* Of a dot of rows that differ from lane to lane. */
+static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) {
+    Printer *p = l->p;
+    const char *row[4], *columns = kept_name(l, dot->columns),
+                        *type = lane_type(p, DT_u8, l->width);
+    for (int i = 0; i < dot->count; i++)
+        row[i] = dot->row[i] ? lanes_at(l, (int)dot->row[i]->k.i, dot->row[i]->arg[0])
+                             : TEXT(l->width == 1 ? "0" : "(%s){0}", type);
+    l->value[dot->var] = ex_i(p->x, 0);
+    const Expr *index = at_start(l, dot->columns->arg[0]);
+    l->value[dot->var] = NULL;
+    begin_statement(p, 1, &index);
+    const char *place =
+        columns ? "" : TEXT("&%s[%s]", p->buffer[dot->columns->k.i], print(p, index).text);
+    if (l->width == 1) {
+        for (int i = 0; i < dot->count; i++)
+            acc = TEXT("%s + %s * (%s)[%d]", acc, row[i], place, i);
+        return acc;
+    }
+    if (!columns) columns = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place);
+    return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, "dot_each", l->width), acc,
+                lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
+}
+
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
     bool bytes = dot->count == 4;
+    if (dot->each) return dot_each_text(l, dot, acc);
     const Expr *load[2] = {dot->rows, dot->columns}, *index[2];
     const char *place[2];
     l->value[dot->var] = ex_i(p->x, 0);

@@ -18,6 +18,8 @@ typedef struct KeptLoad {
     const char *name;
 } KeptLoad;
 
+#define LANES_PUT 4
+
 /* The lanes that one statement computes, in one step of the unrolled loops. */
 typedef struct Lanes {
     Printer *p;
@@ -28,6 +30,9 @@ typedef struct Lanes {
     const Expr **value; /* by variable: what it is in this step; NULL: itself */
     VEC(LaneValue) values;
     VEC(KeptLoad) kept;
+    int n_put; /* vectors of bytes that wait to be stored together: values, still of i32, and places
+                */
+    const char *put[LANES_PUT], *put_at[LANES_PUT];
 } Lanes;
 
 /* A sum of a few products of narrow types: acc += sum of rows[i] * columns[i], in the lanes of
@@ -39,6 +44,8 @@ typedef struct LaneDot {
     const Expr
         *rows; /* the load of an element that is the same for all lanes, unsigned if a byte */
     const Expr *columns; /* ... of one that is so many apart from lane to lane, signed if a byte */
+    bool each;           /* the rows differ from lane to lane; then they are not `rows`, but ... */
+    const Expr *row[4];  /* ... these loads of lanes, for each of the few; NULL: zeros */
 } LaneDot;
 
 /* Types whose lanes can lie in memory. */
@@ -65,6 +72,11 @@ const char *lanes_text(Lanes *l, const Expr *e, bool spread);
 /* Loads a vector now, for all steps in which `load` begins there: as it is, or the columns of a
  * dot. */
 void lanes_keep(Lanes *l, const Expr *load);
+/* Is `value` one of bytes that are encoded, so that lanes_put can store it? */
+bool lanes_can_put(const Lanes *l, const Expr *value);
+/* Stores 16 bytes of the buffer from the index on, at the latest with those of the third call after
+ * this one: LANES_PUT vectors are narrowed, and looked up in a table, at once. */
+void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value);
 /* The sum after the products. */
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc);
 

@@ -36,6 +36,14 @@ static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes) 
     return width < 4 ? 1 : (int)width;
 }
 
+/* The index of a store in its buffer. */
+static const Expr *place_of(Printer *p, const Stmt *s) {
+    const Expr *index[MAX_RANK];
+    const Buffer *b = p->k->buffers.items[s->buffer];
+    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
+    return flat_index(p, s->buffer, b->rank, index);
+}
+
 /* Reads `s` as a nest of the kind; false if it is none. */
 static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     *n = (VectorNest){.steps = 1};
@@ -58,11 +66,8 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
         if (store->kind != ST_store) return false;
         const Buffer *b = p->k->buffers.items[store->buffer];
         const Expr *value = prepare(p, store->value);
-        const Expr *index[MAX_RANK];
-        for (int i = 0; i < b->rank; i++) index[i] = prepare(p, store->index[i]);
         if (!is_lane_type(b->dt) || (DType)value->dt != b->dt ||
-            !lanes_apart(flat_index(p, store->buffer, b->rank, index), s->var, 1) ||
-            !lanes_can(p, value, s->var))
+            !lanes_apart(place_of(p, store), s->var, 1) || !lanes_can(p, value, s->var))
             return false;
         if (n->widest < (int)dt_store(b->dt)) n->widest = (int)dt_store(b->dt);
         n->widest = lanes_widest(value, s->var, n->widest);
@@ -186,13 +191,18 @@ static void print_dot(Lanes *l, const LaneDot *dot) {
     end_statement(p, mark);
 }
 
+static void print_put(Lanes *l, const Stmt *s) {
+    Printer *p = l->p;
+    int mark = p->named.n;
+    lanes_put(l, s->buffer, place_of(p, s), prepare(p, s->value));
+    end_statement(p, mark);
+}
+
 static void print_lanes(Lanes *l, const Stmt *s) {
     Printer *p = l->p;
     int mark = p->named.n;
-    const Expr *value = prepare(p, s->value), *index[MAX_RANK];
+    const Expr *value = prepare(p, s->value), *flat = place_of(p, s);
     const Buffer *b = p->k->buffers.items[s->buffer];
-    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
-    const Expr *flat = flat_index(p, s->buffer, b->rank, index);
     const char *place = lanes_at(l, s->buffer, flat);
     bool held = p->held[s->buffer] > 0;
     if (held && value->op == EX_add && b->dt != DT_i32) /* which wraps around */
@@ -243,6 +253,16 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
     if (n->is_dot) l->value[n->dot.var] = NULL;
 }
 
+/* How many of the nest's vectors are stored several at once: all but a few, or none. */
+static int64_t count_put(const Lanes *l, const VectorNest *n) {
+    Printer *p = l->p;
+    const Stmt *store = n->is_dot ? NULL : n->loop->body;
+    if (!store || store->next || p->held[store->buffer] > 0 || p->unit->vector_bytes != 64)
+        return 0;
+    if (!lanes_can_put(l, prepare(p, store->value))) return 0;
+    return n->steps * (n->extent / 16) / LANES_PUT * LANES_PUT;
+}
+
 bool print_vectors(Printer *p, const Stmt *s) {
     VectorNest n;
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
@@ -250,6 +270,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int scope = p->named.n;
     keep_columns(&l, &n);
+    int64_t n_put = count_put(&l, &n);
     for (int64_t step = 0; step < n.steps; step++) {
         int64_t rest = step;
         for (int i = n.n_unrolled - 1; i >= 0; i--) {
@@ -261,6 +282,11 @@ bool print_vectors(Printer *p, const Stmt *s) {
             l.width = width_at(p, l.start, n.extent, n.widest);
             if (n.is_dot) {
                 print_dot(&l, &n.dot);
+                continue;
+            }
+            if (l.width == 16 && n_put > 0) {
+                print_put(&l, n.loop->body);
+                n_put--;
                 continue;
             }
             for (const Stmt *store = n.loop->body; store; store = store->next)
@@ -287,11 +313,9 @@ int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last)
     for (const Stmt *store = s->body; store; store = store->next) {
         if (store->kind != ST_store) return 0;
         const Buffer *b = p->k->buffers.items[store->buffer];
-        const Expr *value = prepare(p, store->value), *index[MAX_RANK];
-        for (int i = 0; i < b->rank; i++) index[i] = prepare(p, store->index[i]);
+        const Expr *value = prepare(p, store->value);
         if (b->space == SPACE_reg || !is_lane_type(b->dt) || (DType)value->dt != b->dt ||
-            !lanes_apart(flat_index(p, store->buffer, b->rank, index), s->var, 1) ||
-            !lanes_can(p, value, s->var))
+            !lanes_apart(place_of(p, store), s->var, 1) || !lanes_can(p, value, s->var))
             return 0;
         wanted |= wants_lanes(p, value);
         if (widest < (int)dt_store(b->dt)) widest = (int)dt_store(b->dt);

@@ -1,8 +1,8 @@
 /* Kernels: loop nests over buffers, the level that all targets share.
  *
- * A program is a list of kernels and the host steps that launch them. Parameter buffers come first in
- * Kernel.buffers, then those a kernel allots itself (registers, shared memory). Loads and stores have
- * one index per dimension; printers flatten them row-major.
+ * A program is a list of kernels and the host steps that launch them. Parameter buffers come first
+ * in Kernel.buffers, then those a kernel allots itself (registers, shared memory). Loads and stores
+ * have one index per dimension; printers flatten them row-major.
  */
 #ifndef IR_KERNEL_H
 #define IR_KERNEL_H
@@ -10,9 +10,10 @@
 #include "ir/graph.h"
 
 typedef enum Space {
-    SPACE_param,  /* global memory given by the caller */
-    SPACE_reg,    /* private: a scalar or a small array; loops around it are unrolled by the compiler */
-    SPACE_shared  /* shared by the threads of a block */
+    SPACE_param, /* global memory given by the caller */
+    SPACE_reg,   /* private: a scalar or a small array; loops around it are unrolled by the compiler
+                  */
+    SPACE_shared /* shared by the threads of a block */
 } Space;
 
 typedef struct Buffer {
@@ -22,6 +23,7 @@ typedef struct Buffer {
     int rank;
     const int64_t *shape;
     bool written; /* a parameter that the kernel stores to */
+    double most;  /* no element's magnitude is larger, and none is NaN; HUGE_VAL: it is not known */
 } Buffer;
 
 typedef enum Role {
@@ -29,7 +31,7 @@ typedef enum Role {
     ROLE_parallel, /* iterations are independent and may run on several CPU threads */
     ROLE_vector,   /* innermost, independent, contiguous: to be vectorised */
     ROLE_unroll,
-    ROLE_block_x,  /* GPU grid and block dimensions; extents are constants */
+    ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,
     ROLE_thread_x,
@@ -45,14 +47,14 @@ typedef enum StmtKind { ST_for, ST_if, ST_store, ST_let, ST_alloc, ST_barrier } 
 typedef struct Stmt Stmt;
 struct Stmt {
     StmtKind kind;
-    Stmt *next;            /* the statement after it in its block */
-    int var;               /* for, let */
-    Role role;             /* for */
-    const Expr *extent;    /* for: 0 <= var < extent (i32) */
-    const Expr *value;     /* let, store; if: the condition */
-    int buffer;            /* store, alloc */
-    const Expr **index;    /* store: one per dimension */
-    Stmt *body, *other;    /* for, if; if: else branch */
+    Stmt *next;         /* the statement after it in its block */
+    int var;            /* for, let */
+    Role role;          /* for */
+    const Expr *extent; /* for: 0 <= var < extent (i32) */
+    const Expr *value;  /* let, store; if: the condition */
+    int buffer;         /* store, alloc */
+    const Expr **index; /* store: one per dimension */
+    Stmt *body, *other; /* for, if; if: else branch */
 };
 
 typedef struct Var {
@@ -62,15 +64,16 @@ typedef struct Var {
 } Var;
 
 typedef struct Kernel {
-    const char *name;  /* C identifier, unique in the program */
-    const char *src;   /* ONNX nodes it computes, for the comment */
-    int n_params;      /* buffers[0..n_params) are parameters */
+    const char *name; /* C identifier, unique in the program */
+    const char *src;  /* ONNX nodes it computes, for the comment */
+    int n_params;     /* buffers[0..n_params) are parameters */
     VEC(Buffer *) buffers;
     VEC(Var) vars;
-    int n_scalars;     /* loop counters it reads: EX_ctr numbers 0..n_scalars-1 are parameters */
+    int n_scalars; /* loop counters it reads: EX_ctr numbers 0..n_scalars-1 are parameters */
     Stmt *body;
-    int64_t grid[3], block[3]; /* GPU: extents of the block and thread loops, 1 where there is none */
-    const char *schedule;      /* the steps applied, as text */
+    int64_t grid[3],
+        block[3];         /* GPU: extents of the block and thread loops, 1 where there is none */
+    const char *schedule; /* the steps applied, as text */
 } Kernel;
 
 /* What an argument of a launch is. */
@@ -104,12 +107,12 @@ typedef struct Program {
     Arena *arena;
     Exprs *x;
     Diag *diag;
-    Graph *graph;        /* the graph it was lowered from: inputs, outputs, names */
+    Graph *graph; /* the graph it was lowered from: inputs, outputs, names */
     VEC(Kernel *) kernels;
     VEC(Step) steps;
     int64_t arena_bytes; /* of the memory plan */
     int64_t weight_bytes;
-    VEC(Value *) weights; /* constants in the order of the weights block ... */
+    VEC(Value *) weights;       /* constants in the order of the weights block ... */
     VEC(int64_t) weight_offset; /* ... and where each begins */
     int64_t state_bytes;        /* of the block that keeps the graph's states between runs ... */
     VEC(StatePlace) states;     /* ... and each of them in it, in the graph's order */

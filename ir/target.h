@@ -1,4 +1,5 @@
-/* A target: facts that passes ask for by name, never the target's identity. The table is target.c. */
+/* A target: facts that passes ask for by name, never the target's identity. The table is target.c.
+ */
 #ifndef IR_TARGET_H
 #define IR_TARGET_H
 
@@ -8,28 +9,32 @@
 #include <stdint.h>
 
 typedef struct Target {
-    const char *name;      /* -t */
-    const char *meaning;   /* one line for --help */
-    bool blocks;           /* kernels are grids of blocks of threads (else plain loops) */
-    bool half_floats;      /* narrow floats are loaded and converted by an instruction */
-    int vector_bytes;      /* width of a vector register; 0: none */
+    const char *name;    /* -t */
+    const char *meaning; /* one line for --help */
+    bool blocks;         /* kernels are grids of blocks of threads (else plain loops) */
+    bool half_floats;    /* narrow floats are loaded and converted by an instruction */
+    int vector_bytes;    /* width of a vector register; 0: none */
     int vector_registers;
-    bool byte_products;    /* a few instructions add four products of unsigned and signed bytes in lanes */
-    bool bf16_products;    /* an instruction adds two products of bf16 in lanes of f32 */
-    bool vector_types;     /* kernels are printed with vector types: accumulators stay in registers */
+    bool byte_products; /* a few instructions add four products of unsigned and signed bytes in
+                           lanes */
+    bool byte_dots;     /* one does, which makes sums of few products worth it, too */
+    bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
+    bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
-    int64_t shared_bytes;  /* shared memory of a block */
-    int block_threads;     /* threads of a block by default */
+    int64_t shared_bytes;       /* shared memory of a block */
+    int block_threads;          /* threads of a block by default */
     int max_block_threads;
-    int64_t max_grid;      /* blocks in one grid dimension */
-    int buffer_align;      /* of every tensor in the arena and the weights, bytes */
+    int64_t max_grid; /* blocks in one grid dimension */
+    int buffer_align; /* of every tensor in the arena and the weights, bytes */
 } Target;
 
 const Target *target_find(const char *name);
-/* The facts of `t` for an architecture as C compilers name it (-march=): vector width and registers.
- * An unknown name, "generic" among them, leaves them as they are: kernels are portable plain loops. */
+/* The facts of `t` for an architecture as C compilers name it (-march=): vector width and
+ * registers. An unknown name, "generic" among them, leaves them as they are: kernels are portable
+ * plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
-/* How many products of elements of these types the target adds at once in a lane; 1: no more than one. */
+/* How many products of elements of these types the target adds at once in a lane; 1: no more than
+ * one. */
 int target_products(const Target *t, DType rows, DType columns);
 /* The i-th target, NULL past the end. */
 const Target *target_at(int i);

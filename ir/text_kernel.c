@@ -21,6 +21,7 @@
  */
 #include "ir/text.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_NESTING = 200, MAX_NAMES = 5000 };
@@ -193,6 +194,10 @@ void text_kernel_at(Text *out, const Kernel *k, int indent) {
         text_indent(out, inner);
         text_addf(out, "%s %s : ", space_names[b->space], b->name);
         text_type(out, b->dt, b->rank, b->shape);
+        if (b->most < HUGE_VAL) {
+            text_add(out, " within ");
+            text_scalar(out, DT_f64, (Scalar){.f = b->most}, false);
+        }
         text_add(out, b->written ? " written\n" : "\n");
     }
     if (!bound_in_order(k)) {
@@ -421,7 +426,11 @@ static bool read_buffer(KernelReader *r, Space space) {
     }
     if (!lex_want(lx, ':') || !lex_want_type(lx, &dt, &rank, shape)) return false;
     int buffer = kernel_buffer(r->p, r->k, name, space, dt, rank, shape);
-    r->k->buffers.items[buffer]->written = lex_accept_name(lx, "written");
+    Buffer *b = r->k->buffers.items[buffer];
+    Scalar most = {.f = HUGE_VAL};
+    if (lex_accept_name(lx, "within") && !lex_want_scalar(lx, DT_f64, &most)) return false;
+    b->most = most.f;
+    b->written = lex_accept_name(lx, "written");
     return true;
 }
 

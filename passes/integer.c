@@ -400,6 +400,13 @@ static void pad_part(Sum *s, int i, int r, int64_t by) {
     d->q = ex_load(s->x, v->dt, list_add(s->in, &s->n_in, padded), d->q->n, d->q->arg);
 }
 
+static void set_red(Sum *s, int r, int64_t extent) {
+    int64_t *red = arena_copy(s->g->arena, s->op->red, (size_t)s->op->n_red * sizeof *red);
+    red[r - s->rank] = extent;
+    s->op->red = red;
+    s->extent[r] = extent;
+}
+
 /* The summed coordinate along which bytes are taken by fours becomes a multiple of four. The bytes
  * that are added meet zeros, for the constant part is padded with them. */
 static void pad_depth(Sum *s) {
@@ -413,10 +420,7 @@ static void pad_depth(Sum *s) {
     if (best < 0) return;
     int64_t by = BYTES_AT_ONCE - s->extent[best] % BYTES_AT_ONCE;
     for (int i = 0; i < 2; i++) pad_part(s, i, best, by);
-    int64_t *red = arena_copy(s->g->arena, s->op->red, (size_t)s->op->n_red * sizeof *red);
-    red[best - s->rank] += by;
-    s->op->red = red;
-    s->extent[best] += by;
+    set_red(s, best, s->extent[best] + by);
 }
 
 /* Rows unsigned, columns signed. False if the sum is no product of a matrix. */
@@ -435,6 +439,36 @@ static bool as_matrix_product(Sum *s) {
     change_sign(s, !column, DT_u8);
     if (constant[column]) pad_depth(s);
     return true;
+}
+
+/* The coordinate of a window, the first of which the bytes are worth taking by fours; -1: none. */
+static int window_depth(const Sum *s, int weights) {
+    for (int r = s->rank; r < s->n; r++) {
+        int64_t fours = (s->extent[r] + BYTES_AT_ONCE - 1) / BYTES_AT_ONCE;
+        if (3 * BYTES_AT_ONCE * fours <= 4 * s->extent[r] &&
+            dimension_of(s, s->part[weights].q, r) >= 0)
+            return r;
+    }
+    return -1;
+}
+
+/* Weights of a window that slides over each channel for itself (a depthwise convolution) as signed
+ * bytes, what it slides over as unsigned ones. A coordinate of the window becomes a multiple of
+ * four; of the bytes that are added none is read. Returns the coordinate, and the part that has the
+ * weights; -1 if the sum is none of that kind. */
+static int as_window(Sum *s, int *weights) {
+    int w = value_is_const(input_of(s, s->part[1].q)), r = window_depth(s, w);
+    bool channels = false;
+    for (int k = 0; k < s->rank; k++)
+        channels |= s->extent[k] >= BYTES_AT_ONCE && dimension_of(s, s->part[w].q, k) >= 0 &&
+                    dimension_of(s, s->part[!w].q, k) >= 0;
+    if (!channels || r < 0 || !value_is_const(input_of(s, s->part[w].q))) return -1;
+    change_sign(s, w, DT_i8);
+    change_sign(s, !w, DT_u8);
+    int64_t spare = s->extent[r] % BYTES_AT_ONCE;
+    if (spare) pad_part(s, w, r, BYTES_AT_ONCE - spare);
+    *weights = w;
+    return r;
 }
 
 /* --- rewriting
@@ -471,15 +505,27 @@ static void in_integers(Sum *s, bool product) {
         if (is_summed(s, s->part[i].scale) || is_summed(s, s->part[i].zero)) return;
     if (product && s->part[1].scale)
         scale = scale ? ex_mul(x, scale, s->part[1].scale) : s->part[1].scale;
-    bool matrix = product && s->target->byte_products && as_matrix_product(s);
-    if (!matrix && s->target->vector_types && products * 255 * (product ? 255 : 1) <= EXACT_FLOAT)
+    bool fours = product && s->target->byte_products && as_matrix_product(s);
+    int window = -1, weights = 1;
+    if (product && !fours && s->target->byte_dots) window = as_window(s, &weights);
+    if (!fours && window < 0 && s->target->vector_types &&
+        products * 255 * (product ? 255 : 1) <= EXACT_FLOAT)
         sum = DT_f32;
     const Expr *acc = ex_acc(x, sum), *more = correction(s, sum, products);
     if (more) acc = ex_add(x, acc, more);
     acc = ex_cast(x, result, acc);
     if (scale) acc = ex_mul(x, acc, apart(s, DT_f32, scale));
-    const Expr *body = ex_cast(x, sum, ex_cast(x, DT_i32, s->part[0].q));
-    if (product) body = ex_mul(x, body, ex_cast(x, sum, ex_cast(x, DT_i32, s->part[1].q)));
+    const Expr *body = NULL;
+    for (int i = 0; i < 1 + product; i++) {
+        const Expr *q = ex_cast(x, sum, ex_cast(x, DT_i32, s->part[i].q));
+        if (window >= 0 && i != weights && s->extent[window] % BYTES_AT_ONCE) {
+            const Expr *inside = ex_lt(x, ex_var(x, window), ex_i(x, s->extent[window]));
+            q = ex_select(x, inside, q, ex_int(x, DT_i32, 0));
+        }
+        body = body ? ex_mul(x, body, q) : q;
+    }
+    if (window >= 0)
+        set_red(s, window, (s->extent[window] + BYTES_AT_ONCE - 1) / BYTES_AT_ONCE * BYTES_AT_ONCE);
     finish(s, body, acc);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "passes/nest.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MAX_VARS (NEST_MAX_LOOPS * 2) /* loops and the few helpers that staging adds */
@@ -18,14 +19,15 @@ typedef struct Build {
     const Expr *loop_var[NEST_MAX_LOOPS]; /* loop number -> kernel variable */
     const Expr *coord[MAX_RANK];          /* coordinate -> expression of kernel variables */
     const Expr *guard[2];
-    int64_t extent[MAX_VARS];             /* of kernel variables, for ex_simplify */
-    const Expr *inside[NEST_MAX_LOOPS];   /* by loop number: what is in the loop runs where this holds */
-    const Expr *holds[MAX_RANK];          /* by coordinate: a condition that they imply; or NULL */
-    const Expr *until[NEST_MAX_LOOPS];    /* by loop number: its extent in a run; NULL: it is known */
-    const Expr *acc;                      /* what `acc` in post stands for */
-    int tile[NEST_MAX_LOOPS], n_tile;     /* accumulator tile: loop numbers */
+    int64_t extent[MAX_VARS]; /* of kernel variables, for ex_simplify */
+    const Expr
+        *inside[NEST_MAX_LOOPS]; /* by loop number: what is in the loop runs where this holds */
+    const Expr *holds[MAX_RANK]; /* by coordinate: a condition that they imply; or NULL */
+    const Expr *until[NEST_MAX_LOOPS]; /* by loop number: its extent in a run; NULL: it is known */
+    const Expr *acc;                   /* what `acc` in post stands for */
+    int tile[NEST_MAX_LOOPS], n_tile;  /* accumulator tile: loop numbers */
     int acc_buffer;
-    const Expr *factor[2];                /* staged factors of the product, as shared loads; or NULL */
+    const Expr *factor[2]; /* staged factors of the product, as shared loads; or NULL */
 } Build;
 
 static const Expr *simplify(Build *b, const Expr *e) {
@@ -86,13 +88,17 @@ static void note_counter(void *user, const Expr *e) {
 static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *args) {
     Build *b = user;
     switch ((ExprOp)e->op) {
-    case EX_var: return b->coord[e->k.i];
-    case EX_acc: return b->acc;
+    case EX_var:
+        return b->coord[e->k.i];
+    case EX_acc:
+        return b->acc;
     case EX_load: {
         const Expr *flat = flat_index(b->x, b->n->op->in[e->k.i], args);
         return ex_load(b->x, (DType)e->dt, (int)e->k.i, 1, &flat);
     }
-    default: note_counter(b->k, e); return e;
+    default:
+        note_counter(b->k, e);
+        return e;
     }
 }
 
@@ -106,7 +112,8 @@ static int add_var(Build *b, const char *name, int64_t extent) {
     return var;
 }
 
-/* --- statements -----------------------------------------------------------------------------------*/
+/* --- statements
+ * -----------------------------------------------------------------------------------*/
 
 static Stmt *new_for(Build *b, int var, int64_t extent, Role role) {
     Stmt *s = stmt_new(b->p, ST_for);
@@ -151,8 +158,8 @@ static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
     return body;
 }
 
-/* Wraps `body` in the first `count` loops of the order, those that are shared as one parallel loop, from
- * whose variable theirs are computed. */
+/* Wraps `body` in the first `count` loops of the order, those that are shared as one parallel loop,
+ * from whose variable theirs are computed. */
 static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     Nest *n = b->n;
     int share = n->share < count ? n->share : count;
@@ -184,7 +191,8 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     return loop;
 }
 
-/* --- dimensions that vary -------------------------------------------------------------------------*/
+/* --- dimensions that vary
+ * -------------------------------------------------------------------------*/
 
 static const Expr *both_hold(Exprs *x, const Expr *a, const Expr *b) {
     return a && b ? ex_and(x, a, b) : a ? a : b;
@@ -202,7 +210,8 @@ static bool reads_var(const Expr *e, int var) {
     return found;
 }
 
-/* The position in the order of the innermost of the first `count` loops that `e` depends on; -1: none. */
+/* The position in the order of the innermost of the first `count` loops that `e` depends on; -1:
+ * none. */
 static int last_loop(const Build *b, const Expr *e, int count) {
     int last = -1;
     for (int i = 0; i < count; i++)
@@ -214,18 +223,22 @@ static int last_loop(const Build *b, const Expr *e, int count) {
 static bool never_falls(const Expr *e) {
     switch ((ExprOp)e->op) {
     case EX_var:
-    case EX_const: return true;
+    case EX_const:
+        return true;
     case EX_add:
     case EX_min:
-    case EX_max: return never_falls(e->arg[0]) && never_falls(e->arg[1]);
+    case EX_max:
+        return never_falls(e->arg[0]) && never_falls(e->arg[1]);
     case EX_mul:
-    case EX_div: return ex_is_const(e->arg[1]) && e->arg[1]->k.i > 0 && never_falls(e->arg[0]);
-    default: return false;
+    case EX_div:
+        return ex_is_const(e->arg[1]) && e->arg[1]->k.i > 0 && never_falls(e->arg[0]);
+    default:
+        return false;
     }
 }
 
-/* How often a loop runs whose iterations begin at `at`, which is its variable or a multiple of it (as far
- * as the last tile begins), until `limit`; NULL if it is none of that. */
+/* How often a loop runs whose iterations begin at `at`, which is its variable or a multiple of it
+ * (as far as the last tile begins), until `limit`; NULL if it is none of that. */
 static const Expr *iterations(Build *b, const Expr *at, int var, const Expr *limit) {
     Exprs *x = b->x;
     if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
@@ -234,9 +247,9 @@ static const Expr *iterations(Build *b, const Expr *at, int var, const Expr *lim
     return ex_div(x, ex_add(x, limit, ex_i(x, at->arg[1]->k.i - 1)), at->arg[1]);
 }
 
-/* Work on tiles that lie beyond how far a coordinate goes is left out: at the innermost loop outside of
- * the tile that says so; of the outermost loop, and of a map's innermost one, by its extent. `first`:
- * loops outside of the tile. */
+/* Work on tiles that lie beyond how far a coordinate goes is left out: at the innermost loop
+ * outside of the tile that says so; of the outermost loop, and of a map's innermost one, by its
+ * extent. `first`: loops outside of the tile. */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
     Exprs *x = b->x;
@@ -253,8 +266,8 @@ static void apply_limits(Build *b, int first) {
         int last = last_loop(b, at, first);
         if (last < 0) continue;
         int loop = n->order[last];
-        bool by_extent = last == 0 || (n->op->kind == OP_map && last == n->n_order - 1 &&
-                                       n->share <= last);
+        bool by_extent =
+            last == 0 || (n->op->kind == OP_map && last == n->n_order - 1 && n->share <= last);
         const Expr *inside = ex_lt(x, at, n->limit[d]), *until = NULL;
         if (at == b->coord[d]) b->holds[d] = inside;
         if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
@@ -277,7 +290,8 @@ static bool is_thread(Role role) {
     return role >= ROLE_thread_x && role <= ROLE_thread_z;
 }
 
-/* --- packing --------------------------------------------------------------------------------------*/
+/* --- packing
+ * --------------------------------------------------------------------------------------*/
 
 typedef struct LoadIndex {
     int source;        /* input of the op */
@@ -310,8 +324,8 @@ static void find_unknown(void *user, const Expr *e) {
     if (e->op == EX_load || e->op == EX_ctr) *found = true;
 }
 
-/* Lays constant input `source` out in the order in which the loops read it. Returns the body that reads
- * the new layout. */
+/* Lays constant input `source` out in the order in which the loops read it. Returns the body that
+ * reads the new layout. */
 static const Expr *pack_input(Build *b, int source, const Expr *body) {
     Nest *n = b->n;
     const Value *v = n->op->in[source];
@@ -373,7 +387,8 @@ static const Expr *pack_constants(Build *b, const Expr *body) {
     return body;
 }
 
-/* --- staging --------------------------------------------------------------------------------------*/
+/* --- staging
+ * --------------------------------------------------------------------------------------*/
 
 typedef struct UsedVars {
     bool var[MAX_VARS];
@@ -398,12 +413,12 @@ static const Expr *thread_number(Build *b, int64_t *threads) {
     return tid;
 }
 
-/* The loop read with stride 1 goes last, so that neighbouring threads load neighbouring elements. */
+/* The loop read with stride 1 goes last, so that neighbouring threads load neighbouring elements.
+ */
 static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
     int64_t coef[MAX_VARS];
     const Expr *base;
-    if (factor->op != EX_load ||
-        !ex_affine(b->x, factor->arg[0], b->k->vars.n, coef, &base))
+    if (factor->op != EX_load || !ex_affine(b->x, factor->arg[0], b->k->vars.n, coef, &base))
         return;
     for (int i = 0; i + 1 < count; i++) {
         if (coef[b->n->loop[loops[i]].var] != 1) continue;
@@ -414,8 +429,8 @@ static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
     }
 }
 
-/* Statements that load factor `f` of the product into shared memory at position `at` of the order; sets
- * b->factor[f] to the load that takes its place. */
+/* Statements that load factor `f` of the product into shared memory at position `at` of the order;
+ * sets b->factor[f] to the load that takes its place. */
 static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
     Nest *n = b->n;
     Exprs *x = b->x;
@@ -454,7 +469,8 @@ static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
     return loop;
 }
 
-/* --- reductions -----------------------------------------------------------------------------------*/
+/* --- reductions
+ * -----------------------------------------------------------------------------------*/
 
 static const Expr *tile_index(Build *b) {
     const Expr *index = ex_i(b->x, 0);
@@ -482,8 +498,9 @@ static Stmt *combine_threads(Build *b, const NestLoop *l) {
     for (int64_t half = l->extent / 2; half; half /= 2) {
         stmt_append(&list, stmt_new(b->p, ST_barrier));
         const Expr *other = ex_add(x, tid, ex_i(x, half));
-        const Expr *both = ex_bin(x, combine_expr(b->n->op->combine),
-                                  ex_load(x, dt, shared, 1, &tid), ex_load(x, dt, shared, 1, &other));
+        const Expr *both =
+            ex_bin(x, combine_expr(b->n->op->combine), ex_load(x, dt, shared, 1, &tid),
+                   ex_load(x, dt, shared, 1, &other));
         Stmt *store = new_store(b, shared, tid, both);
         stmt_append(&list, new_if(b, ex_lt(x, tid, ex_i(x, half)), store));
     }
@@ -512,8 +529,8 @@ static const Expr *tail_body(Build *b, int t) {
     return ex_select(b->x, guard, body, ex_const(b->x, (DType)body->dt, none));
 }
 
-/* Combines the lanes of every row of the tile, halving them again and again, and stores the outcomes.
- * `at`: an element of the tile. */
+/* Combines the lanes of every row of the tile, halving them again and again, and stores the
+ * outcomes. `at`: an element of the tile. */
 static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
     Nest *n = b->n;
     Exprs *x = b->x;
@@ -533,8 +550,8 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
         int var = add_var(b, arena_printf(b->p->arena, "half%lld", (long long)half), half);
         const Expr *low = ex_add(x, first, ex_var(x, var));
         const Expr *high = ex_add(x, low, ex_i(x, left - half));
-        const Expr *both = ex_bin(x, combine, ex_load(x, dt, lane, 1, &low),
-                                  ex_load(x, dt, lane, 1, &high));
+        const Expr *both =
+            ex_bin(x, combine, ex_load(x, dt, lane, 1, &low), ex_load(x, dt, lane, 1, &high));
         Stmt *loop = new_for(b, var, half, ROLE_vector);
         loop->body = new_store(b, lane, low, both);
         stmt_append(&row, loop);
@@ -571,9 +588,9 @@ static const Expr *concerning(Build *b, const Expr *guard, const UsedVars *used)
     return NULL;
 }
 
-/* A factor of the product, zero where the work is guarded. Of the spatial guard only what concerns the
- * factor is taken: its tile in shared memory would otherwise hold a copy for every row (or column) of
- * the other factor. */
+/* A factor of the product, zero where the work is guarded. Of the spatial guard only what concerns
+ * the factor is taken: its tile in shared memory would otherwise hold a copy for every row (or
+ * column) of the other factor. */
 static const Expr *guarded_factor(Build *b, const Expr *factor) {
     UsedVars used = {{false}};
     ex_visit(b->p->arena, factor, find_vars, &used);
@@ -583,8 +600,8 @@ static const Expr *guarded_factor(Build *b, const Expr *factor) {
     return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
 
-/* Parts of the reduction's guard that read how far a dimension goes become conditions in the loops, where
- * these know enough; not in vectors and what is unrolled. */
+/* Parts of the reduction's guard that read how far a dimension goes become conditions in the loops,
+ * where these know enough; not in vectors and what is unrolled. */
 static void guards_to_loops(Build *b) {
     Nest *n = b->n;
     const Expr *left = NULL, *rest = b->guard[1];
@@ -603,8 +620,8 @@ static void guards_to_loops(Build *b) {
     b->guard[1] = left;
 }
 
-/* The reduction loops from position `first` of the order on, around the accumulation of `body`; with
- * staged factors, their loads and barriers at the top of the staging loop. */
+/* The reduction loops from position `first` of the order on, around the accumulation of `body`;
+ * with staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
                              const Expr *identity) {
     Nest *n = b->n;
@@ -639,9 +656,39 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     return wrap(b, outside, serial, staged);
 }
 
+typedef struct AccUses {
+    int count;       /* of the reduced value */
+    const Expr *sum; /* what adds something to it */
+} AccUses;
+
+static void find_acc(void *user, const Expr *e) {
+    AccUses *u = user;
+    for (int i = 0; i < e->n; i++) {
+        if (e->arg[i]->op != EX_acc) continue;
+        u->count++;
+        if (e->op == EX_add) u->sum = e;
+    }
+}
+
+/* What a sum may start with: `identity`, or, of integers, what is added to the result anyway. Then
+ * *post is without it. */
+static const Expr *first_value(Build *b, const Expr *identity, const Expr **post) {
+    const Nest *n = b->n;
+    AccUses u = {0};
+    if (n->op->combine != COMBINE_sum || dt_is_float((DType)identity->dt) || b->guard[0] ||
+        n->target->blocks || n->lane_loop >= 0)
+        return identity;
+    ex_visit(b->p->arena, *post, find_acc, &u);
+    if (u.count != 1 || !u.sum) return identity;
+    bool left = u.sum->arg[0]->op == EX_acc;
+    *post = ex_replace(b->x, *post, u.sum, u.sum->arg[!left]);
+    return rewrite(b, u.sum->arg[left]);
+}
+
 static Stmt *build_reduction(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
+    const Expr *post = op->post;
     int first = 0, across = -1; /* across: a reduction loop bound to threads */
     while (first < n->n_order && !n->loop[n->order[first]].reduce) first++;
     int64_t tile_size = 1;
@@ -665,7 +712,8 @@ static Stmt *build_reduction(Build *b) {
     for (int f = 0; f < 2; f++)
         if (b->factor[f]) stmt_append(&list, new_alloc(b, (int)b->factor[f]->k.i));
     stmt_append(&list, new_alloc(b, b->acc_buffer));
-    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, at, identity)));
+    const Expr *start = first_value(b, identity, &post);
+    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, at, start)));
     stmt_append(&list, loops);
     if (across >= 0) {
         stmt_append(&list, combine_threads(b, &n->loop[across]));
@@ -673,16 +721,17 @@ static Stmt *build_reduction(Build *b) {
     } else if (n->lane_loop >= 0) {
         stmt_append(&list, combine_lanes(b, at, tile_size));
     } else {
-        Stmt *store = store_output(b, rewrite(b, op->post));
+        Stmt *store = store_output(b, rewrite(b, post));
         stmt_append(&list, wrap(b, b->n_tile, b->tile, store));
     }
     return wrap_outer(b, first, list);
 }
 
-/* --- scans and updates ----------------------------------------------------------------------------*/
+/* --- scans and updates
+ * ----------------------------------------------------------------------------*/
 
-/* acc = identity; for every position: acc = combine(acc, body), output = post(acc), in this order or,
- * if exclusive, the other. */
+/* acc = identity; for every position: acc = combine(acc, body), output = post(acc), in this order
+ * or, if exclusive, the other. */
 static Stmt *build_scan_loops(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
@@ -721,8 +770,8 @@ static Stmt *build_updates(Build *b) {
     return wrap(b, b->n->n_order, b->n->order, store);
 }
 
-/* The element of a map. Where others write it, it is stored again as it is (`split` cuts that away), or
- * not stored where threads would do so for nothing. */
+/* The element of a map. Where others write it, it is stored again as it is (`split` cuts that
+ * away), or not stored where threads would do so for nothing. */
 static Stmt *build_element(Build *b) {
     const Op *op = b->n->op;
     const Expr *value = without_limits(b, rewrite(b, op->body));
@@ -743,6 +792,19 @@ static void note_counters(Build *b) {
     const Expr *parts[3] = {op->body, op->post, op->guard};
     for (int i = 0; i < 3; i++)
         if (parts[i]) ex_visit(arena, parts[i], note_counter, b->k);
+}
+
+/* What no element of a constant exceeds, of the few limits that tell printers how to encode results
+ * as bytes: kernels that differ in their constants stay the same. */
+static double magnitude(const Value *v) {
+    double most = 0;
+    if (!value_is_const(v) || v->dt != DT_f32) return HUGE_VAL;
+    const float *x = v->data;
+    for (int64_t i = 0; i < value_numel(v); i++) {
+        if (!(fabsf(x[i]) <= 65536)) return HUGE_VAL;
+        if (fabsf(x[i]) > most) most = fabsf(x[i]);
+    }
+    return most <= 0.5 ? 0.5 : 65536;
 }
 
 Kernel *nest_build(Nest *n, const char *name, Value ***args) {
@@ -790,6 +852,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
+        if (dt_store(op->out[0]->dt) == 1) k->buffers.items[i]->most = magnitude(b.args[i]);
     }
     *args = b.args;
     return k;

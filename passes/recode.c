@@ -136,9 +136,24 @@ static bool encoded_bounds(const Expr *e, int64_t *lo, int64_t *hi) {
     return true;
 }
 
+/* An element of a table after `rewrite` of what its place, which remains a byte, is encoded from;
+ * other elements as they are. */
+static const Expr *rewritten_place(Tables *t, const Expr *load,
+                                   const Expr *(*rewrite)(Tables *, const Expr *)) {
+    const Expr *byte = load->n == 1 ? load->arg[0] : load;
+    while (!is_byte(byte) && (byte->op == EX_cast || byte->op == EX_add) &&
+           (byte->n == 1 || ex_is_const(byte->arg[1])))
+        byte = byte->arg[0];
+    if (byte->op != EX_cast || !is_byte(byte)) return load;
+    const Expr *from = rewrite(t, byte->arg[0]);
+    Replace r = {t->g->x, byte, ex_rebuild(t->g->x, byte, &from)};
+    return replaced(&r, load);
+}
+
 /* A byte that is used as a number at once is the number that became the byte. */
 static const Expr *unwrapped(Tables *t, const Expr *e) {
-    if (e->n == 0 || e->op == EX_load) return e;
+    if (e->op == EX_load) return rewritten_place(t, e, unwrapped);
+    if (e->n == 0) return e;
     MemoSlot *slot = memo_slot(&t->rewritten, e);
     if (slot->key) return slot->value;
     const Expr *arg[3], *result = NULL;
@@ -192,7 +207,8 @@ static const Expr *scaled(Tables *t, const Expr *e, double factor) {
 
 /* Puts factors of what is rounded where they cost nothing. */
 static const Expr *without_factors(Tables *t, const Expr *e) {
-    if (e->n == 0 || e->op == EX_load) return e;
+    if (e->op == EX_load) return rewritten_place(t, e, without_factors);
+    if (e->n == 0) return e;
     MemoSlot *slot = memo_slot(&t->rewritten, e);
     if (slot->key) return slot->value;
     const Expr *arg[3];

@@ -513,6 +513,21 @@ static bool narrow_tile(Nest *n) {
     return false;
 }
 
+/* The loop of a window along which the target adds products of bytes by fours; -1: there is none.
+ */
+static int window_depth(Nest *n) {
+    const Expr *body = nest_body(n);
+    int order[NEST_MAX_LOOPS], count = reductions_by_stride(n, body, order, 0);
+    if (!n->target->byte_dots || body->op != EX_mul || body->dt != DT_i32) return -1;
+    for (int i = 0; i < 2; i++) {
+        const Expr *load = narrow_factor(n, body->arg[i]).load;
+        if (!load || load->dt != DT_i8 || !value_is_const(n->op->in[load->k.i])) continue;
+        for (int k = 0; k < count; k++)
+            if (n->loop[order[k]].extent % 4 == 0) return order[k];
+    }
+    return -1;
+}
+
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
  * convolution, pooling): neighbours in the tile share what they load if the window is unrolled. */
 static void window_tile(Nest *n, int column, int row) {
@@ -528,14 +543,20 @@ static void window_tile(Nest *n, int column, int row) {
         }
     rank_tile(&ranking, (Tile){.rows = 1, .cost = HUGE_VAL});
     int64_t rows = ranked_tile(&ranking, n->variant).rows;
-    int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0;
+    int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0, fours, few = -1;
+    int depth = window_depth(n);
+    if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
     if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
     inner[count++] = tile_loop(n, column, (unroll ? 1 : 4) * lanes_of(n), &tiles);
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
-    k = reductions_by_stride(n, nest_body(n), order, k);
+    k = without(order, reductions_by_stride(n, nest_body(n), order, k), few);
     for (int i = 0; i < k && unroll; i++) nest_bind(n, order[i], ROLE_unroll);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
+    if (few >= 0) {
+        nest_bind(n, few, ROLE_unroll);
+        order[k++] = few;
+    }
     nest_order(n, k, order);
 }
 

@@ -451,6 +451,53 @@ static inline void make_conv(Maker *m) {
     add_tamed(m, v, a.bound * 4 * (double)(c * kh * kw), a.exact);
 }
 
+/* (q - zero) * 2^-3 of a tensor of bytes. */
+static inline Value *make_decoded(Maker *m, Value *q) {
+    Exprs *x = m->x;
+    const Expr *at[MAX_RANK];
+    Builder b = build(m->g, q->rank, q->shape);
+    for (int i = 0; i < q->rank; i++) at[i] = ex_var(x, i);
+    const Expr *e = ex_cast(x, DT_i32, build_load(&b, q, at));
+    e = ex_cast(x, DT_f32, ex_sub(x, e, ex_i(x, random_below(m->r, 3) * 5)));
+    return build_map(&b, DT_f32, ex_mul(x, e, ex_num(x, DT_f32, 0.125)));
+}
+
+/* A window that slides over each channel of bytes for itself, encoded as bytes; sometimes after a
+ * function. All of it is exact. */
+static inline void make_channel_window(Maker *m) {
+    static const int64_t channels[] = {1, 3, 4, 7, 8, 16, 17, 24, 33, 48, 64};
+    Exprs *x = m->x;
+    int64_t c = channels[random_below(m->r, 11)], kh = 1 + random_below(m->r, 8),
+            kw = 1 + random_below(m->r, 3), oh = 1 + random_below(m->r, 4),
+            ow = 1 + random_below(m->r, 9), stride = 1 + random_below(m->r, 2);
+    while (c * oh * ow > 2 * m->max_numel) oh = (oh + 1) / 2, ow = (ow + 1) / 2, c = (c + 1) / 2;
+    int64_t in_shape[3] = {c, stride * (oh - 1) + kh, stride * (ow - 1) + kw};
+    int64_t w_shape[3] = {c, kh, kw}, shape[3] = {c, oh, ow};
+    DType type = random_chance(m->r, 50) ? DT_u8 : DT_i8;
+    Value *bytes = m->g->depth > 0 ? maker_const(m, type, 3, in_shape)->v
+                                   : graph_input(m->g, "bytes", type, 3, in_shape);
+    Value *in = make_decoded(m, bytes);
+    DType w_type = random_chance(m->r, 80) ? DT_i8 : DT_u8;
+    Value *weights = make_decoded(m, maker_const(m, w_type, 3, w_shape)->v);
+    Builder b = build(m->g, 3, shape);
+    const Expr *rh = build_red(&b, kh), *rw = build_red(&b, kw), *step = ex_i(x, stride);
+    const Expr *from[3] = {ex_var(x, 0), ex_add(x, ex_mul(x, ex_var(x, 1), step), rh),
+                           ex_add(x, ex_mul(x, ex_var(x, 2), step), rw)};
+    const Expr *of[3] = {ex_var(x, 0), rh, rw};
+    Value *sum =
+        build_reduce(&b, DT_f32, COMBINE_sum,
+                     ex_mul(x, build_load(&b, in, from), build_load(&b, weights, of)), NULL);
+    int low = type == DT_i8 ? -128 : 0, zero = random_below(m->r, 2) * (low + 100);
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2)};
+    b = build(m->g, 3, shape);
+    const Expr *e = ex_mul(x, build_load(&b, sum, at), ex_num(x, DT_f32, 0.25));
+    if (random_chance(m->r, 30)) e = ex_add(x, e, ex_num(x, DT_f32, 2.5));
+    e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, low - zero));
+    e = ex_un(x, EX_round, ex_bin(x, EX_min, e, ex_num(x, DT_f32, low + 255 - zero)));
+    e = ex_add(x, ex_cast(x, DT_i32, e), ex_i(x, zero));
+    maker_add(m, build_map(&b, type, ex_cast(x, type, e)), 255, true);
+}
+
 static inline void make_scan(Maker *m) {
     Item a = tame(m, *pick(m));
     if (a.v->rank == 0) return;
@@ -620,12 +667,14 @@ static inline void make_loop(Maker *m) {
 
 static inline void make_steps(Maker *m, int count) {
     static void (*const makers[])(Maker *) = {
-        make_binary,     make_binary, make_unary,  make_unary,   make_cast,        make_transpose,
-        make_slice,      make_pad,    make_concat, make_reshape, make_reshape,     make_expand,
-        make_reduce,     make_reduce, make_matmul, make_gram,    make_conv,        make_scan,
-        make_mirror,     make_mirror, make_band,   make_band,    make_gather,      make_scatter,
-        make_softmax,    make_loop,   make_binary, make_unary,   make_contraction, make_contraction,
-        make_long_reduce};
+        make_binary,  make_binary,         make_unary,       make_unary,
+        make_cast,    make_transpose,      make_slice,       make_pad,
+        make_concat,  make_reshape,        make_reshape,     make_expand,
+        make_reduce,  make_reduce,         make_matmul,      make_gram,
+        make_conv,    make_channel_window, make_scan,        make_mirror,
+        make_mirror,  make_band,           make_band,        make_gather,
+        make_scatter, make_softmax,        make_loop,        make_binary,
+        make_unary,   make_contraction,    make_contraction, make_long_reduce};
     const int n = (int)(sizeof makers / sizeof *makers);
     for (int i = 0; i < count; i++) makers[random_below(m->r, n)](m);
 }
