@@ -306,11 +306,64 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
     return wants;
 }
 
+#define FOUR 4
+
+/* The body of a loop around one over four bytes that lie side by side: the store, and what is
+ * stored of each of the four. */
+typedef struct Interleaved {
+    const Stmt *store;
+    const Expr *place; /* of the first */
+    const Expr *value[FOUR];
+} Interleaved;
+
+static bool read_interleaved(Printer *p, const Stmt *s, Interleaved *in) {
+    const Stmt *four = s->body;
+    if (!four || four->kind != ST_for || four->next || !ex_is_int(four->extent, FOUR)) return false;
+    const Stmt *store = in->store = four->body;
+    if (!store || store->kind != ST_store || store->next) return false;
+    const Buffer *b = p->k->buffers.items[store->buffer];
+    const Expr *place = place_of(p, store), *value = prepare(p, store->value);
+    if (b->space == SPACE_reg || dt_store(b->dt) != 1 || !is_lane_type(b->dt) ||
+        (DType)value->dt != b->dt || !lanes_apart(place, s->var, FOUR) ||
+        !lanes_apart(place, four->var, 1))
+        return false;
+    const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
+    for (int i = FOUR - 1; i >= 0; i--) {
+        at[four->var] = ex_i(p->x, i);
+        in->value[i] = ex_subst_vars(p->x, value, p->k->vars.n, at);
+        in->value[i] = ex_simplify(p->x, in->value[i], p->k->vars.n, p->extent);
+        if (!lanes_can(p, in->value[i], s->var)) return false;
+    }
+    in->place = ex_subst_vars(p->x, place, p->k->vars.n, at);
+    return true;
+}
+
+static void print_interleaved(Lanes *l, const Interleaved *in) {
+    Printer *p = l->p;
+    int mark = p->named.n;
+    const char *part[FOUR], *type = lane_type(p, DT_u8, l->width);
+    for (int i = 0; i < FOUR; i++) {
+        lanes_begin(l, in->value[i]);
+        part[i] = TEXT("(%s)%s", type, lanes_text(l, in->value[i], true));
+    }
+    begin_statement(p, 1, &in->place);
+    print_line(p, "*(%s_at *)&%s[%s] = %s(%s, %s, %s, %s);", lane_type(p, DT_i32, l->width),
+               p->buffer[in->store->buffer], print(p, in->place).text,
+               unit_lane_function(p->unit, "fours", l->width), part[0], part[1], part[2], part[3]);
+    end_statement(p, mark);
+}
+
 int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
     int widest = 1;
     bool wanted = false;
+    Interleaved in;
     if (!p->unit->vector_bytes || s->role > ROLE_vector) return 0;
-    for (const Stmt *store = s->body; store; store = store->next) {
+    bool interleaved = read_interleaved(p, s, &in);
+    if (interleaved) {
+        widest = 4;
+        wanted = true;
+    }
+    for (const Stmt *store = s->body; store && !interleaved; store = store->next) {
         if (store->kind != ST_store) return 0;
         const Buffer *b = p->k->buffers.items[store->buffer];
         const Expr *value = prepare(p, store->value);
@@ -332,7 +385,10 @@ int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last)
     Lanes l = {.p = p, .var = s->var, .width = width, .strip = true};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int scope = p->named.n;
-    for (const Stmt *store = s->body; store; store = store->next) print_lanes(&l, store);
+    if (interleaved)
+        print_interleaved(&l, &in);
+    else
+        for (const Stmt *store = s->body; store; store = store->next) print_lanes(&l, store);
     end_scope(p, scope);
     p->indent--;
     print_line(p, "}");

@@ -685,6 +685,19 @@ static void loops_reduce(Nest *n) {
     nest_pack(n);
 }
 
+/* A map to bytes whose four innermost elements lie apart in what it reads, while those of the loop
+ * around lie side by side: vectors along that loop are interleaved. */
+static void interleave(Nest *n) {
+    if (!n->target->vector_types || dt_store(n->op->out[0]->dt) != 1 || n->n_order < 2) return;
+    int last = n->order[n->n_order - 1], around = n->order[n->n_order - 2];
+    VectorScore along = {.n = n, .loop = around}, across = {.n = n, .loop = last};
+    ex_visit(n->p->arena, nest_body(n), score_load, &along);
+    ex_visit(n->p->arena, nest_body(n), score_load, &across);
+    if (n->loop[last].extent == 4 && n->loop[around].extent >= 4 && along.unit && !along.other &&
+        across.other)
+        nest_bind(n, last, ROLE_unroll);
+}
+
 /* The outermost loops are shared by threads: as many of a reduction's as make enough iterations. */
 static void share_outer(Nest *n) {
     int count = 0;
@@ -790,6 +803,7 @@ void schedule_choose(Nest *n) {
         else if (op->kind == OP_map) {
             split_divided(n);
             join_loops(n);
+            interleave(n);
         }
         if (op->kind != OP_scatter) share_outer(n);
         return;

@@ -1,9 +1,9 @@
 /* split: loops are cut where a guard changes, so that what is inside needs none.
  *
- * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the guard
- * compares single variables with constants, the box is cut into boxes in which it holds or does not. The
- * pieces are plain copies, which C compilers vectorise. Only for targets whose kernels are plain loops:
- * threads would do the pieces one after the other.
+ * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the
+ * guard compares single variables with constants, the box is cut into boxes in which it holds or
+ * does not. The pieces are plain copies, which C compilers vectorise. Only for targets whose
+ * kernels are plain loops: threads would do the pieces one after the other.
  */
 #include "passes/passes.h"
 
@@ -25,11 +25,15 @@ typedef struct Box {
     int64_t lo[MAX_LOOPS], hi[MAX_LOOPS]; /* per loop: lo <= variable < hi */
 } Box;
 
-/* The nest of serial loops with constant extents around one store; false if there is none. */
+/* The nest of serial loops with constant extents, unrolled ones innermost, around one store; false
+ * if there is none. */
 static bool find_nest(Split *s) {
     Stmt *at = s->k->body;
+    bool unrolled = false;
     for (; at && at->kind == ST_for; at = at->body) {
-        bool plain = at->role == ROLE_serial || at->role == ROLE_parallel;
+        unrolled |= at->role == ROLE_unroll;
+        bool plain = unrolled ? at->role == ROLE_unroll
+                              : at->role == ROLE_serial || at->role == ROLE_parallel;
         if (at->next || !plain || !ex_is_const(at->extent) || s->n_loops == MAX_LOOPS) return false;
         s->loop[s->n_loops++] = at;
     }
@@ -37,12 +41,13 @@ static bool find_nest(Split *s) {
     return at && at->kind == ST_store && !at->next && s->n_loops;
 }
 
-/* The bound that a comparison sets to the variable of loop *l; false if it sets none. */
+/* The bound that a comparison sets to the variable of loop *l; false if it sets none, or if the
+ * loop is unrolled: that stays in one piece. */
 static bool read_bound(const Split *s, const Expr *e, int *l, int64_t *bound, bool *below) {
     int var;
     if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below)) return false;
     for (*l = 0; *l < s->n_loops; (*l)++)
-        if (s->loop[*l]->var == var) return true;
+        if (s->loop[*l]->var == var) return s->loop[*l]->role != ROLE_unroll;
     return false;
 }
 
@@ -105,9 +110,11 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
 
 static void split_box(Split *s, Box box, const Expr *value);
 
-/* Cuts off what lies outside of the guard's bounds, where the value is `no`; returns what is left. */
+/* Cuts off what lies outside of the guard's bounds, where the value is `no`; returns what is left.
+ */
 static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
-    if (guard->op == EX_and) return cut_off(s, cut_off(s, box, guard->arg[0], no), guard->arg[1], no);
+    if (guard->op == EX_and)
+        return cut_off(s, cut_off(s, box, guard->arg[0], no), guard->arg[1], no);
     int l;
     int64_t bound;
     bool below;
@@ -130,6 +137,13 @@ static void split_box(Split *s, Box box, const Expr *value) {
         if (is_box(s, guard, &bounds) && s->n_pieces + bounds < MAX_PIECES) {
             box = cut_off(s, box, guard, no);
             split_box(s, box, yes);
+            return;
+        }
+        if (yes->op == EX_select && is_box(s, yes->arg[0], &bounds)) { /* the guard inside first */
+            Exprs *x = s->p->x;
+            const Expr *a = ex_select(x, guard, yes->arg[1], no);
+            const Expr *b = ex_select(x, guard, yes->arg[2], no);
+            split_box(s, box, ex_select(x, yes->arg[0], a, b));
             return;
         }
         if (guard->op == EX_and) { /* of several boxes, one after the other */

@@ -462,6 +462,14 @@ static inline Value *make_decoded(Maker *m, Value *q) {
     return build_map(&b, DT_f32, ex_mul(x, e, ex_num(x, DT_f32, 0.125)));
 }
 
+static inline const Expr *encoded(Maker *m, DType type, const Expr *e) {
+    Exprs *x = m->x;
+    int low = type == DT_i8 ? -128 : 0, zero = random_below(m->r, 2) * (low + 100);
+    e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, low - zero));
+    e = ex_un(x, EX_round, ex_bin(x, EX_min, e, ex_num(x, DT_f32, low + 255 - zero)));
+    return ex_cast(x, type, ex_add(x, ex_cast(x, DT_i32, e), ex_i(x, zero)));
+}
+
 /* A window that slides over each channel of bytes for itself, encoded as bytes; sometimes after a
  * function. All of it is exact. */
 static inline void make_channel_window(Maker *m) {
@@ -487,15 +495,29 @@ static inline void make_channel_window(Maker *m) {
     Value *sum =
         build_reduce(&b, DT_f32, COMBINE_sum,
                      ex_mul(x, build_load(&b, in, from), build_load(&b, weights, of)), NULL);
-    int low = type == DT_i8 ? -128 : 0, zero = random_below(m->r, 2) * (low + 100);
     const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2)};
     b = build(m->g, 3, shape);
     const Expr *e = ex_mul(x, build_load(&b, sum, at), ex_num(x, DT_f32, 0.25));
     if (random_chance(m->r, 30)) e = ex_add(x, e, ex_num(x, DT_f32, 2.5));
-    e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, low - zero));
-    e = ex_un(x, EX_round, ex_bin(x, EX_min, e, ex_num(x, DT_f32, low + 255 - zero)));
-    e = ex_add(x, ex_cast(x, DT_i32, e), ex_i(x, zero));
-    maker_add(m, build_map(&b, type, ex_cast(x, type, e)), 255, true);
+    maker_add(m, build_map(&b, type, encoded(m, type, e)), 255, true);
+}
+
+/* Planes, encoded as bytes, side by side in pixels of four, with a rim. */
+static inline void make_pixels(Maker *m) {
+    Exprs *x = m->x;
+    int64_t c = 3 + random_below(m->r, 2), h = 1 + random_below(m->r, 4), w = random_dim(m->r),
+            rim = random_below(m->r, 2), planes[3] = {c, h, w}, shape[3] = {h + rim, w + rim, 4};
+    DType type = random_chance(m->r, 50) ? DT_u8 : DT_i8;
+    Value *in = m->g->depth > 0 ? maker_const(m, DT_f32, 3, planes)->v
+                                : graph_input(m->g, "planes", DT_f32, 3, planes);
+    Builder b = build(m->g, 3, shape);
+    const Expr *edge = ex_i(x, rim), *row = ex_var(x, 0), *column = ex_var(x, 1);
+    const Expr *at[3] = {ex_var(x, 2), ex_sub(x, row, edge), ex_sub(x, column, edge)};
+    const Expr *e = ex_mul(x, build_load(&b, in, at), ex_num(x, DT_f32, 37));
+    const Expr *inside = ex_and(x, ex_le(x, edge, row), ex_le(x, edge, column));
+    e = ex_select(x, inside, encoded(m, type, e), ex_int(x, type, 7));
+    if (c < 4) e = ex_select(x, ex_lt(x, at[0], ex_i(x, c)), e, ex_int(x, type, 0));
+    maker_add(m, build_map(&b, type, e), 255, true);
 }
 
 static inline void make_scan(Maker *m) {
@@ -667,14 +689,15 @@ static inline void make_loop(Maker *m) {
 
 static inline void make_steps(Maker *m, int count) {
     static void (*const makers[])(Maker *) = {
-        make_binary,  make_binary,         make_unary,       make_unary,
-        make_cast,    make_transpose,      make_slice,       make_pad,
-        make_concat,  make_reshape,        make_reshape,     make_expand,
-        make_reduce,  make_reduce,         make_matmul,      make_gram,
-        make_conv,    make_channel_window, make_scan,        make_mirror,
-        make_mirror,  make_band,           make_band,        make_gather,
-        make_scatter, make_softmax,        make_loop,        make_binary,
-        make_unary,   make_contraction,    make_contraction, make_long_reduce};
+        make_binary,     make_binary,         make_unary,       make_unary,
+        make_cast,       make_transpose,      make_slice,       make_pad,
+        make_concat,     make_reshape,        make_reshape,     make_expand,
+        make_reduce,     make_reduce,         make_matmul,      make_gram,
+        make_conv,       make_channel_window, make_pixels,      make_scan,
+        make_mirror,     make_mirror,         make_band,        make_band,
+        make_gather,     make_scatter,        make_softmax,     make_loop,
+        make_binary,     make_unary,          make_contraction, make_contraction,
+        make_long_reduce};
     const int n = (int)(sizeof makers / sizeof *makers);
     for (int i = 0; i < count; i++) makers[random_below(m->r, n)](m);
 }
