@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* --- sessions -------------------------------------------------------------------------------------*/
+/* --- sessions
+ * -------------------------------------------------------------------------------------*/
 
 static void limit_hit(void *user, size_t wanted) {
     Session *s = user;
@@ -42,8 +43,9 @@ int with_session(const Options *o, int (*body)(Session *)) {
     } else {
         /* the arena is full: the message must not need it */
         bool small = s->arena.limit < (size_t)1 << 20;
-        fprintf(stderr, "%s: error[E0006]: compiling needs more than %zu %s of memory; allow more "
-                        "with --max-memory\n",
+        fprintf(stderr,
+                "%s: error[E0006]: compiling needs more than %zu %s of memory; allow more "
+                "with --max-memory\n",
                 o->model, s->arena.limit >> (small ? 10 : 20), small ? "KiB" : "MiB");
         status = ERR_LIMIT;
     }
@@ -57,7 +59,8 @@ int with_session(const Options *o, int (*body)(Session *)) {
     return status;
 }
 
-/* --- the pipeline ---------------------------------------------------------------------------------*/
+/* --- the pipeline
+ * ---------------------------------------------------------------------------------*/
 
 static bool read_dims(Session *s, ImportOptions *options) {
     const StringList *list = &s->o->dims;
@@ -101,7 +104,8 @@ static bool read_string_bytes(Session *s, ImportOptions *options) {
             return false;
         }
         const char *name = equals ? arena_strndup(&s->arena, word, (size_t)(equals - word)) : "*";
-        options->string_bytes[options->n_string_bytes++] = (DimOption){.name = name, .value = value};
+        options->string_bytes[options->n_string_bytes++] =
+            (DimOption){.name = name, .value = value};
     }
     return true;
 }
@@ -128,8 +132,8 @@ static void check_string_bytes(Session *s, const ImportOptions *options) {
         const DimOption *option = &options->string_bytes[i];
         if (!option->used && strcmp(option->name, "*") != 0)
             diag_error(&s->diag, E0001,
-                       "--string-bytes %s=%lld: the model has no such input of strings", option->name,
-                       (long long)option->value);
+                       "--string-bytes %s=%lld: the model has no such input of strings",
+                       option->name, (long long)option->value);
     }
 }
 
@@ -175,8 +179,8 @@ static const char *type_text(Session *s, const Value *v, bool text) {
     return arena_printf(&s->arena, "%s%s%s", dt_name(text ? DT_str : v->dt), shape, bytes);
 }
 
-/* Does the input hold the extent of a dimension that varies, or the output such extents; or are they
- * the output's own? */
+/* Does the input hold the extent of a dimension that varies, or the output such extents; or are
+ * they the output's own? */
 static bool is_extent(const Graph *g, int in, int out) {
     bool found = g->output_shape.items[out] >= 0;
     for (int i = 0; i < g->outputs.n; i++) found |= g->output_shape.items[i] == out;
@@ -242,8 +246,9 @@ static bool check_names(Session *s, const char *option, const char *list, const 
 static bool check_pass_names(Session *s) {
     for (const char *at = s->o->passes; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (*at != '-') {
-            diag_error(&s->diag, E0001, "--passes wants a minus sign before each name, as in "
-                                        "-fuse,-cse; not '%s'",
+            diag_error(&s->diag, E0001,
+                       "--passes wants a minus sign before each name, as in "
+                       "-fuse,-cse; not '%s'",
                        s->o->passes);
             return false;
         }
@@ -346,8 +351,7 @@ Program *session_lower(Session *s, Graph *g) {
                            .variant = s->o->trial ? s->o->trial->variant : 0,
                            .dump = s->o->dump_ir,
                            .on_pass = after_pass,
-                           .user = s,
-                           .verify = true};
+                           .user = s};
     if (s->o->passes) { /* "-fuse,-cse" without the minus signs */
         char *skip = arena_strdup(&s->arena, s->o->passes), *to = skip;
         for (const char *from = skip; *from; from++)
@@ -363,7 +367,8 @@ Program *session_program(Session *s) {
     return g ? session_lower(s, g) : NULL;
 }
 
-/* --- compile --------------------------------------------------------------------------------------*/
+/* --- compile
+ * --------------------------------------------------------------------------------------*/
 
 static const char *suffix_of(const char *path) {
     const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
@@ -378,9 +383,9 @@ int command_compile(Session *s) {
     }
     const char *suffix = suffix_of(o->output), *name = o->target;
     if (!name)
-        name = !strcmp(suffix, ".cu")                                    ? "cuda"
+        name = !strcmp(suffix, ".cu")                                ? "cuda"
                : !strcmp(suffix, ".comp") || !strcmp(suffix, ".spv") ? "vulkan"
-                                                                         : "c";
+                                                                     : "c";
     s->target = target_find(name);
     if (!s->target) {
         diag_error(&s->diag, E0001, "there is no target '%s' (c, cuda, vulkan)", name);

@@ -1,4 +1,5 @@
-/* Construction of scalar expressions; see expr.h. Analysis and simplification are in expr_index.c. */
+/* Construction of scalar expressions; see expr.h. Analysis and simplification are in expr_index.c.
+ */
 #include "ir/dim.h"
 #include "ir/expr_memo.h"
 
@@ -32,7 +33,8 @@ void exprs_init(Exprs *x, Arena *arena) {
     *x = (Exprs){.arena = arena};
 }
 
-/* --- hash-consing ---------------------------------------------------------------------------------*/
+/* --- hash-consing
+ * ---------------------------------------------------------------------------------*/
 
 static uint32_t hash_node(ExprOp op, DType dt, Scalar k, int n, const Expr *const *arg) {
     uint64_t h = FNV_SEED ^ ((uint64_t)op << 8) ^ (uint64_t)dt;
@@ -85,7 +87,8 @@ static const Expr *node(Exprs *x, ExprOp op, DType dt, Scalar k, int n, const Ex
     return e;
 }
 
-/* --- leaves ---------------------------------------------------------------------------------------*/
+/* --- leaves
+ * ---------------------------------------------------------------------------------------*/
 
 const Expr *ex_const(Exprs *x, DType dt, Scalar value) {
     return node(x, EX_const, dt, value, 0, NULL);
@@ -124,47 +127,80 @@ const Expr *ex_load(Exprs *x, DType dt, int source, int n, const Expr *const *in
     return node(x, EX_load, dt, (Scalar){.i = source}, n, index);
 }
 
-/* --- evaluation of constants ----------------------------------------------------------------------*/
+/* --- evaluation of constants
+ * ----------------------------------------------------------------------*/
 
 static double float_unary(ExprOp op, double a) {
     switch (op) {
-    case EX_neg: return -a;
-    case EX_abs: return fabs(a);
-    case EX_sqrt: return sqrt(a);
-    case EX_exp: return exp(a);
-    case EX_log: return log(a);
-    case EX_sin: return sin(a);
-    case EX_cos: return cos(a);
-    case EX_tan: return tan(a);
-    case EX_asin: return asin(a);
-    case EX_acos: return acos(a);
-    case EX_atan: return atan(a);
-    case EX_sinh: return sinh(a);
-    case EX_cosh: return cosh(a);
-    case EX_tanh: return tanh(a);
-    case EX_asinh: return asinh(a);
-    case EX_acosh: return acosh(a);
-    case EX_atanh: return atanh(a);
-    case EX_erf: return erf(a);
-    case EX_floor: return floor(a);
-    case EX_ceil: return ceil(a);
-    case EX_round: return rint(a);
-    case EX_trunc: return trunc(a);
-    default: return a;
+    case EX_neg:
+        return -a;
+    case EX_abs:
+        return fabs(a);
+    case EX_sqrt:
+        return sqrt(a);
+    case EX_exp:
+        return exp(a);
+    case EX_log:
+        return log(a);
+    case EX_sin:
+        return sin(a);
+    case EX_cos:
+        return cos(a);
+    case EX_tan:
+        return tan(a);
+    case EX_asin:
+        return asin(a);
+    case EX_acos:
+        return acos(a);
+    case EX_atan:
+        return atan(a);
+    case EX_sinh:
+        return sinh(a);
+    case EX_cosh:
+        return cosh(a);
+    case EX_tanh:
+        return tanh(a);
+    case EX_asinh:
+        return asinh(a);
+    case EX_acosh:
+        return acosh(a);
+    case EX_atanh:
+        return atanh(a);
+    case EX_erf:
+        return erf(a);
+    case EX_floor:
+        return floor(a);
+    case EX_ceil:
+        return ceil(a);
+    case EX_round:
+        return rint(a);
+    case EX_trunc:
+        return trunc(a);
+    default:
+        return a;
     }
 }
 
 static double float_binary(ExprOp op, double a, double b) {
     switch (op) {
-    case EX_add: return a + b;
-    case EX_sub: return a - b;
-    case EX_mul: return a * b;
-    case EX_div: return a / b;
-    case EX_rem: return fmod(a, b);
-    case EX_pow: return pow(a, b);
-    case EX_min: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
-    case EX_max: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
-    default: return a;
+    case EX_add:
+        return a + b;
+    case EX_sub:
+        return a - b;
+    case EX_mul:
+        return a * b;
+    case EX_div:
+        return a / b;
+    case EX_rem:
+        return fmod(a, b);
+    case EX_pow:
+        return pow(a, b);
+    case EX_min:
+        return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    case EX_max:
+        return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+    default:
+        return a;
     }
 }
 
@@ -173,9 +209,12 @@ static int64_t int_binary(ExprOp op, DType dt, int64_t a, int64_t b) {
     bool is_unsigned = dt_kind(dt) == DK_uint || dt_kind(dt) == DK_bool;
     int width = dt_bits(dt);
     switch (op) {
-    case EX_add: return (int64_t)(ua + ub);
-    case EX_sub: return (int64_t)(ua - ub);
-    case EX_mul: return (int64_t)(ua * ub);
+    case EX_add:
+        return (int64_t)(ua + ub);
+    case EX_sub:
+        return (int64_t)(ua - ub);
+    case EX_mul:
+        return (int64_t)(ua * ub);
     case EX_div:
         if (b == 0) return 0;
         if (is_unsigned) return (int64_t)(ua / ub);
@@ -184,24 +223,34 @@ static int64_t int_binary(ExprOp op, DType dt, int64_t a, int64_t b) {
         if (b == 0) return 0;
         if (is_unsigned) return (int64_t)(ua % ub);
         return b == -1 ? 0 : a % b;
-    case EX_min: return (is_unsigned ? ua < ub : a < b) ? a : b;
-    case EX_max: return (is_unsigned ? ua > ub : a > b) ? a : b;
+    case EX_min:
+        return (is_unsigned ? ua < ub : a < b) ? a : b;
+    case EX_max:
+        return (is_unsigned ? ua > ub : a > b) ? a : b;
     case EX_and:
-    case EX_band: return a & b;
+    case EX_band:
+        return a & b;
     case EX_or:
-    case EX_bor: return a | b;
-    case EX_bxor: return a ^ b;
-    case EX_shl: return ub >= (uint64_t)width ? 0 : (int64_t)(ua << ub);
+    case EX_bor:
+        return a | b;
+    case EX_bxor:
+        return a ^ b;
+    case EX_shl:
+        return ub >= (uint64_t)width ? 0 : (int64_t)(ua << ub);
     case EX_shr:
         if (ub >= (uint64_t)width) return is_unsigned || a >= 0 ? 0 : -1;
         return is_unsigned ? (int64_t)(ua >> ub) : a >> ub;
-    default: return a;
+    default:
+        return a;
     }
 }
 
 static bool compare(ExprOp op, DType from, Scalar a, Scalar b) {
     if (dt_is_float(from))
-        return op == EX_eq ? a.f == b.f : op == EX_ne ? a.f != b.f : op == EX_lt ? a.f < b.f : a.f <= b.f;
+        return op == EX_eq   ? a.f == b.f
+               : op == EX_ne ? a.f != b.f
+               : op == EX_lt ? a.f < b.f
+                             : a.f <= b.f;
     if (op == EX_eq) return a.i == b.i;
     if (op == EX_ne) return a.i != b.i;
     if (dt_kind(from) == DK_uint)
@@ -212,21 +261,28 @@ static bool compare(ExprOp op, DType from, Scalar a, Scalar b) {
 Scalar ex_apply(ExprOp op, DType dt, DType from, const Scalar *args) {
     Scalar a = args[0];
     switch (op) {
-    case EX_cast: return dt_cast(from, dt, a);
+    case EX_cast:
+        return dt_cast(from, dt, a);
     case EX_bits: {
         uint64_t raw[2] = {0};
         dt_save(from, raw, 0, a);
         return dt_load(dt, raw, 0);
     }
-    case EX_select: return a.i ? args[1] : args[2];
+    case EX_select:
+        return a.i ? args[1] : args[2];
     case EX_eq:
     case EX_ne:
     case EX_lt:
-    case EX_le: return (Scalar){.i = compare(op, from, a, args[1])};
-    case EX_not: return (Scalar){.i = !a.i};
-    case EX_isnan: return (Scalar){.i = dt_is_float(from) && isnan(a.f)};
-    case EX_isinf: return (Scalar){.i = dt_is_float(from) && isinf(a.f)};
-    default: break;
+    case EX_le:
+        return (Scalar){.i = compare(op, from, a, args[1])};
+    case EX_not:
+        return (Scalar){.i = !a.i};
+    case EX_isnan:
+        return (Scalar){.i = dt_is_float(from) && isnan(a.f)};
+    case EX_isinf:
+        return (Scalar){.i = dt_is_float(from) && isinf(a.f)};
+    default:
+        break;
     }
     if (dt_is_float(dt)) {
         double result = ex_arity(op) == 2 ? float_binary(op, a.f, args[1].f) : float_unary(op, a.f);
@@ -252,7 +308,8 @@ Scalar ex_eval(const Expr *e, const int64_t *vars) {
     return ex_apply((ExprOp)e->op, (DType)e->dt, e->n ? (DType)e->arg[0]->dt : DT_none, args);
 }
 
-/* --- operators ------------------------------------------------------------------------------------*/
+/* --- operators
+ * ------------------------------------------------------------------------------------*/
 
 static bool is_comparison(ExprOp op) {
     return op == EX_eq || op == EX_ne || op == EX_lt || op == EX_le;
@@ -288,7 +345,8 @@ const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a) {
     return node(x, op, to, (Scalar){.i = 0}, 1, &a);
 }
 
-/* Identities of integer and boolean operators; NULL if none applies. Constants stand on the right. */
+/* Identities of integer and boolean operators; NULL if none applies. Constants stand on the right.
+ */
 static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
     DType dt = (DType)a->dt;
     bool is_float = dt_is_float(dt);
@@ -357,7 +415,8 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
     case EX_le:
         if (a == b && !is_float) return ex_int(x, DT_bool, 1);
         break;
-    default: break;
+    default:
+        break;
     }
     return NULL;
 }
@@ -448,7 +507,8 @@ const Expr *ex_bits(Exprs *x, DType dt, const Expr *a) {
     return node(x, EX_bits, dt, (Scalar){.i = 0}, 1, &a);
 }
 
-/* --- walking --------------------------------------------------------------------------------------*/
+/* --- walking
+ * --------------------------------------------------------------------------------------*/
 
 void memo_end(Memo *m) {
     if (m->cap) arena_return(m->arena, m->slots, m->cap * sizeof *m->slots);
@@ -458,7 +518,7 @@ void memo_end(Memo *m) {
 MemoSlot *memo_slot(Memo *m, const Expr *e) {
     if (m->n * 2 >= m->cap) {
         Memo old = *m;
-        m->cap = old.cap ? old.cap * 2 : 64;
+        m->cap = old.cap ? old.cap * 2 : 16;
         m->slots = arena_borrow(m->arena, m->cap * sizeof *m->slots);
         m->n = 0;
         for (uint32_t i = 0; i < old.cap; i++)
@@ -487,11 +547,18 @@ typedef struct Rewriter {
 } Rewriter;
 
 const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg) {
+    bool same = true;
+    for (int i = 0; i < e->n && same; i++) same = arg[i] == e->arg[i];
+    if (same) return e;
     switch ((ExprOp)e->op) {
-    case EX_load: return ex_load(x, (DType)e->dt, (int)e->k.i, e->n, arg);
-    case EX_select: return ex_select(x, arg[0], arg[1], arg[2]);
-    case EX_cast: return ex_cast(x, (DType)e->dt, arg[0]);
-    case EX_bits: return ex_bits(x, (DType)e->dt, arg[0]);
+    case EX_load:
+        return ex_load(x, (DType)e->dt, (int)e->k.i, e->n, arg);
+    case EX_select:
+        return ex_select(x, arg[0], arg[1], arg[2]);
+    case EX_cast:
+        return ex_cast(x, (DType)e->dt, arg[0]);
+    case EX_bits:
+        return ex_bits(x, (DType)e->dt, arg[0]);
     default:
         return e->n == 2 ? ex_bin(x, (ExprOp)e->op, arg[0], arg[1])
                          : ex_un(x, (ExprOp)e->op, arg[0]);

@@ -7,16 +7,17 @@
 
 typedef struct PassOptions {
     const Target *target;
-    DType precision;      /* what products may round their operands to; DT_none: nothing */
+    DType precision;            /* what products may round their operands to; DT_none: nothing */
     const Schedules *schedules; /* measured ones, to be preferred to chosen ones; NULL: none */
-    int variant;          /* of the chosen schedules (nest.h): 0 the best */
-    const char *skip;     /* --passes=-fuse,-cse: comma separated names without the minus; NULL: none.
-                             Only optional graph passes can be left out */
-    const char *dump;     /* --dump-ir=NAME[,NAME] or "all"; NULL: none */
-    bool time;            /* --time-passes */
+    int variant;                /* of the chosen schedules (nest.h): 0 the best */
+    const char *skip; /* --passes=-fuse,-cse: comma separated names without the minus; NULL: none.
+                         Only optional graph passes can be left out */
+    const char *dump; /* --dump-ir=NAME[,NAME] or "all"; NULL: none */
+    bool time;        /* --time-passes */
     void (*on_pass)(void *user, const char *pass, const Graph *g, const Program *p, double seconds);
     void *user;
-    bool verify;          /* run the verifier after every pass (always, but for benchmarks) */
+    bool verify; /* run the verifier after every pass, else where it costs little: before the
+                    first, after the last on graphs, and on programs */
 } PassOptions;
 
 /* Runs the pipeline. NULL after diagnostics. */

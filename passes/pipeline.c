@@ -41,7 +41,7 @@ static const PassRow rows[] = {
 
 Program *run_passes(Graph *g, const PassOptions *o) {
     Program *p = NULL;
-    if (o->verify && !verify_graph(g, g->diag, "import")) return NULL;
+    if (!verify_graph(g, g->diag, "import")) return NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const PassRow *row = &rows[i];
         if (row->graph && strcmp(row->name, "tidy") != 0 && listed(o->skip, row->name)) continue;
@@ -54,7 +54,8 @@ Program *run_passes(Graph *g, const PassOptions *o) {
             row->program(p, o);
         if (g->diag->n_errors) return NULL;
         if (o->on_pass) o->on_pass(o->user, row->name, g, p, now() - start);
-        if (!o->verify) continue;
+        bool last = i + 1 == sizeof rows / sizeof *rows || !rows[i + 1].graph;
+        if (!o->verify && !last) continue;
         bool ok = p ? verify_program(p, g->diag, row->name) : verify_graph(g, g->diag, row->name);
         if (!ok) return NULL;
     }

@@ -40,7 +40,8 @@ static bool computes(const Op *op) {
 }
 
 static int root_of(Unjoin *u, int node) {
-    while (u->class[node].parent != node) node = u->class[node].parent;
+    Class *c = u->class;
+    while (c[node].parent != node) node = c[node].parent = c[c[node].parent].parent;
     return node;
 }
 
