@@ -156,9 +156,12 @@ static void read_states(Session *s, ImportOptions *options) {
             options->states[options->n_states++] = past;
 }
 
+/* Decoded images are none to callers. */
 static int find_input(const Graph *g, const char *name) {
     int i = g->inputs.n;
-    while (i-- && strcmp(g->inputs.items[i]->name, name) != 0) continue;
+    while (i-- && ((i >= graph_n_given(g) && i < graph_n_inputs(g)) ||
+                   strcmp(g->inputs.items[i]->name, name) != 0))
+        continue;
     return i;
 }
 
@@ -292,6 +295,12 @@ Graph *session_graph(Session *s) {
         !read_input_options(s, "--fix", &s->o->fixed, &options.fixed, &options.n_fixed))
         return NULL;
     read_states(s, &options);
+    options.image_decoder = s->o->image_decoder != NULL;
+    if (options.image_decoder && strcmp(s->o->image_decoder, "magickwand") != 0) {
+        diag_error(&s->diag, E0001, "--image-decoder: there is no '%s' among: magickwand",
+                   s->o->image_decoder);
+        return NULL;
+    }
     s->model_open = true;
     double start = now();
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
