@@ -645,6 +645,7 @@ int main(int argc, char **argv) {
     temp_remove(suite.scratch);
     if (report) write_report(report);
     print_on_host(stdout);
+    if (!suite.image_decoder) printf("note: MagickWand is not installed: no images are decoded\n");
     int failed = count[TEST_failed] + count[TEST_open];
     printf("conformance %s: %d/%d passed, %d unsupported, %d failed\n", suite.target,
            count[TEST_passed], suite.n, count[TEST_unsupported], failed);
