@@ -187,6 +187,13 @@ static bool is_extent(const Graph *g, int in, int out) {
     return found;
 }
 
+static bool is_stream(const Graph *g, int in) {
+    bool found = false;
+    for (int i = 0; i < g->images.n; i++)
+        found |= g->images.items[i].stream == g->inputs.items[in];
+    return found;
+}
+
 /* Ties what state number `i` of --state names. */
 static void tie_state(Session *s, Graph *g, int i) {
     const char *word = s->o->states.items[i], *past = NULL, *present = NULL;
@@ -212,6 +219,10 @@ static void tie_state(Session *s, Graph *g, int i) {
         const Value *v = g->inputs.items[in], *w = g->outputs.items[out];
         if (dims_vary(v->rank, v->dims) || is_extent(g, in, out)) {
             diag_error(&s->diag, E0001, "--state %s: a dimension that varies cannot be kept", word);
+            return;
+        }
+        if (is_stream(g, in)) {
+            diag_error(&s->diag, E0001, "--state %s: the input is an encoded image", word);
             return;
         }
         if (v->dt == w->dt && v->text == g->output_text.items[out] &&
