@@ -110,7 +110,7 @@ int input_symbol(const Program *p, int i) {
     return -1;
 }
 
-static int symbol_input(const Program *p, int symbol) {
+int symbol_input(const Program *p, int symbol) {
     for (int i = 0; symbol >= 0 && i < graph_n_inputs(p->graph); i++)
         if (input_symbol(p, i) == symbol) return i;
     return -1;

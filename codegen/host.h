@@ -36,6 +36,8 @@ void print_tensors(const Program *p, Text *out);
 void print_tensor_fields(const Program *p, const char *indent, Text *out);
 /* The symbol of ir/dim.h that an input is: it holds an extent of others. -1: none. */
 int input_symbol(const Program *p, int i);
+/* The input that holds the value of a symbol; -1: none. */
+int symbol_input(const Program *p, int symbol);
 /* Do dimensions of inputs or outputs vary? */
 bool program_varies(const Program *p);
 /* The functions and the descriptor of a C library; `team`: its steps are for several threads, `kept`:
@@ -44,6 +46,20 @@ void print_c_library(const Program *p, const EmitOptions *o, bool team, bool kep
 /* mlcc_open, mlcc_close and mlcc_reset of a C library with states, and the type mlcc_instance of
  * what one that is open has; `team`: it is the user of a team (runtime/team.h). */
 void print_instance(const Program *p, const EmitOptions *o, bool team, Text *out);
+/* C: the function that does the steps, given all inputs: PREFIX_run, where nothing is decoded. */
+const char *steps_name(const Program *p, const EmitOptions *o);
+/* Images that are decoded before the steps (host_images.c). `own`: the bytes of the arena that the
+ * steps need; behind them the pixels lie. All of it: */
+int64_t arena_with_images(const Program *p, int64_t own);
+/* The decoder's prototype, and its text for the end of the file. Nothing where there are no images.
+ */
+void print_decoder_prototype(const Program *p, Text *out);
+void print_decoder(const Program *p, const EmitOptions *o, Text *out);
+/* The statements that decode. input: what the inputs are called that callers give; those behind
+ * them get what they are. */
+void print_decoding(const Program *p, int64_t own, const char **input, Text *out);
+/* mlcc_run of a library: decodes, and calls `steps`, a function like it, with all inputs. */
+void print_decoding_run(const Program *p, int64_t own, const char *steps, Text *out);
 /* Are the rows of an input or output strings for the outside? */
 bool is_text(const Program *p, bool input, int i);
 /* The name of a graph's input or output as the model has it. */

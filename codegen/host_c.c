@@ -152,6 +152,17 @@ static void name_tensors(Host *h, Names *macros) {
         h->output[i] = names_take(&h->names, output_name(p, i), "output");
 }
 
+static void claim_image_names(Host *h) {
+    static const char *const names[] = {"mlcc_decode_image", "mlcc_image_ends",
+                                        "mlcc_image_format", "mlcc_image_gray",
+                                        "mlcc_image_open",   "mlcc_image_read",
+                                        "mlcc_pixels",       "mlcc_run_decoded",
+                                        "mlcc_size",         NULL};
+    if (!h->p->graph->images.n) return;
+    names_take(&h->unit.names, steps_name(h->p, h->o), "run");
+    for (int i = 0; names[i]; i++) names_claim(&h->unit.names, names[i], true);
+}
+
 /* --- PREFIX_run -----------------------------------------------------------------------------*/
 
 static const char *tensor_parameter(Host *h, const Value *v, const char *name, bool input) {
@@ -160,22 +171,28 @@ static const char *tensor_parameter(Host *h, const Value *v, const char *name, b
     return PRINTF("%s%s %s[%lld]", is_const, type, name, (long long)value_numel(v));
 }
 
-/* The declaration of PREFIX_run without the semicolon; or, for a team's thread, of what does its
- * part of that. */
-static void print_signature(Host *h, bool of_team, Text *out) {
+/* The functions of the steps: what callers call; what does all steps, which is the same where no
+ * image is decoded before; and what does a team's thread's part of them. */
+typedef enum Runs { RUNS_all, RUNS_steps, RUNS_part } Runs;
+
+/* The declaration without the semicolon. */
+static void print_signature(Host *h, Runs what, Text *out) {
     const Program *p = h->p;
-    int n = 0;
-    const char *head = of_team ? "static int mlcc_take_part(" : PRINTF("int %s_run(", h->o->prefix);
+    int n = 0, n_inputs = what == RUNS_all ? graph_n_given(p->graph) : graph_n_inputs(p->graph);
+    const char *head = what == RUNS_part  ? "static int mlcc_take_part("
+                       : what == RUNS_all ? PRINTF("int %s_run(", h->o->prefix)
+                                          : PRINTF("%sint %s(", p->graph->images.n ? "static " : "",
+                                                   steps_name(p, h->o));
     const char **piece = ARENA_ARRAY(
         h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 6, const char *);
-    for (int i = 0; i < graph_n_inputs(p->graph); i++)
+    for (int i = 0; i < n_inputs; i++)
         piece[n++] = tensor_parameter(h, p->graph->inputs.items[i], h->input[i], true);
     for (int i = 0; i < graph_n_outputs(p->graph); i++)
         piece[n++] = tensor_parameter(h, p->graph->outputs.items[i], h->output[i], false);
     if (h->o->weights_file) piece[n++] = "const void *weights";
     if (h->kept) piece[n++] = PRINTF("void *%s", h->kept);
     piece[n++] = "void *arena";
-    if (of_team) {
+    if (what == RUNS_part) {
         piece[n++] = "int32_t thread";
         piece[n++] = "int32_t threads";
         piece[n++] = "mlcc_team *team";
@@ -384,6 +401,27 @@ static void print_reset(Host *h, Text *out) {
     text_addf(out, "    return %s_OK;\n}\n\n", h->macro);
 }
 
+/* The last line of a function like those of the steps: it calls one. */
+static void print_steps_call(Host *h, const char *name, const char *const *input, Text *out) {
+    const Program *p = h->p;
+    int n = 0, column = (int)strlen(name) + 12;
+    const char **piece = ARENA_ARRAY(
+        h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 6, const char *);
+    for (int i = 0; i < graph_n_inputs(p->graph); i++) piece[n++] = input[i];
+    for (int i = 0; i < graph_n_outputs(p->graph); i++) piece[n++] = h->output[i];
+    if (h->o->weights_file) piece[n++] = "weights";
+    if (h->kept) piece[n++] = h->kept;
+    piece[n++] = "arena";
+    if (!strcmp(name, "mlcc_take_part")) {
+        piece[n++] = "0";
+        piece[n++] = "1";
+        piece[n++] = "NULL";
+    }
+    text_addf(out, "    return %s(", name);
+    text_list(out, n, piece, column, column);
+    text_add(out, ");\n}\n");
+}
+
 static void print_run(Host *h, Text *out) {
     const Program *p = h->p;
     Text locals = text_new(h->arena), calls = text_new(h->arena);
@@ -392,7 +430,7 @@ static void print_run(Host *h, Text *out) {
         text_add(out,
                  "/* What each thread of a team does. They walk through the same steps; a thread "
                  "alone is a\n * team of one. */\n");
-    print_signature(h, h->team, out);
+    print_signature(h, h->team ? RUNS_part : RUNS_steps, out);
     text_add(out, " {\n");
     print_null_checks(h, out);
     if (h->o->weights_file) print_weights_check(h, out);
@@ -414,23 +452,20 @@ static void print_run(Host *h, Text *out) {
     if (h->team && !strstr(text_get(&calls), "mlcc_barrier(")) text_add(out, "    (void)team;\n");
     text_add(out, text_get(&calls));
     text_addf(out, "    return %s_OK;\n}\n", h->macro);
-    if (!h->team) return;
+    if (h->team) {
+        text_add(out, "\n");
+        print_signature(h, RUNS_steps, out);
+        text_add(out, " {\n");
+        print_steps_call(h, "mlcc_take_part", h->input, out);
+    }
+    if (!p->graph->images.n || h->o->descriptor) return; /* a library's mlcc_run decodes */
+    const char **input =
+        arena_copy(h->arena, h->input, (size_t)graph_n_inputs(p->graph) * sizeof *input);
     text_add(out, "\n");
-    print_signature(h, false, out);
-    text_add(out, " {\n    return mlcc_take_part(");
-    int n = 0;
-    const char **piece = ARENA_ARRAY(
-        h->arena, graph_n_inputs(p->graph) + graph_n_outputs(p->graph) + 6, const char *);
-    for (int i = 0; i < graph_n_inputs(p->graph); i++) piece[n++] = h->input[i];
-    for (int i = 0; i < graph_n_outputs(p->graph); i++) piece[n++] = h->output[i];
-    if (h->o->weights_file) piece[n++] = "weights";
-    if (h->kept) piece[n++] = h->kept;
-    piece[n++] = "arena";
-    piece[n++] = "0";
-    piece[n++] = "1";
-    piece[n++] = "NULL";
-    text_list(out, n, piece, 26, 26);
-    text_add(out, ");\n}\n");
+    print_signature(h, RUNS_all, out);
+    text_addf(out, " {\n    if (arena == NULL) return %s_E_ARGUMENT;\n", h->macro);
+    print_decoding(p, p->arena_bytes, input, out);
+    print_steps_call(h, steps_name(p, h->o), input, out);
 }
 
 /* --- kernels --------------------------------------------------------------------------------*/
@@ -493,7 +528,8 @@ static void print_head(Host *h, const char *what, Text *out) {
     text_addf(out, "\n * Constants: %lld bytes", (long long)h->p->weight_bytes);
     if (h->o->weights_file)
         text_addf(out, " in the side file %s", comment_text(h->arena, h->o->weights_file));
-    text_addf(out, "; scratch memory (arena): %lld bytes", (long long)h->p->arena_bytes);
+    text_addf(out, "; scratch memory (arena): %lld bytes",
+              (long long)arena_with_images(h->p, h->p->arena_bytes));
     if (h->p->state_bytes) text_addf(out, "; state: %lld bytes", (long long)h->p->state_bytes);
     text_add(out, ".\n */\n");
 }
@@ -518,17 +554,22 @@ static void print_macros(Host *h, Text *out) {
     const Program *p = h->p;
     text_addf(out, "/* What %s_run returns. */\n", h->o->prefix);
     text_addf(out, "#define %s_OK 0\n#define %s_E_ARGUMENT 1 /* a pointer is NULL%s */\n", h->macro,
-              h->macro, program_varies(p) ? ", or an extent out of its range" : "");
+              h->macro,
+              p->graph->images.n  ? ", an extent is out of its range, or an image cannot be\n"
+                                    " * decoded or does not fit"
+              : program_varies(p) ? ", or an extent out of its range"
+                                  : "");
     if (h->o->weights_file)
         text_addf(out, "#define %s_E_FILE 5 /* the weights are not those of this model */\n",
                   h->macro);
     text_add(out, "\n/* Sizes in bytes. */\n");
-    text_addf(out, "#define %s_ARENA_BYTES %lldu\n", h->macro, (long long)p->arena_bytes);
+    text_addf(out, "#define %s_ARENA_BYTES %lldu\n", h->macro,
+              (long long)arena_with_images(p, p->arena_bytes));
     text_addf(out, "#define %s_WEIGHT_BYTES %lldu\n", h->macro, (long long)p->weight_bytes);
     if (h->kept)
         text_addf(out, "#define %s_STATE_BYTES %lldu\n", h->macro, (long long)p->state_bytes);
     text_add(out, "\n/* Number of elements of each input and output. */\n");
-    for (int i = 0; i < graph_n_inputs(p->graph); i++) print_size(h, true, i, out);
+    for (int i = 0; i < graph_n_given(p->graph); i++) print_size(h, true, i, out);
     for (int i = 0; i < graph_n_outputs(p->graph); i++) print_size(h, false, i, out);
 }
 
@@ -553,10 +594,13 @@ static void print_state_note(Host *h, Text *out) {
 /* Which tensors have dimensions that vary, and where their extents are given. */
 static void print_extents(Host *h, Text *out) {
     const Graph *g = h->p->graph;
-    if (!program_varies(h->p)) return;
+    bool varies = false;
+    for (int i = 0; i < graph_n_given(g); i++) varies |= input_symbol(h->p, i) >= 0;
+    for (int i = 0; i < graph_n_outputs(g); i++) varies |= g->output_shape.items[i] >= 0;
+    if (!varies) return;
     text_add(out, " * Dimensions that vary: arrays have room for the largest shape, and hold the "
                   "elements of the\n * shape of a run densely, without gaps.\n");
-    for (int i = 0; i < graph_n_inputs(g); i++) {
+    for (int i = 0; i < graph_n_given(g); i++) {
         const Value *v = g->inputs.items[i];
         int k = input_symbol(h->p, i);
         if (k >= 0) {
@@ -574,6 +618,25 @@ static void print_extents(Host *h, Text *out) {
                       h->output[g->output_shape.items[i]]);
 }
 
+static void print_image_notes(Host *h, Text *out) {
+    const Graph *g = h->p->graph;
+    for (int i = 0; i < g->images.n; i++) {
+        const char *name = g->images.items[i].stream->name;
+        DimSymbol range[2];
+        for (int k = 0; k < 2; k++) {
+            int extent = graph_n_given(g) + 3 * i + k;
+            range[k] = dim_symbol_range(g->x, input_symbol(h->p, extent));
+        }
+        text_addf(
+            out,
+            " * '%s' is an encoded image, %lld to %lld rows of %lld to %lld pixels: BMP, JPEG, "
+            "JPEG 2000,\n * TIFF, PNG, WebP or PNM. ImageMagick decodes it, with memory of its "
+            "own.\n",
+            name ? comment_text(h->arena, name) : "input", (long long)range[0].low,
+            (long long)range[0].high, (long long)range[1].low, (long long)range[1].high);
+    }
+}
+
 static void print_header(Host *h, Text *out) {
     print_head(h, "interface of a neural network", out);
     text_addf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stdint.h>\n\n", h->macro, h->macro);
@@ -583,18 +646,19 @@ static void print_header(Host *h, Text *out) {
              "\n/* Runs the model once. Tensors are dense and row-major; they must not overlap. "
              "float16 and\n * bfloat16 are their bit patterns, bool is a byte, 0 or 1.\n");
     print_extents(h, out);
+    print_image_notes(h, out);
     if (h->o->weights_file)
         text_addf(out, " * weights: the contents of the file %s, 8-byte aligned.\n",
                   comment_text(h->arena, h->o->weights_file));
     if (h->kept) print_state_note(h, out);
-    if (h->p->arena_bytes)
+    if (arena_with_images(h->p, h->p->arena_bytes))
         text_addf(out,
                   " * arena: %s_ARENA_BYTES of scratch memory, 64-byte aligned; it keeps nothing "
                   "between\n * calls. Two threads may run at once with an arena%s each. */\n",
                   h->macro, h->kept ? " and a state" : "");
     else
         text_add(out, " * arena: scratch memory; this model needs none, it may be NULL. */\n");
-    print_signature(h, false, out);
+    print_signature(h, RUNS_all, out);
     text_add(out, ";\n");
     if (h->kept) {
         text_addf(out,
@@ -623,7 +687,7 @@ static void print_includes(Host *h, Text *out) {
     if (!o->header_name) {
         print_macros(h, out);
         text_add(out, "\n");
-        print_signature(h, false, out);
+        print_signature(h, RUNS_all, out);
         text_add(out, ";\n\n");
         if (h->kept) {
             print_reset_signature(h, out);
@@ -632,6 +696,7 @@ static void print_includes(Host *h, Text *out) {
     }
     if (o->weights_symbol)
         text_addf(out, "extern const unsigned char %s[];\n\n", o->weights_symbol);
+    print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
@@ -659,6 +724,7 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     names_init(&macros, p->arena, NULL, NULL);
     names_take(&h->unit.names, PRINTF("%s_run", o->prefix), "run");
     if (p->state_bytes) names_take(&h->unit.names, PRINTF("%s_reset", o->prefix), "reset");
+    claim_image_names(h);
     for (int i = 0; o->descriptor && descriptor_names[i]; i++)
         names_claim(&h->unit.names, descriptor_names[i], true);
     if (o->weights_symbol) names_take(&h->unit.names, o->weights_symbol, "weights");
@@ -680,5 +746,6 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     if (o->profile) print_profile(p, h->kernel, source);
     text_addn(source, text_get(&run), run.length);
     if (o->descriptor) print_c_library(p, o, h->team, h->kept != NULL, source);
+    print_decoder(p, o, source);
     if (header) print_header(h, header);
 }

@@ -74,7 +74,9 @@ static void print_open(const Library *h, Text *out) {
               "static const char *mlcc_error(void *state) {\n    (void)state;\n"
               "    return \"%s\";\n}\n\n",
               file ? "the weights file is missing or not the one made with this model"
-                   : "a tensor or the arena is missing");
+              : h->p->graph->images.n ? "a tensor or the arena is missing, or an image cannot be "
+                                        "decoded or does not fit"
+                                      : "a tensor or the arena is missing");
     if (!h->o->threads) return;
     text_add(out, "static int mlcc_set_threads(void *state, int threads) {\n");
     text_add(out, h->team ? "    return mlcc_team_resize(state, threads);\n}\n\n"
@@ -105,9 +107,11 @@ static void print_call(const Library *h, const char *call, const char *from, con
 }
 
 static void print_library_run(const Library *h, Text *out) {
-    static const char head[] = "static int mlcc_run(void *state, const void *const *inputs, "
-                               "void *const *outputs,\n                    void *arena) {\n";
     const Program *p = h->p;
+    const char *name = p->graph->images.n ? "mlcc_run_decoded" : "mlcc_run";
+    const char *head = PRINTF("static int %s(void *state, const void *const *inputs, "
+                              "void *const *outputs,\n%*svoid *arena) {\n",
+                              name, (int)strlen(name) + 12, "");
     if (h->team) {
         text_add(out, "typedef struct mlcc_call {\n    const void *const *inputs;\n"
                       "    void *const *outputs;\n    void *arena;\n");
@@ -131,7 +135,7 @@ static void print_library_run(const Library *h, Text *out) {
         text_add(out, "    (void)state;\n");
     if (graph_n_inputs(p->graph) == 0) text_add(out, "    (void)inputs;\n");
     if (graph_n_outputs(p->graph) == 0) text_add(out, "    (void)outputs;\n");
-    print_call(h, PRINTF("    return %s_run(", h->o->prefix), "", "state", NULL, out);
+    print_call(h, PRINTF("    return %s(", steps_name(p, h->o)), "", "state", NULL, out);
     text_add(out, "}\n\n");
 }
 
@@ -144,6 +148,7 @@ void print_c_library(const Program *p, const EmitOptions *o, bool team, bool kep
     print_tensors(p, out);
     print_open(h, out);
     print_library_run(h, out);
+    if (p->graph->images.n) print_decoding_run(p, p->arena_bytes, "mlcc_run_decoded", out);
     text_addf(out,
               EXPORT "const mlcc_model *\nmlcc_model_v1(void) {\n"
                      "    static const mlcc_model model = {\n"
@@ -151,14 +156,14 @@ void print_c_library(const Program *p, const EmitOptions *o, bool team, bool kep
                      "        .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
                      "        .name = %s,\n        .target = \"c\",\n        .n_inputs = %d,\n"
                      "        .n_outputs = %d,\n",
-              c_string(h->arena, h->o->model_name), graph_n_inputs(p->graph),
+              c_string(h->arena, h->o->model_name), graph_n_given(p->graph),
               graph_n_outputs(p->graph));
     print_tensor_fields(p, "        ", out);
     text_addf(out,
               "        .arena_bytes = %lldu,\n        .weight_bytes = %lldu,\n"
               "        .open = mlcc_open,\n        .run = mlcc_run,\n        .close = mlcc_close,\n"
               "        .error = mlcc_error,\n%s    };\n    return &model;\n}\n",
-              (long long)p->arena_bytes, (long long)p->weight_bytes,
+              (long long)arena_with_images(p, p->arena_bytes), (long long)p->weight_bytes,
               PRINTF("%s%s", h->o->threads ? "        .set_threads = mlcc_set_threads,\n" : "",
                      h->kept
                          ? PRINTF("        .state_bytes = %lldu,\n        .reset = mlcc_reset,\n",

@@ -173,20 +173,23 @@ static void print_images(const GpuHost *h, Text *out) {
     text_add(out, "};\n\n");
 }
 
-static void print_model(const GpuHost *h, Text *out) {
+/* A descriptor: the launcher's, with all inputs, or where images are decoded the callers', too. */
+static void print_model(const GpuHost *h, const char *name, const char *run, int n_inputs,
+                        int64_t arena_bytes, Text *out) {
     const Program *p = h->p;
     text_addf(out,
-              "static const mlcc_model model = {\n"
+              "static const mlcc_model %s = {\n"
               "    .abi_version = MLCC_ABI_VERSION,\n"
               "    .struct_bytes = (uint32_t)sizeof(mlcc_model),\n"
               "    .name = %s,\n    .target = \"%s\",\n    .n_inputs = %d,\n    .n_outputs = %d,\n",
-              c_string(p->arena, h->o->model_name), h->target->name, graph_n_inputs(p->graph),
+              name, c_string(p->arena, h->o->model_name), h->target->name, n_inputs,
               graph_n_outputs(p->graph));
     print_tensor_fields(p, "    ", out);
+    if (arena_bytes) text_addf(out, "    .arena_bytes = %lldu,\n", (long long)arena_bytes);
     text_addf(out,
-              "    .weight_bytes = %lldu,\n    .open = mlcc_gpu_open,\n    .run = mlcc_gpu_run,\n"
+              "    .weight_bytes = %lldu,\n    .open = mlcc_gpu_open,\n    .run = %s,\n"
               "    .close = mlcc_gpu_close,\n    .error = mlcc_gpu_error,\n",
-              (long long)p->weight_bytes);
+              (long long)p->weight_bytes, run);
     if (p->state_bytes)
         text_addf(out, "    .state_bytes = %lldu,\n    .reset = mlcc_gpu_reset,\n",
                   (long long)p->state_bytes);
@@ -213,7 +216,14 @@ static void print_program(const GpuHost *h, int n_args, Text *out) {
     if (n_initial) text_addf(out, "    .n_initial = %d,\n    .initial = initial,\n", n_initial);
     text_addf(out, "    .weights_digest = UINT64_C(0x%016llx),\n};\n\n",
               (unsigned long long)weights_digest(p));
-    text_add(out, "const mlcc_model *mlcc_model_v1(void) {\n    return &model;\n}\n");
+    if (p->graph->images.n) {
+        print_decoding_run(p, 0, "mlcc_gpu_run", out);
+        print_model(h, "mlcc_outer_model", "mlcc_run", graph_n_given(p->graph),
+                    arena_with_images(p, 0), out);
+    }
+    text_addf(out, "const mlcc_model *mlcc_model_v1(void) {\n    return &%s;\n}\n",
+              p->graph->images.n ? "mlcc_outer_model" : "model");
+    print_decoder(p, h->o, out);
 }
 
 void emit_gpu_host(const Program *p, const Target *t, const EmitOptions *o, int n_blobs,
@@ -231,6 +241,7 @@ void emit_gpu_host(const Program *p, const Target *t, const EmitOptions *o, int 
              "\n */\n#include \"gpu.h\"\n\n#include <stddef.h>\n\n"
              "__attribute__((visibility(\"default\"))) const mlcc_model *mlcc_model_v1(void);"
              "\n\n");
+    print_decoder_prototype(p, source);
     print_data(&host, source);
     print_tensors(p, source);
     print_kernels(&host, source);
@@ -238,6 +249,6 @@ void emit_gpu_host(const Program *p, const Target *t, const EmitOptions *o, int 
     print_steps(&host, source);
     print_states(&host, source);
     print_images(&host, source);
-    print_model(&host, source);
+    print_model(&host, "model", "mlcc_gpu_run", graph_n_inputs(p->graph), 0, source);
     print_program(&host, n_args, source);
 }

@@ -160,9 +160,12 @@ static void read_states(Session *s, ImportOptions *options) {
             options->states[options->n_states++] = past;
 }
 
+/* Decoded images are none to callers. */
 static int find_input(const Graph *g, const char *name) {
     int i = g->inputs.n;
-    while (i-- && strcmp(g->inputs.items[i]->name, name) != 0) continue;
+    while (i-- && ((i >= graph_n_given(g) && i < graph_n_inputs(g)) ||
+                   strcmp(g->inputs.items[i]->name, name) != 0))
+        continue;
     return i;
 }
 
@@ -185,6 +188,13 @@ static bool is_extent(const Graph *g, int in, int out) {
     bool found = g->output_shape.items[out] >= 0;
     for (int i = 0; i < g->outputs.n; i++) found |= g->output_shape.items[i] == out;
     for (int k = 0; k < g->symbols.n; k++) found |= g->symbols.items[k] == g->inputs.items[in];
+    return found;
+}
+
+static bool is_stream(const Graph *g, int in) {
+    bool found = false;
+    for (int i = 0; i < g->images.n; i++)
+        found |= g->images.items[i].stream == g->inputs.items[in];
     return found;
 }
 
@@ -213,6 +223,10 @@ static void tie_state(Session *s, Graph *g, int i) {
         const Value *v = g->inputs.items[in], *w = g->outputs.items[out];
         if (dims_vary(v->rank, v->dims) || is_extent(g, in, out)) {
             diag_error(&s->diag, E0001, "--state %s: a dimension that varies cannot be kept", word);
+            return;
+        }
+        if (is_stream(g, in)) {
+            diag_error(&s->diag, E0001, "--state %s: the input is an encoded image", word);
             return;
         }
         if (v->dt == w->dt && v->text == g->output_text.items[out] &&
@@ -297,6 +311,12 @@ Graph *session_graph(Session *s) {
         !read_input_options(s, "--fix", &s->o->fixed, &options.fixed, &options.n_fixed))
         return NULL;
     read_states(s, &options);
+    options.image_decoder = s->o->image_decoder != NULL;
+    if (options.image_decoder && strcmp(s->o->image_decoder, "magickwand") != 0) {
+        diag_error(&s->diag, E0001, "--image-decoder: there is no '%s' among: magickwand",
+                   s->o->image_decoder);
+        return NULL;
+    }
     s->model_open = true;
     double start = now();
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;

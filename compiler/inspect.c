@@ -93,6 +93,7 @@ int command_inspect(Session *s) {
     pass_dce(g, NULL);
     for (int i = 0; i < g->inputs.n; i++) {
         const Value *v = g->inputs.items[i];
+        if (i >= graph_n_given(g) && i < graph_n_inputs(g)) continue; /* decoded images */
         print_tensor(s, i < graph_n_inputs(g) ? "input" : "state",
                      info_of_value(&s->arena, v, v->name, v->text));
     }

@@ -114,6 +114,40 @@ const char *ask_c_compiler(Session *s, const char *words) {
     return ok ? arena_strndup(&s->arena, answer.data, answer.bytes) : NULL;
 }
 
+static const char *embedded_text(const char *name) {
+    const EmbeddedFile *f = embedded_files;
+    while (f->name && strcmp(f->name, name) != 0) f++;
+    return f->data;
+}
+
+/* How to compile and link what decodes images. */
+typedef struct Decoder {
+    const char *flags, *libraries;
+} Decoder;
+
+/* Asks pkg-config. False after a diagnostic. */
+static bool find_decoder(Session *s, const char *folder, Decoder *d) {
+    static const char *const argv[] = {
+        "sh", "-c",
+        "for what in cflags libs; do pkg-config --$what MagickWand >$what 2>&1 || >$what; done",
+        NULL};
+    OutputFile flags = {0}, libraries = {0};
+    if (!run_tool(s, folder, argv, "a shell asks pkg-config for MagickWand") ||
+        !load_file(s, arena_printf(&s->arena, "%s/cflags", folder), &flags) ||
+        !load_file(s, arena_printf(&s->arena, "%s/libs", folder), &libraries))
+        return false;
+    const char *words[] = {arena_strndup(&s->arena, flags.data, flags.bytes),
+                           arena_strndup(&s->arena, libraries.data, libraries.bytes)};
+    d->flags = arena_strndup(&s->arena, words[0], strcspn(words[0], "\n"));
+    /* its threads and what it keeps until the process ends must not lose their code */
+    d->libraries = arena_printf(&s->arena, "-Wl,-z,nodelete -Wl,--as-needed %.*s",
+                                (int)strcspn(words[1], "\n"), words[1]);
+    if (strstr(words[1], "MagickWand")) return true;
+    diag_error(&s->diag, E0003,
+               "pkg-config knows no MagickWand, which decodes images: install libmagickwand-dev");
+    return false;
+}
+
 /* Writes the embedded runtime sources into the folder. */
 static bool write_embedded(Session *s, const char *folder) {
     mkdir(arena_printf(&s->arena, "%s/mlcc", folder), 0700);
@@ -142,6 +176,7 @@ typedef struct Units {
     const char *const *objects;
     const char *libraries;
     Text *header; /* of the model's C functions; NULL: it has none */
+    Decoder decoder; /* empty where no images are decoded */
 } Units;
 
 static void add_unit(Units *u, const char *file, const char *flags) {
@@ -169,7 +204,8 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     emit_c(p, e, &source, &header);
     if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
         return false;
-    add_unit(units, "model.c", "-std=c99 -ffp-contract=fast");
+    add_unit(units, "model.c", arena_printf(&s->arena, "-std=c99 -ffp-contract=fast %s",
+                                            units->decoder.flags));
     units->header = ARENA_NEW(&s->arena, Text);
     *units->header = header;
     units->libraries = "-lm";
@@ -194,9 +230,8 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
         add_unit(units, "kernels.c", "-std=gnu11 -include cuda_emu.h");
         add_runtime(units, "cuda_emu.c");
     } else {
-        NvrtcHeader header = {.name = "cuda_intrin.h"};
-        for (const EmbeddedFile *f = embedded_files; f->name; f++)
-            if (!strcmp(f->name, "runtime/cuda_intrin.h")) header.text = f->data;
+        NvrtcHeader header = {.name = "cuda_intrin.h",
+                              .text = embedded_text("runtime/cuda_intrin.h")};
         NvrtcOptions options = {.folder = s->o->nvrtc, .archs = s->o->march, .n_headers = 1,
                                 .headers = &header};
         if (nvrtc_compile(&s->arena, &s->diag, &options, "kernels.cu", text_get(&kernels), &code))
@@ -204,7 +239,7 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
         add_runtime(units, "cuda.c");
     }
     emit_gpu_host(p, s->target, e, code.n_images, code.images, emulated, &host);
-    add_unit(units, "host.c", "-std=gnu11");
+    add_unit(units, "host.c", arena_printf(&s->arena, "-std=gnu11 %s", units->decoder.flags));
     units->libraries = "-ldl -lpthread -lm";
     return write_text(s, folder, "host.c", &host);
 }
@@ -233,7 +268,7 @@ static bool vulkan_units(Session *s, Program *p, EmitOptions *e, const char *fol
     if (!blobs) return false;
     Text host = text_new(&s->arena);
     emit_gpu_host(p, s->target, e, p->kernels.n, blobs, false, &host);
-    add_unit(units, "host.c", "-std=gnu11");
+    add_unit(units, "host.c", arena_printf(&s->arena, "-std=gnu11 %s", units->decoder.flags));
     add_runtime(units, "vulkan.c");
     units->libraries = "-ldl -lpthread";
     return write_text(s, folder, "host.c", &host);
@@ -278,7 +313,10 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
                                                  : "-r -nostdlib -Wl,--build-id=none -o out");
     }
     for (int i = 0; i < objects.n; i++) vec_push(&s->arena, &argv, objects.items[i]);
-    if (form == FORM_library) add_words(s, &argv, units->libraries);
+    if (form == FORM_library) {
+        add_words(s, &argv, units->libraries);
+        add_words(s, &argv, units->decoder.libraries);
+    }
     OutputFile file = {.path = path};
     if (!run_words(s, folder, &argv) ||
         !load_file(s, arena_printf(&s->arena, "%s/out", folder), &file))
@@ -288,7 +326,7 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
 }
 
 bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources) {
-    Units units = {.libraries = "-lpthread -lm"};
+    Units units = {.libraries = "-lpthread -lm", .decoder = {"", ""}};
     Outputs out = {0};
     const char *folder = temp_folder(s);
     for (int i = 0; i < n; i++) add_unit(&units, sources[i], "-std=gnu11 -ffp-contract=fast");
@@ -327,8 +365,9 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
      * own. */
     e->descriptor = e->threads = form == FORM_library || s->o->variant;
     if (form == FORM_library) e->prefix = "model";
-    Units units = {.n = 0};
-    bool ok = write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
+    Units units = {.decoder = {"", ""}};
+    bool ok = (!p->graph->images.n || find_decoder(s, folder, &units.decoder)) &&
+              write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
               make(s, p, e, folder, &units) && build_units(s, folder, &units, form, path, out);
     temp_remove(folder);
     if (ok && units.header && form != FORM_library && !s->o->variant)
@@ -398,6 +437,7 @@ static void add_weights(Session *s, const Program *p, Outputs *out) {
 bool write_program(Session *s, Program *p, const char *path) {
     const FormRow *row = find_form(s->target, strrchr(path, '.'));
     EmitOptions e = {.prefix = prefix_of(s, path), .weights_file = s->o->weights};
+    e.image_decoder = embedded_text("runtime/image_decoder.h");
     if (s->target->vector_types) e.vector_bytes = s->target->vector_bytes;
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;
@@ -431,11 +471,13 @@ bool write_library_of(Session *s, const char *folder, const char *choice, int n,
     static const char exports[] = "{ global: mlcc_model_v1; local: *; };\n";
     Units units = {.n_objects = n,
                    .objects = object,
-                   .libraries = "-Wl,--version-script=exports -lpthread -lm"};
+                   .libraries = "-Wl,--version-script=exports -lpthread -lm",
+                   .decoder = {"", ""}};
     Outputs out = {0};
     add_unit(&units, "choice.c", "-std=gnu11");
     add_runtime(&units, "team.c");
-    return write_embedded(s, folder) &&
+    return (!s->o->image_decoder || find_decoder(s, folder, &units.decoder)) &&
+           write_embedded(s, folder) &&
            write_file(s, arena_printf(&s->arena, "%s/choice.c", folder), choice, strlen(choice)) &&
            write_file(s, arena_printf(&s->arena, "%s/exports", folder), exports,
                       sizeof exports - 1) &&

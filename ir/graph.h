@@ -45,8 +45,18 @@ typedef enum Combine { COMBINE_none, COMBINE_sum, COMBINE_prod, COMBINE_max, COM
 
 typedef struct Op Op;
 typedef struct Graph Graph;
+typedef struct Value Value;
 
-typedef struct Value {
+/* An image that the host decodes before a run: three inputs that it makes of another. */
+typedef struct GraphImage {
+    Value *stream;         /* the input with the encoded bytes: u8[n] */
+    Value *height, *width; /* i32 scalars, symbols whose ranges say what fits; both 0 where the
+                              bytes cannot be decoded */
+    Value *pixels;         /* u8[height, width, channels], dense */
+    const char *format;    /* "RGB", "BGR" or "Grayscale" */
+} GraphImage;
+
+struct Value {
     int id;            /* unique in its graph; printed as %id */
     DType dt;
     int rank;
@@ -65,7 +75,7 @@ typedef struct Value {
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
     int gap; /* set by pass `place`: elements between one row (the last dimension) and the next in memory */
     int index;         /* scratch of the pass at work */
-} Value;
+};
 
 struct Op {
     OpKind kind;
@@ -116,6 +126,9 @@ struct Graph {
     /* The last n_states inputs and the last n_states outputs, in this order, are a state each: what
      * the output is in one run, the input is in the next. They are no part of what callers see. */
     int n_states;
+    /* What the host decodes: their height, width and pixels are the last inputs before the states,
+     * in this order, and no part of what callers see either. */
+    VEC(GraphImage) images;
     const char *src;    /* given to operators built from now on */
     bool no_fold;       /* builders fold operators of constants unless set */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
@@ -222,9 +235,18 @@ Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 /* Elements of the memory that the value lies in, gaps and what it is a part of included. */
 int64_t value_span(const Value *v);
 
+/* Adds an image and returns its pixels, as u8[height, width, channels]; these two are fixed or vary
+ * as their ranges say. `stream` is an input; not after graph_tie. NULL if there are too many
+ * symbols. */
+Value *graph_image(Graph *g, Value *stream, const char *format, const int64_t low[2],
+                   const int64_t high[2], const char *name);
 /* Inputs and outputs that are no states: they come first. */
 static inline int graph_n_inputs(const Graph *g) {
     return g->inputs.n - g->n_states;
+}
+/* Inputs that callers give: those and no decoded images. */
+static inline int graph_n_given(const Graph *g) {
+    return graph_n_inputs(g) - 3 * g->images.n;
 }
 static inline int graph_n_outputs(const Graph *g) {
     return g->outputs.n - g->n_states;

@@ -75,6 +75,24 @@ int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high) {
     return dim_of_symbol(g->x, k);
 }
 
+Value *graph_image(Graph *g, Value *stream, const char *format, const int64_t low[2],
+                   const int64_t high[2], const char *name) {
+    static const char *const extent_name[2] = {"height", "width"};
+    GraphImage image = {.stream = stream, .format = format};
+    Value **extent[2] = {&image.height, &image.width};
+    int64_t shape[3] = {0, 0, strcmp(format, "Grayscale") ? 3 : 1};
+    for (int i = 0; i < 2; i++) {
+        *extent[i] = graph_input(g, arena_printf(g->arena, "%s.%s", name, extent_name[i]), DT_i32,
+                                 0, NULL);
+        int64_t dim = graph_symbol(g, *extent[i], low[i], high[i]);
+        if (dim == -1) return NULL;
+        shape[i] = low[i] == high[i] ? low[i] : dim;
+    }
+    image.pixels = graph_input(g, arena_printf(g->arena, "%s.pixels", name), DT_u8, 3, shape);
+    vec_push(g->arena, &g->images, image);
+    return dims_vary(3, shape) ? graph_from_dense(g, image.pixels) : image.pixels;
+}
+
 /* A symbol's value here: in the body of a loop one more of its inputs (see build_loop). NULL where it is
  * computed further in. */
 static Value *symbol_value(Graph *g, int k) {

@@ -1,7 +1,7 @@
 /* Graphs as text: printing and reading; see text.h.
  *
- * One line an operator, its expressions on indented lines below; `states N` after the outputs where
- * there are any. `src` and names stand last on the
+ * One line an operator, its expressions on indented lines below; after the outputs `image ...` for
+ * each that the host decodes, and `states N` where there are any. `src` and names stand last on the
  * line. The sub-graph of a loop stands in braces behind it and numbers its values on its own.
  */
 #include "ir/text.h"
@@ -174,6 +174,12 @@ static void print_graph_body(GraphPrinter *p, const Graph *g, int indent) {
             text_string(p->out, g->output_names.items[i]);
         }
         text_add(p->out, "\n");
+    }
+    for (int i = 0; i < g->images.n; i++) {
+        const GraphImage *image = &g->images.items[i];
+        text_indent(p->out, indent);
+        text_addf(p->out, "image %s %%%d height %%%d width %%%d pixels %%%d\n", image->format,
+                  image->stream->id, image->height->id, image->width->id, image->pixels->id);
     }
     if (!g->n_states) return;
     text_indent(p->out, indent);
@@ -521,8 +527,31 @@ static bool read_definition(GraphReader *r) {
         lex_next(lx);
         return read_op(r, (OpKind)kind, ids.n, ids.items);
     }
-    lex_expected(lx, ids.n ? "the name of an operator" : "an operator, 'output', 'states' or '}'");
+    lex_expected(lx, ids.n ? "the name of an operator"
+                           : "an operator, 'output', 'image', 'states' or '}'");
     return false;
+}
+
+/* RGB %stream height %h width %w pixels %p */
+static bool read_image(GraphReader *r) {
+    static const char *const formats[] = {"RGB", "BGR", "Grayscale"};
+    Lexer *lx = r->lx;
+    GraphImage image = {0};
+    for (int i = 0; i < 3 && !image.format; i++)
+        if (lex_accept_name(lx, formats[i])) image.format = formats[i];
+    if (!image.format) {
+        lex_expected(lx, "'RGB', 'BGR' or 'Grayscale'");
+        return false;
+    }
+    image.stream = read_value(r);
+    if (!image.stream || !lex_want_name(lx, "height")) return false;
+    image.height = read_value(r);
+    if (!image.height || !lex_want_name(lx, "width")) return false;
+    image.width = read_value(r);
+    if (!image.width || !lex_want_name(lx, "pixels")) return false;
+    image.pixels = read_value(r);
+    if (image.pixels) vec_push(r->g->arena, &r->g->images, image);
+    return image.pixels && lex_want_line(lx);
 }
 
 /* The lines up to `}`. */
@@ -534,6 +563,10 @@ static bool read_graph_body(GraphReader *r) {
             if (!lex_want_int(lx, 0, INT32_MAX, "a number of states", &n) || !lex_want_line(lx))
                 return false;
             r->g->n_states = (int)n;
+            continue;
+        }
+        if (lex_accept_name(lx, "image")) {
+            if (!read_image(r)) return false;
             continue;
         }
         if (!lex_accept_name(lx, "output")) {

@@ -321,6 +321,32 @@ static void check_text(Verifier *v, const Value *text, const char *what, int i) 
                     text->id, dt_name(text->dt), text->rank);
 }
 
+/* Decoded images are the last inputs before the states, made of one that callers give. */
+static void check_images(GraphVerifier *r) {
+    const Graph *g = r->g;
+    Verifier *v = &r->v;
+    if (g->images.n && (g->depth || graph_n_given(g) < 1)) {
+        verify_fail(v, "the graph has %d images of %d inputs", g->images.n, g->inputs.n);
+        return;
+    }
+    for (int i = 0; i < g->images.n; i++) {
+        const GraphImage *image = &g->images.items[i];
+        Value *const *own = &g->inputs.items[graph_n_given(g) + 3 * i];
+        const Value *stream = image->stream, *pixels = image->pixels;
+        if (own[0] != image->height || own[1] != image->width || own[2] != pixels)
+            verify_fail(v, "image %d of the graph is not in its place among the inputs", i);
+        else if (own[0]->dt != DT_i32 || own[0]->rank || own[1]->dt != DT_i32 || own[1]->rank ||
+                 pixels->dt != DT_u8 || pixels->rank != 3)
+            verify_fail(v, "image %d of the graph is %s of height %s and width %s", i,
+                        value_type(v->arena, pixels), value_type(v->arena, own[0]),
+                        value_type(v->arena, own[1]));
+        bool given = false;
+        for (int k = 0; k < graph_n_given(g); k++) given |= g->inputs.items[k] == stream;
+        if (!given || stream->dt != DT_u8 || stream->rank != 1)
+            verify_fail(v, "image %d of the graph is made of no bytes that callers give", i);
+    }
+}
+
 static void check_ends(GraphVerifier *r) {
     const Graph *g = r->g;
     Verifier *v = &r->v;
@@ -337,6 +363,7 @@ static void check_ends(GraphVerifier *r) {
                     g->inputs.n, g->outputs.n);
         return;
     }
+    if (g->inputs.n == r->n_inputs) check_images(r);
     for (int i = 0; i < graph_n_inputs(g) && i < r->n_inputs; i++)
         if (g->inputs.items[i]->data)
             verify_fail(v, "input %d of the graph has data, but is no state", i);

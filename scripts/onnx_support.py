@@ -31,6 +31,7 @@ from onnx_examples import EXAMPLES, LONGER
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "onnx-support.md"
 TARGETS = {"c": "x.c", "cuda": "x.cu", "vulkan": "x.comp"}
+OPTIONS = ["--image-decoder=magickwand"]  # what operators need besides
 CANDIDATES = 10  # models of an operator that are tried with a type before it counts as refused
 
 # ONNX's word for an element type, the code, and how the page writes it.
@@ -164,7 +165,7 @@ def longer_model(name, word):
 
 
 def is_imported(mlcc, path):
-    command = [mlcc, "inspect", path, "--dim", "*=2"]
+    command = [mlcc, "inspect", path, "--dim", "*=2", *OPTIONS]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -301,7 +302,7 @@ def compiles(mlcc, model, target):
         path = pathlib.Path(folder) / "m.onnx"
         path.write_bytes(model.SerializeToString())
         command = [mlcc, path, "-t", target, "-o", pathlib.Path(folder) / TARGETS[target]]
-        command += ["--dim", "*=2", "--string-bytes", "8"]
+        command += ["--dim", "*=2", "--string-bytes", "8", *OPTIONS]
         try:
             done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         except subprocess.TimeoutExpired:

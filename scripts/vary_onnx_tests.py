@@ -10,7 +10,8 @@ inputs that are initializers, too; and inputs that say shapes, axes, or how many
 test's values. A model that has then no dimension left to
 vary is no test of this, and is left out.
 
-Beside each model is a file `dims`, a line for each symbol as --dim takes it.
+Beside each model is a file `dims`, a line for each symbol as --dim takes it. Sizes of results that
+nothing else bounds, those of images, have lines of their own.
 """
 import os
 import sys
@@ -77,9 +78,9 @@ def tuple_inputs(model):
     return names
 
 
-def load_data(folder, k):
+def load_data(folder, k, which="input"):
     tensor = onnx.TensorProto()
-    with open(f"{folder}/test_data_set_0/input_{k}.pb", "rb") as file:
+    with open(f"{folder}/test_data_set_0/{which}_{k}.pb", "rb") as file:
         tensor.ParseFromString(file.read())
     return tensor
 
@@ -103,6 +104,16 @@ def forget_extents(info):
         return
     for dim in getattr(info.type, kind).shape.dim:
         dim.Clear()
+
+
+def image_dims(graph, folder):
+    """What --dim says of decoded images."""
+    outputs = [info.name for info in graph.output]
+    for node in graph.node:
+        if node.op_type == "ImageDecoder":
+            data = load_data(folder, outputs.index(node.output[0]), "output")
+            for axis, size in enumerate(data.dims[:2]):
+                yield f"{node.output[0]}.{axis}=1..{2 * size}"
 
 
 def plain_folder(folder):
@@ -156,6 +167,8 @@ def vary(folder, to):
     with open(f"{to}/dims", "w", encoding="utf-8") as file:
         for size in sorted(sizes):
             file.write(f"d{size}=1..{2 * size}\n")
+        for line in image_dims(graph, folder):
+            file.write(f"{line}\n")
     number = 0
     while os.path.isdir(data := os.path.abspath(f"{folder}/test_data_set_{number}")):
         os.makedirs(set_to := f"{to}/test_data_set_{number}")

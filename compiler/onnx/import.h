@@ -28,6 +28,7 @@ typedef struct Entity {
     int n;         /* sequence: items; optional: 0 (empty) or 1 */
     struct Entity **items;
     DType dt; /* sequence, optional: element type; text: DT_str */
+    Value *input; /* tensor: the input of the model that it is, as callers give it; NULL: none */
 } Entity;
 
 /* Says what symbolic dimensions are: --dim NAME=VALUE, or NAME=LOW..VALUE for one that varies from
@@ -58,6 +59,7 @@ typedef struct ImportOptions {
     int n_items;
     InputOption *fixed; /* --fix: the values of an input that becomes a constant */
     int n_fixed;
+    bool image_decoder; /* --image-decoder: there is one that generated code may use */
 } ImportOptions;
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */
@@ -127,6 +129,8 @@ const Onnx__TypeProto *attr_type(Node *n, const char *name);
  * that tensors can have here (strings, complex numbers). */
 DType node_dtype(Node *n, int64_t onnx);
 
+/* May generated code decode images? */
+bool node_decodes_images(const Node *n);
 /* Input i, or NULL if the node has fewer or leaves it out. */
 Value *node_in(const Node *n, int i);
 /* Input i; reports E2007 and returns NULL if it is absent. */
@@ -143,6 +147,8 @@ bool node_declared_extent(const Node *n, int i, int axis, int64_t *extent, const
  * to `most` (a dimension; -1: nothing is known). What a run computes is brought into the range. False after a
  * report. */
 bool node_counted_extent(Node *n, Value *count, int64_t most, const char *name, int64_t *extent);
+/* The range that --dim gives a dimension; false if it says nothing of it. */
+bool node_range(const Node *n, const char *name, int64_t *low, int64_t *high);
 /* The largest extent that a dimension that depends on data may have: what --dim says, else `most`. */
 int64_t node_most_extent(const Node *n, const char *name, int64_t most);
 /* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first, and exactly so

@@ -151,6 +151,10 @@ DType node_dtype(Node *n, int64_t onnx) {
 
 /* --- inputs and outputs ----------------------------------------------------------------------- */
 
+bool node_decodes_images(const Node *n) {
+    return n->im->options && n->im->options->image_decoder;
+}
+
 Value *node_in(const Node *n, int i) {
     return i < n->n_in ? n->in[i] : NULL;
 }

@@ -124,6 +124,14 @@ static void no_extent(Node *n, const char *options) {
             options);
 }
 
+bool node_range(const Node *n, const char *name, int64_t *low, int64_t *high) {
+    const DimOption *option = check_dim_option(n->im, name);
+    if (!option) return false;
+    *low = option->low;
+    *high = option->value;
+    return true;
+}
+
 int64_t node_most_extent(const Node *n, const char *name, int64_t most) {
     const DimOption *option = check_dim_option(n->im, name);
     return option ? option->value : most == -1 ? -1 : dim_max(n->x, most);

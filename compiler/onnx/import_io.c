@@ -206,7 +206,9 @@ static Entity *input_tensor(Import *im, Graph *g, const char *name,
     if (!v) return NULL;
     if (fix) v->name = arena_strdup(im->arena, name);
     v->text = text;
-    return text ? entity_strings(im, v) : entity_tensor(im, v);
+    Entity *e = text ? entity_strings(im, v) : entity_tensor(im, v);
+    if (!text && !fix) e->input = v;
+    return e;
 }
 
 /* An item with a shape that --items gives, which must be one that the type allows. */

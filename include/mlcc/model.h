@@ -26,7 +26,8 @@ extern "C" {
 /* What `open` and `run` return. Generated C code returns the same values. */
 enum {
     MLCC_OK = 0,
-    MLCC_E_ARGUMENT = 1, /* a null pointer where a tensor is needed */
+    MLCC_E_ARGUMENT = 1, /* a null pointer where a tensor is needed, an extent out of its range, or
+                            an encoded image that cannot be decoded or does not fit */
     MLCC_E_DRIVER = 2,   /* no driver or no device that fits; `error` says which */
     MLCC_E_MEMORY = 3,   /* the device or the host has not enough memory */
     MLCC_E_DEVICE = 4,   /* the device failed while it ran */
@@ -52,7 +53,8 @@ typedef struct mlcc_model {
     const char *target;    /* "c", "cuda", "vulkan" */
     uint32_t n_inputs, n_outputs;
     const mlcc_tensor *inputs, *outputs;
-    uint64_t arena_bytes;  /* host memory that `run` wants as `arena` (0 on GPU targets) */
+    uint64_t arena_bytes;  /* host memory that `run` wants as `arena` (GPU targets: for decoded
+                              images, else 0) */
     uint64_t weight_bytes; /* constants, wherever they lie */
 
     /* Prepares a device and uploads weights. *state is opaque, may be NULL for CPU targets. `weights`

@@ -37,7 +37,8 @@ static void expect_no_bug(const Diag *diag) {
 static void try_model(Try *t, const uint8_t *data, size_t size) {
     DimOption all = {.name = "*", .low = 2, .value = 2};
     InputOption each = {"*", "2", false};
-    ImportOptions options = {.dims = &all, .n_dims = 1, .items = &each, .n_items = 1};
+    ImportOptions options = {
+        .dims = &all, .n_dims = 1, .items = &each, .n_items = 1, .image_decoder = true};
     t->open = onnx_read_memory(&t->model, &t->arena, &t->diag, data, size);
     if (!t->open) return;
     Graph *g = onnx_import(&t->arena, &t->x, &t->diag, &t->model, &options);

@@ -10,8 +10,10 @@
  * model that is refused with exit status 4 is tried once more with its small inputs fixed to the test's
  * values, for shapes may depend on them; the report says so. Refused again it counts as unsupported;
  * anything else that is not a pass has failed. Numbers that are drawn at random agree in type, shape and
- * range with those of the test, and are whole where those are; the report says that, too. Workers are
- * processes: one that dies fails its test and is replaced. The last line is
+ * range with those of the test, and are whole where those are; the report says that, too. Where
+ * MagickWand is not installed, tests that decode images count as unsupported. The host decodes them,
+ * all else is kernels, strings and sequences too: the report marks and counts tests that are in part
+ * on the host. Workers are processes: one that dies fails its test and is replaced. The last line is
  * "conformance TARGET: P/T passed, U unsupported, F failed".
  */
 #include "compiler/driver.h"
@@ -43,6 +45,7 @@ typedef struct Result {
     int outcome;
     char message[MESSAGE_MAX];
     char ops[OPS_MAX]; /* the model's operators, for the report */
+    bool on_host;      /* the host does a part of it before the kernels */
 } Result;
 
 typedef struct Worker {
@@ -67,6 +70,7 @@ typedef struct Suite {
     Result *current; /* in a worker: of the test at work */
     const char *folder;
     const char *scratch; /* for libraries */
+    const char *image_decoder; /* NULL: there is none on this machine */
     const struct Words *fixed; /* inputs that are compiled into the library; NULL: none */
 } Suite;
 
@@ -360,6 +364,7 @@ static int test_body(Session *s) {
     Program *p = session_program(s);
     note_ops(s);
     if (!p) return 0;
+    suite.current->on_host = p->graph->images.n > 0;
     const char *library = arena_printf(&s->arena, "%s/%d-%ld.so", suite.scratch, (int)getpid(),
                                        (long)(suite.current - suite.shared->result));
     LoadedModel m = {0};
@@ -420,7 +425,10 @@ static void run_test(int i) {
     suite.folder = suite.path[i];
     char model[4096];
     snprintf(model, sizeof model, "%s/model.onnx", suite.folder);
-    Options o = {.model = model, .optimize = "1", .runtime_cache = suite.scratch};
+    Options o = {.model = model,
+                 .optimize = "1",
+                 .runtime_cache = suite.scratch,
+                 .image_decoder = suite.image_decoder};
     o.march = !strcmp(suite.target, "cuda") ? "cpu" : suite.march;
     with_session(&o, find_all_options);
     o.dims = (StringList){found.dims.items, found.dims.n};
@@ -448,6 +456,8 @@ static void run_test(int i) {
                          "%s--fix %s", k ? " " : "", found.fixed.items[k]);
     }
     if (r->outcome != TEST_passed && status == 4) r->outcome = TEST_unsupported;
+    if (r->outcome == TEST_unsupported && !suite.image_decoder && strstr(r->ops, "ImageDecoder"))
+        snprintf(r->message, MESSAGE_MAX, "MagickWand, which decodes images, is not installed");
     if (r->outcome != TEST_passed && !r->message[0]) {
         const char *at = strstr(text, "error[");
         snprintf(r->message, MESSAGE_MAX, "%.*s", (int)strcspn(at ? at : text, "\n"), at ? at : text);
@@ -559,6 +569,14 @@ static int by_op(const void *a, const void *b) {
 
 static const char *const outcome_names[] = {"open", "passed", "unsupported", "FAILED"};
 
+/* How many tests need the host for more than launching kernels. */
+static void print_on_host(FILE *to) {
+    int n = 0;
+    for (int i = 0; i < suite.n; i++) n += suite.shared->result[i].on_host;
+    fprintf(to, "note: %s: %d of %d tests (%.1f %%) in part on the host: images are decoded there\n",
+            suite.target, n, suite.n, suite.n ? 100.0 * n / suite.n : 0);
+}
+
 static void write_report(const char *path) {
     FILE *f = fopen(path, "w");
     if (!f) return;
@@ -583,9 +601,10 @@ static void write_report(const char *path) {
     for (int i = 0; i < suite.n; i++) {
         const char *name = strrchr(suite.path[i], '/') + 1;
         const Result *r = &suite.shared->result[i];
-        fprintf(f, "%-12s %s%s%s\n", outcome_names[r->outcome], name, r->message[0] ? ": " : "",
-                r->message);
+        fprintf(f, "%-12s %s%s%s%s\n", outcome_names[r->outcome], name,
+                r->on_host ? " (in part on the host)" : "", r->message[0] ? ": " : "", r->message);
     }
+    print_on_host(f);
     free(rows);
     fclose(f);
 }
@@ -608,6 +627,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     collect(root, filter);
+    if (system("pkg-config --exists MagickWand 2>/dev/null") == 0)
+        suite.image_decoder = "magickwand";
     size_t bytes = sizeof(Shared) + (size_t)suite.n * sizeof(Result);
     suite.shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     char scratch[] = "/tmp/mlcc-conformance-XXXXXX";
@@ -623,6 +644,8 @@ int main(int argc, char **argv) {
     }
     temp_remove(suite.scratch);
     if (report) write_report(report);
+    print_on_host(stdout);
+    if (!suite.image_decoder) printf("note: MagickWand is not installed: no images are decoded\n");
     int failed = count[TEST_failed] + count[TEST_open];
     printf("conformance %s: %d/%d passed, %d unsupported, %d failed\n", suite.target,
            count[TEST_passed], suite.n, count[TEST_unsupported], failed);

@@ -96,14 +96,14 @@ static const char *first_message(const Fixture *f) {
     return f->diag.messages.n ? f->diag.messages.items[0].text : "no message";
 }
 
-static Program *read_program(Fixture *f, const char *text, size_t length) {
+static inline Program *read_program(Fixture *f, const char *text, size_t length) {
     Program *p = parse_program(&f->arena, &f->x, &f->diag, text, length);
     if (!p) fail_msg("%s", first_message(f));
     return p;
 }
 
 /* A graph from text, through all passes for a target. */
-static Program *lower_text(Fixture *f, const char *text, const char *target) {
+static inline Program *lower_text(Fixture *f, const char *text, const char *target) {
     Graph *g = parse_graph(&f->arena, &f->x, &f->diag, text, strlen(text));
     PassOptions options = {.target = target_find(target), .verify = true};
     Program *p = g ? run_passes(g, &options) : NULL;
@@ -154,7 +154,7 @@ static void fill(DType dt, void *data, int64_t n, int64_t slow, bool special) {
     }
 }
 
-static Tensors make_tensors(Fixture *f, const Program *p, bool special) {
+static inline Tensors make_tensors(Fixture *f, const Program *p, bool special) {
     const Graph *g = p->graph;
     Tensors t = {ARENA_ARRAY(&f->arena, g->inputs.n + 1, void *),
                  ARENA_ARRAY(&f->arena, g->outputs.n + 1, void *),
@@ -205,7 +205,7 @@ static int calls_of(const Program *p) {
 }
 
 /* Fills t->wanted by the kernels of the program, interpreted. */
-static void interpret_program(Fixture *f, const Program *p, const Tensors *t) {
+static inline void interpret_program(Fixture *f, const Program *p, const Tensors *t) {
     int64_t counters[8] = {0};
     size_t bytes;
     const unsigned char *weights = weights_block(p, &bytes);
