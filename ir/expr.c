@@ -380,6 +380,8 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
     case EX_min:
     case EX_max:
         if (a == b) return a;
+        if (ex_is_const(b) && (ExprOp)a->op == op && ex_is_const(a->arg[1]))
+            return ex_bin(x, op, a->arg[0], ex_bin(x, op, a->arg[1], b));
         break;
     case EX_and:
         if (a == b) return a;

@@ -199,6 +199,11 @@ static const Expr *scaled(Tables *t, const Expr *e, double factor) {
             const Expr *part = scaled(t, e->arg[i], factor);
             if (part) return ex_mul(x, e->arg[1 - i], part);
         }
+    if ((e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]) && factor > 0) {
+        const Expr *inside = scaled(t, e->arg[0], factor);
+        double bound = e->arg[1]->k.f * factor;
+        return inside ? ex_bin(x, (ExprOp)e->op, inside, ex_num(x, DT_f32, bound)) : NULL;
+    }
     if (e->op != EX_add) return NULL;
     const Expr *a = scaled(t, e->arg[0], factor);
     const Expr *b = a ? scaled(t, e->arg[1], factor) : NULL;
