@@ -74,7 +74,9 @@ static void print_open(const Library *h, Text *out) {
               "static const char *mlcc_error(void *state) {\n    (void)state;\n"
               "    return \"%s\";\n}\n\n",
               file ? "the weights file is missing or not the one made with this model"
-                   : "a tensor or the arena is missing");
+              : graph_status_output(h->p->graph) >= 0
+                  ? "a tensor or the arena is missing, or extents do not fit the model"
+                  : "a tensor or the arena is missing");
     if (!h->o->threads) return;
     text_add(out, "static int mlcc_set_threads(void *state, int threads) {\n");
     text_add(out, h->team ? "    return mlcc_team_resize(state, threads);\n}\n\n"

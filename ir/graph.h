@@ -118,6 +118,8 @@ struct Graph {
     int n_states;
     const char *src;    /* given to operators built from now on */
     bool no_fold;       /* builders fold operators of constants unless set */
+    Value *fault; /* bool, rank 0: see graph_note_fault; NULL: there is none */
+    VEC(DimClaim) claims; /* those that `fault` knows of */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
 };
 
@@ -141,6 +143,29 @@ Value *graph_from_dense(Graph *g, Value *input);
 Value *graph_to_dense(Graph *g, Value *v);
 /* The extents of `v` in a run: i64[rank]. */
 Value *graph_shape(Graph *g, const Value *v);
+
+/* Runs in which `fault` (bool, rank 0) is true ask for more than there is room for, or contradict what
+ * the model says of shapes. They touch nothing outside of tensors, but what they give is meaningless, and
+ * they end with a status of its own. In the body of a loop it counts in every iteration. */
+void graph_note_fault(Graph *g, Value *fault);
+/* The same where a claim (dim.h) that was made since the last call does not hold, or one of these
+ * dimensions is less than 0. */
+void graph_note_claims(Graph *g);
+void graph_note_negative(Graph *g, int rank, const int64_t *dims);
+/* What is noted between the two counts only where `when` (bool, rank 0; NULL: always) is true. */
+typedef struct Faults {
+    Value *fault;
+    int n_claims;
+} Faults;
+Faults graph_begin_faults(Graph *g);
+void graph_end_faults(Graph *g, const Faults *before, Value *when);
+/* What was noted since then is forgotten. */
+void graph_drop_faults(Graph *g, const Faults *before);
+/* If there is a fault: the status of a run (i32, 0: there is none in it) as one more output. Its
+ * output_shape is its own number, which tells it from the others. */
+void graph_output_status(Graph *g);
+/* The number of that output; -1: there is none. */
+int graph_status_output(const Graph *g);
 
 Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t *shape);
 /* `data` is kept, not copied; it must live as long as the arena and hold numel * dt_store bytes. */

@@ -417,9 +417,28 @@ static Value *carried(Graph *sub, int64_t trips, Value *before, Value *after) {
     return build_map(&b, after->dt, ex_select(b.x, on, next, old));
 }
 
+/* Makes the body's fault its last state. */
+static void carry_fault(Graph *sub, int n_state) {
+    Value *before = graph_input(sub, "fault", DT_bool, 0, NULL);
+    graph_output(sub, g_bin(sub, EX_or, before, sub->fault), "fault");
+    Value *after = sub->outputs.items[sub->outputs.n - 1];
+    for (int i = sub->inputs.n - 1; i > n_state; i--)
+        sub->inputs.items[i] = sub->inputs.items[i - 1];
+    for (int i = sub->outputs.n - 1; i > n_state; i--) {
+        sub->outputs.items[i] = sub->outputs.items[i - 1];
+        sub->output_names.items[i] = sub->output_names.items[i - 1];
+    }
+    sub->inputs.items[n_state] = before;
+    sub->outputs.items[n_state] = after;
+    sub->output_names.items[n_state] = "fault";
+}
+
 void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
                 Value **out) {
+    int fault_at = sub->fault ? n_state++ : -1;
+    if (fault_at >= 0) carry_fault(sub, fault_at);
     int n_out = sub->outputs.n;
+    Value *none = fault_at >= 0 ? g_scalar(g, DT_bool, 0) : NULL;
     if (dim_varies(trips))
         for (int i = 0; i < n_state; i++)
             sub->outputs.items[i] =
@@ -428,13 +447,16 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
     Value **all = ARENA_ARRAY(g->arena, sub->inputs.n + 1, Value *);
     for (int i = 0, next = 0; i < sub->inputs.n; i++) {
         int k = symbol_of_input(sub, sub->inputs.items[i]);
-        all[i] = k >= 0 ? symbol_value(g, k) : next < n_in ? in[next++] : NULL;
+        all[i] = k >= 0           ? symbol_value(g, k)
+                 : i == fault_at  ? none
+                 : next < n_in    ? in[next++]
+                                  : NULL;
     }
     Op *op = graph_new_op(g, OP_loop, sub->inputs.n, all, n_out);
     op->trips = dim_max(g->x, trips);
     op->n_state = n_state;
     op->sub = sub;
-    for (int i = 0; i < n_out; i++) {
+    for (int i = 0, next_out = 0; i < n_out; i++) {
         const Value *v = sub->outputs.items[i];
         int64_t shape[MAX_RANK + 1];
         int rank = 0;
@@ -444,7 +466,9 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
             diag_error(g->diag, E3006, "a stacked result of more than %d dimensions", MAX_RANK);
             rank = MAX_RANK;
         }
-        out[i] = graph_new_value(g, op, i, v->dt, rank, shape);
+        Value *result = graph_new_value(g, op, i, v->dt, rank, shape);
+        if (i != fault_at) out[next_out++] = result;
     }
     graph_append(g, op);
+    if (fault_at >= 0) graph_note_fault(g, op->out[fault_at]);
 }

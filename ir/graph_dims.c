@@ -97,9 +97,11 @@ Value *reshape_varying(Graph *g, Value *v, int rank, const int64_t *shape) {
                        most == new_most;
         regroup(g->x, at, v->dims, b.shape, index);
     }
-    if (same_memory) return reshape_memory(g, v, rank, b.shape);
     /* a run may say otherwise than that there are as many */
-    if (dim_product(g->x, v->rank, v->dims) != dim_product(g->x, rank, b.shape))
+    int64_t have = dim_product(g->x, v->rank, v->dims), want = dim_product(g->x, rank, b.shape);
+    dim_claim(g->x, CLAIM_equal, have, want);
+    if (same_memory) return reshape_memory(g, v, rank, b.shape);
+    if (have != want)
         for (int i = 0; i < v->rank; i++) {
             const Expr *e = ex_bin(g->x, EX_min, index[i], ex_i(g->x, v->dims[i] - 1));
             index[i] = ex_bin(g->x, EX_max, e, ex_i(g->x, 0));

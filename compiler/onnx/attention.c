@@ -66,8 +66,10 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
     for (int i = 0; i < v->rank && fits; i++) {
         int64_t want = full[4 - v->rank + i];
         bool last = i == v->rank - 1;
-        fits = dim_meets(n->x, v->dims[i], want) || v->dims[i] == 1 ||
-               (last && shorter && v->dims[i] < want);
+        fits = dim_can_meet(n->x, v->dims[i], want) || v->dims[i] == 1 ||
+               (last && shorter && dim_min(n->x, v->dims[i]) <= dim_max(n->x, want));
+        if (fits)
+            dim_claim(n->x, last && shorter ? CLAIM_at_most : CLAIM_broadcast, v->dims[i], want);
     }
     if (!fits)
         invalid(n, E2005, "a mask of shape %s does not broadcast to %s",

@@ -87,7 +87,8 @@ static void set_output(Node *n, int i, Entity *e) {
 
 /* --- If --------------------------------------------------------------------------------------*/
 
-static Entity **import_branch(Node *n, const Onnx__GraphProto *branch) {
+/* when: whether the branch is taken; NULL: it is. */
+static Entity **import_branch(Node *n, const Onnx__GraphProto *branch, Value *when) {
     if (branch->n_input || (size_t)n->n_out > branch->n_output) {
         invalid(n, E2007, "a branch has %zu inputs and %zu outputs, the node %d outputs",
                 branch->n_input, branch->n_output, n->n_out);
@@ -95,21 +96,30 @@ static Entity **import_branch(Node *n, const Onnx__GraphProto *branch) {
     }
     Entity **out = ARENA_ARRAY(n->g->arena, branch->n_output + 1, Entity *);
     Entity *none[1] = {NULL};
-    return import_subgraph(n, branch, n->g, none, out, NULL) ? out : NULL;
+    Faults before = graph_begin_faults(n->g);
+    bool ok = import_subgraph(n, branch, n->g, none, out, NULL);
+    if (ok)
+        graph_end_faults(n->g, &before, when);
+    else
+        graph_drop_faults(n->g, &before);
+    return ok ? out : NULL;
 }
 
 /* Both branches, where each can be computed. One whose shapes do not fit the inputs' can never be
  * taken: models that serve several input sizes have such branches. */
-static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Entity ***out) {
+static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Value *cond,
+                            Entity ***out) {
     Attempt before = attempt_begin(n);
-    out[0] = import_branch(n, branch[0]);
+    Value *other = g_un(n->g, EX_not, cond);
+    out[0] = import_branch(n, branch[0], cond);
     bool misfit = attempt_misfits(n, &before);
     if (!out[0] && !misfit) return false;
     Attempt between = attempt_begin(n);
-    out[1] = import_branch(n, branch[1]);
+    out[1] = import_branch(n, branch[1], other);
     if (out[1] && out[0]) return true;
     if (out[1]) {
         attempt_undo(n, &before);
+        if (n->x->dims) graph_note_fault(n->g, cond);
         out[0] = out[1];
         return true;
     }
@@ -118,6 +128,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Enti
         return false;
     }
     attempt_undo(n, &between);
+    if (n->x->dims) graph_note_fault(n->g, other);
     out[1] = out[0];
     return true;
 }
@@ -134,11 +145,11 @@ void import_if(Node *n) {
     int64_t known;
     Entity **out[2];
     if (const_scalar(cond, &known)) {
-        out[0] = import_branch(n, branch[known ? 0 : 1]);
+        out[0] = import_branch(n, branch[known ? 0 : 1], NULL);
         for (int i = 0; i < n->n_out && out[0]; i++) set_output(n, i, out[0][i]);
         return;
     }
-    if (!import_branches(n, branch, out)) return;
+    if (!import_branches(n, branch, cond, out)) return;
     for (int i = 0; i < n->n_out; i++) {
         Entity *e = select_entity(n, n->g, cond, out[0][i], out[1][i], true);
         if (!e) {
@@ -174,6 +185,7 @@ typedef struct Repeat {
     int n_rows;     /* outputs that are stacked */
     ValueVec *rows; /* for each the parts so far, stacked along dimension 0 */
     ValueVec ran;   /* parts alike, bool: whether the iteration took place */
+    bool bounded;           /* `trips` is not of the loop itself: it might go on */
     const char *bound_name; /* what --dim calls the greatest number of iterations */
     int64_t n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */
 } Repeat;
@@ -273,8 +285,13 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
         Value *v = take_slice(t->g, t->sliced[i], r->axis[i], at);
         in[skip + r->n_state + i] = entity_tensor(n->im, v);
     }
-    if (!import_subgraph(n, r->body, t->g, in, out, captured)) return false;
+    Faults before = graph_begin_faults(t->g);
+    if (!import_subgraph(n, r->body, t->g, in, out, captured)) {
+        graph_drop_faults(t->g, &before);
+        return false;
+    }
     Value *alive = t->alive;
+    graph_end_faults(t->g, &before, alive);
     if (!next_alive(r, t, r->is_loop ? out[0] : NULL)) return false;
     for (int i = 0; i < r->n_state; i++) {
         Entity *next = out[skip_out + i];
@@ -349,6 +366,7 @@ static bool repeat_as_loop(Repeat *r) {
     int first = ends_early ? 1 : 0, n_state = r->n_state + first, n_in = 0;
     if (ends_early) {
         Value *next = t.alive;
+        if (sub->fault && !r->alive) sub->fault = both(sub, alive, sub->fault);
         graph_output(sub, r->alive ? next : both(sub, alive, next), "alive");
     } else {
         graph_unlink(sub, alive->def);
@@ -365,6 +383,7 @@ static bool repeat_as_loop(Repeat *r) {
     for (int i = 0; i < r->n_state; i++) in[n_in++] = r->state[i]->tensor;
     for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
     build_loop(g, sub, dim_sub(x, r->trips, r->done), n_state, n_in, in, out);
+    if (ends_early) r->alive = out[0];
     for (int i = 0; i < r->n_state; i++) r->state[i] = entity_tensor(n->im, out[first + i]);
     for (int i = 0; i < r->n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
     if (ends_early && r->n_rows) vec_push(g->arena, &r->ran, out[n_state + r->n_rows]);
@@ -505,7 +524,7 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
         Value *ran = g_concat(n->g, r->ran.n, r->ran.items, 0);
         Value *count = g_reduce(n->g, COMBINE_sum, g_cast(n->g, ran, DT_i64), 1, false);
         int64_t most = dim_smaller(n->x, ran->dims[0], node_most_extent(n, name, INT32_MAX));
-        if (!node_counted_extent(n, count, most, name, &r->n_rows_found)) return false;
+        if (!node_counted_extent(n, count, most, true, name, &r->n_rows_found)) return false;
     }
     *found = dim_smaller(n->x, r->n_rows_found, all);
     return true;
@@ -554,12 +573,15 @@ static int64_t loop_bound(Repeat *r, Value *count) {
         int64_t extent;
         const char *name;
         if (!node_wants(n, r->n_state + i)) continue;
-        if (node_declared_extent(n, r->n_state + i, 0, &extent, &name)) return extent;
-        if (node_most_extent(n, name, -1) >= 0) return node_most_extent(n, name, -1);
+        if (!node_declared_extent(n, r->n_state + i, 0, &extent, &name))
+            extent = node_most_extent(n, name, -1);
+        r->bounded = extent >= 0 || dim_varies(extent);
+        if (r->bounded) return extent;
         r->bound_name = name;
     }
     known = node_most_extent(n, r->bound_name, -1);
-    return known >= 0 ? known : trips;
+    r->bounded = known >= 0;
+    return r->bounded ? known : trips;
 }
 
 void import_loop(Node *n) {
@@ -592,6 +614,8 @@ void import_loop(Node *n) {
         r.alive = both(g, r.alive, some);
     }
     if (!repeat(&r)) return;
+    if (r.bounded && !r.stopped)
+        graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1));
     for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
     for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
         n->out[r.n_state + i] = stacked(&r, i);
@@ -620,7 +644,7 @@ static bool scan_slices(Repeat *r, const int64_t *axes, const int64_t *direction
         r->backward[i] = directions[i] != 0;
         if (r->axis[i] < 0) return false;
         int64_t extent = v->dims[r->axis[i]];
-        if (i && !dim_fits(extent, r->trips)) {
+        if (i && !dim_meets(n->x, extent, r->trips)) {
             invalid(n, E2005, "scanned inputs have extents %lld and %lld", (long long)r->trips,
                     (long long)extent);
             return false;

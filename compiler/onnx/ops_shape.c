@@ -84,8 +84,9 @@ static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const 
 }
 
 /* The shape of Reshape where some of it is computed at run time; NULL after a report, or if the model
- * declares all of it, which is then *rank and `declared`. */
-static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *declared) {
+ * declares all of it, which is then *rank and `declared`. *left: the dimension that is what the others
+ * leave, whatever the run says; -1: none. */
+static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *declared, int *left) {
     Exprs *x = n->x;
     Value *want = need_shape(n, 1);
     if (!want || node_declared_shape(n, 0, rank, declared)) return NULL;
@@ -98,6 +99,7 @@ static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *dec
     bool keep_zero = attr_int(n, "allowzero", 0) != 0;
     int n_unknown = 0, last = 0;
     bool open = false;
+    *left = -1;
     int64_t all = dim_product(x, v->rank, v->dims), most[MAX_TENSOR_RANK];
     int64_t *shape = ARENA_ARRAY(n->g->arena, *rank + 1, int64_t);
     for (int k = 0; k < *rank; k++) {
@@ -111,7 +113,8 @@ static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *dec
         if (!known) last = k;
     }
     /* one that is not known is what the others leave */
-    if (n_unknown == 1 && !open && last >= 0) return shape;
+    *left = n_unknown == 1 && !open ? last : -1;
+    if (*left >= 0) return shape;
     Value *meant = meant_shape(n, v, want, keep_zero, open ? NULL : &all);
     return node_counted_shape(n, meant, most, rank, shape) ? shape : NULL;
 }
@@ -134,16 +137,31 @@ static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
     return node_counted_shape(n, want, NULL, rank, shape);
 }
 
+/* Notes a fault where a run wants something else of dimension k than what the others leave for it. */
+static void check_left(Node *n, Value *want, int k, const Value *v, int64_t extent) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, 0, NULL);
+    const Expr *at = ex_i(x, k), *own = ex_cast(x, DT_i64, build_load(&b, want, &at));
+    const Expr *have = ex_int(x, DT_i64, extent);
+    if (k < v->rank && !attr_int(n, "allowzero", 0)) {
+        const Expr *copies = ex_bin(x, EX_eq, own, ex_int(x, DT_i64, 0));
+        own = ex_select(x, copies, ex_int(x, DT_i64, v->dims[k]), own);
+    }
+    const Expr *open = ex_bin(x, EX_eq, own, ex_int(x, DT_i64, -1));
+    const Expr *fits = ex_bin(x, EX_or, open, ex_bin(x, EX_eq, own, have));
+    graph_note_fault(n->g, build_map(&b, DT_bool, ex_un(x, EX_not, fits)));
+}
+
 /* --- new shapes ------------------------------------------------------------------------------- */
 
 void import_reshape(Node *n) {
     Value *v = node_need(n, 0);
-    int count, rank;
+    int count, rank, left = -1;
     int64_t shape[MAX_TENSOR_RANK];
     const int64_t *want = n->version < 5 ? attr_ints(n, "shape", &count) : node_ints(n, 1, &count);
     if (!v || n->failed) return;
     if (!want) {
-        want = reshape_runtime(n, v, &count, shape);
+        want = reshape_runtime(n, v, &count, shape, &left);
         if (!want && !n->failed) set_reshaped(n, v, count, shape);
         if (!want) return;
     }
@@ -172,6 +190,7 @@ void import_reshape(Node *n) {
     }
     int64_t all = dim_product(n->x, v->rank, v->dims);
     if (open >= 0) shape[open] = known ? dim_ratio(n->x, all, known) : 0;
+    if (left >= 0) check_left(n, node_in(n, 1), left, v, shape[left]);
     set_reshaped(n, v, rank, shape);
 }
 
@@ -223,7 +242,7 @@ void import_squeeze(Node *n) {
     if (n->failed || !axis_mask(n, count, axes, v->rank, &mask)) return;
     for (int i = 0; i < v->rank; i++) {
         bool drop = axes ? mask >> i & 1 : v->dims[i] == 1;
-        if (drop && !dim_fits(v->dims[i], 1)) {
+        if (drop && !dim_meets(n->x, v->dims[i], 1)) {
             invalid(n, E2005, "axis %d has extent %lld, not 1", i, (long long)v->dims[i]);
             return;
         }
@@ -320,7 +339,12 @@ static bool tile_counts(Node *n, Value *v, Value **times) {
         invalid(n, E2005, "the repeats must be %d integers", v->rank);
         return false;
     }
-    *times = g_bin(n->g, EX_mul, g_cast(n->g, t, DT_i64), graph_shape(n->g, v));
+    /* in a range where products cannot overflow */
+    Exprs *x = n->x;
+    Builder b = build(n->g, 1, t->dims);
+    const Expr *e = ex_bin(x, EX_max, ex_cast(x, DT_i64, build_in(&b, t)), ex_int(x, DT_i64, -1));
+    t = build_map(&b, DT_i64, ex_bin(x, EX_min, e, ex_int(x, DT_i64, (int64_t)1 << 31)));
+    *times = g_bin(n->g, EX_mul, t, graph_shape(n->g, v));
     return true;
 }
 
@@ -495,8 +519,13 @@ static Value *runtime_range(Node *n, Value *const *v) {
         const Expr *up = ex_lt(x, zero, e[2]), *step = ex_select(x, up, e[2], ex_sub(x, zero, e[2]));
         span = ex_select(x, up, span, ex_sub(x, zero, span));
         const Expr *before = ex_div(x, ex_sub(x, span, ex_num(x, dt, 1)), step);
-        const Expr *any = ex_and(x, ex_lt(x, zero, span), ex_lt(x, zero, step));
-        count = ex_select(x, any, ex_add(x, before, ex_num(x, dt, 1)), zero);
+        const Expr *any = ex_select(x, up, ex_lt(x, e[0], e[1]), ex_lt(x, e[1], e[0]));
+        any = ex_and(x, any, ex_bin(x, EX_ne, step, zero));
+        count = ex_add(x, before, ex_num(x, dt, 1));
+        /* a difference or step of more than an i64 */
+        const Expr *huge = ex_bin(x, EX_or, ex_lt(x, span, zero), ex_lt(x, step, zero));
+        count = ex_select(x, huge, ex_int(x, dt, (int64_t)1 << 32), count);
+        count = ex_select(x, any, count, zero);
     }
     return build_map(&b, DT_i64, ex_cast(x, DT_i64, count));
 }
@@ -524,7 +553,7 @@ void import_range(Node *n) {
             return;
         }
     } else if (!range_of_dims(n, v, shape) &&
-               !node_chosen_extent(n, runtime_range(n, v), 0, 0, -1, shape)) {
+               !node_chosen_extent(n, runtime_range(n, v), 0, 0, -1, false, shape)) {
         return;
     }
     Exprs *x = n->x;
@@ -564,7 +593,7 @@ void import_one_hot(Node *n) {
     int axis = node_axis(n, attr_int(n, "axis", -1), rank);
     int64_t extent, shape[MAX_RANK];
     if (axis < 0) return;
-    if (values->rank != 1 || !dim_fits(values->dims[0], 2) || values->shape[0] < 2) {
+    if (values->rank != 1 || !dim_meets(n->x, values->dims[0], 2) || values->shape[0] < 2) {
         invalid(n, E2005, "values must hold two elements, off and on");
         return;
     }
@@ -573,7 +602,7 @@ void import_one_hot(Node *n) {
     } else if (value_numel(depth) != 1) {
         invalid(n, E2005, "the depth must be one number");
         return;
-    } else if (!node_chosen_extent(n, depth, 0, axis, -1, &extent)) {
+    } else if (!node_chosen_extent(n, depth, 0, axis, -1, false, &extent)) {
         return;
     }
     for (int i = 0; i < rank; i++)
