@@ -420,6 +420,10 @@ static Value *carried(Graph *sub, int64_t trips, Value *before, Value *after) {
 /* Makes the body's fault its last state. */
 static void carry_fault(Graph *sub, int n_state) {
     Value *before = graph_input(sub, "fault", DT_bool, 0, NULL);
+    if (sub->inputs.items[n_state] != before) { /* they stand in the order of the inputs */
+        graph_unlink(sub, before->def);
+        graph_insert_before(sub, sub->inputs.items[n_state]->def, before->def);
+    }
     graph_output(sub, g_bin(sub, EX_or, before, sub->fault), "fault");
     Value *after = sub->outputs.items[sub->outputs.n - 1];
     for (int i = sub->inputs.n - 1; i > n_state; i--)
