@@ -326,7 +326,7 @@ static const Expr *sum_expr(Exprs *x, Sum *s) {
     return sum ? sum : ex_i(x, 0);
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b). */
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*p) / (p*c) = A / c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};
@@ -349,10 +349,11 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
                 if (at == n) return ex_div(x, a, b);
                 have[at] = have[--n];
             }
-            if (s.term[i].coef % divisor.term[0].coef) return ex_div(x, a, b);
-            sum_add(&out, s.term[i].coef / divisor.term[0].coef, product_of(x, n, have));
+            sum_add(&out, s.term[i].coef, product_of(x, n, have));
         }
-        return out.whole ? sum_expr(x, &out) : ex_div(x, a, b);
+        if (!out.whole) return ex_div(x, a, b);
+        const Expr *cancelled = sum_expr(x, &out), *left = ex_i(x, divisor.term[0].coef);
+        return ex_is_int(left, 1) ? cancelled : normal(x, ex_div(x, cancelled, left));
     }
     int64_t c = b->k.i;
     for (int i = 0; i < s.n; i++) {

@@ -73,6 +73,7 @@ bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
 /* Of two of which one may be 1 in a run: the other one, which may be 0. */
 static int64_t broadcast_dim(Exprs *x, int64_t a, int64_t b) {
     int64_t larger = dim_larger(x, a, b);
+    if (dim_normal(x, a) == dim_normal(x, b)) return a;
     if (dim_min(x, a) > 0 && dim_min(x, b) > 0) return larger;
     return dim_mul(x, larger, dim_smaller(x, dim_smaller(x, a, b), 1));
 }

@@ -57,6 +57,7 @@ typedef struct Value {
     const char *name;  /* ONNX name, or NULL */
     const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
                           first ones, NULL: zeros; else NULL */
+    struct Value *outer; /* OP_input: see graph_captured; else NULL */
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
     /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
      * its own; NULL: it has */
@@ -168,6 +169,8 @@ void graph_output_status(Graph *g);
 int graph_status_output(const Graph *g);
 
 Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t *shape);
+/* One of a loop's body that is this value of the graph around it in every iteration. */
+Value *graph_captured(Graph *sub, Value *outer);
 /* `data` is kept, not copied; it must live as long as the arena and hold numel * dt_store bytes. */
 Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data);
 void graph_output(Graph *g, Value *value, const char *name);

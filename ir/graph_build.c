@@ -13,6 +13,12 @@ Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t
     return v;
 }
 
+Value *graph_captured(Graph *sub, Value *outer) {
+    Value *v = graph_input(sub, outer->name, outer->dt, outer->rank, outer->dims);
+    v->outer = outer;
+    return v;
+}
+
 Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data) {
     Op *op = graph_new_op(g, OP_const, 0, NULL, 1);
     Value *v = graph_new_value(g, op, 0, dt, rank, shape);

@@ -251,8 +251,8 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
 
 /* Are there positions for each element, and not one number? */
 static bool ids_for_each(Exprs *x, const Heads *heads, const Value *ids) {
-    return ids->rank == 2 && dim_meets(x, ids->dims[0], heads->batch) &&
-           dim_meets(x, ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
+    return ids->rank == 2 && dim_can_meet(x, ids->dims[0], heads->batch) &&
+           dim_can_meet(x, ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
 }
 
 bool rotary_check(Node *n, const Heads *heads, Rotary *r) {

@@ -57,7 +57,7 @@ static Entity *capture(Import *im, Scope *s, Entity *e) {
         if (value_is_const(v)) {
             inner->tensor = graph_const(s->g, v->dt, v->rank, v->dims, v->data);
         } else {
-            inner->tensor = graph_input(s->g, v->name, v->dt, v->rank, v->dims);
+            inner->tensor = graph_captured(s->g, v);
             vec_push(im->arena, s->captured, v);
         }
         return inner;

@@ -188,7 +188,7 @@ static inline const Expr *extent_as(Exprs *x, DType dt, int64_t extent) {
 
 /* True if the tensor can have just one element. */
 static inline bool value_single(const Node *n, const Value *v) {
-    return dim_meets(n->x, dim_product(n->x, v->rank, v->dims), 1);
+    return dim_can_meet(n->x, dim_product(n->x, v->rank, v->dims), 1);
 }
 
 /* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),

@@ -164,7 +164,7 @@ static bool read_grain(Node *n, const Value *v, const Value *scale, const Value 
         invalid(n, E2004, "block_size is %lld", (long long)grain->block);
         return false;
     }
-    if (!dt_is_float(scale->dt)) {
+    if (!dt_is_float(scale->dt) && scale->dt != DT_i32) {
         invalid(n, E2006, "the scale is %s", dt_name(scale->dt));
         return false;
     }
@@ -215,6 +215,7 @@ void import_quantize_linear(Node *n) {
     DType dt = quantized_dtype(n, zero), work = scale->dt;
     int64_t precision = attr_int(n, "precision", 0);
     if (precision) work = node_dtype(n, precision);
+    if (!precision && work == DT_i32) work = DT_f64; /* which holds all quotients' halves */
     if (n->failed || dt == DT_none || work == DT_none) return;
     if (!dt_is_float(work)) {
         invalid(n, E2006, "precision is %s", dt_name(work));

@@ -337,7 +337,7 @@ void import_string_normalizer(Node *n) {
     if (!v || !read_case(n, &to)) return;
     Graph *g = n->g;
     int axis = v->rank - 2; /* of the strings */
-    if (axis < 0 || axis > 1 || (axis == 1 && v->dims[0] != 1)) {
+    if (axis < 0 || axis > 1 || (axis == 1 && !dim_meets(n->x, v->dims[0], 1))) {
         invalid(n, E2005, "the input must have shape [C] or [1, C], not %s",
                 shape_text(g->arena, v->rank - 1, v->dims));
         return;
