@@ -116,8 +116,9 @@ static const char *const descriptor_names[] = {"calloc",
                                                NULL};
 
 /* Macros of the header, without PREFIX_. */
-static const char *const header_macros[] = {"H",           "OK",           "E_ARGUMENT",  "E_FILE",      "E_EXTENT",
-                                            "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
+static const char *const header_macros[] = {
+    "H",           "OK",           "E_ARGUMENT",  "E_FILE", "E_EXTENT",
+    "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
 
 static void claim_macro(Host *h, const char *name) {
     names_claim(&h->unit.names, PRINTF("%s_%s", h->macro, name), true);
@@ -316,8 +317,8 @@ static void print_null_checks(Host *h, Text *out) {
         int k = input_symbol(p, i);
         if (k < 0) continue;
         DimSymbol range = dim_symbol_range(p->x, k);
-        text_addf(out, "    if (%s[0] < %lld || %s[0] > %lld) return %s_E_ARGUMENT;\n",
-                  h->input[i], (long long)range.low, h->input[i], (long long)range.high, h->macro);
+        text_addf(out, "    if (%s[0] < %lld || %s[0] > %lld) return %s_E_ARGUMENT;\n", h->input[i],
+                  (long long)range.low, h->input[i], (long long)range.high, h->macro);
     }
 }
 
@@ -329,7 +330,8 @@ static void print_weights_check(Host *h, Text *out) {
     for (int i = 0; i < WEIGHTS_HEAD; i++)
         text_addf(out, "%s0x%02x%s", i % 8 == 0 ? "\n        " : " ", head[i],
                   i < 15 ? "," : "};\n");
-    text_addf(out, "    if (memcmp(weights, head, sizeof head) != 0) return %s_E_FILE;\n", h->macro);
+    text_addf(out, "    if (memcmp(weights, head, sizeof head) != 0) return %s_E_FILE;\n",
+              h->macro);
 }
 
 /* True if a step reads this input or writes this output. */
@@ -391,7 +393,8 @@ static void print_run(Host *h, Text *out) {
     if (h->o->weights_file) print_weights_check(h, out);
     if (strstr(text_get(&locals), "(constants + "))
         text_addf(out, "    const unsigned char *const constants = %s;\n",
-                  h->o->weights_file ? "(const unsigned char *)weights + 16" : h->o->weights_symbol);
+                  h->o->weights_file ? "(const unsigned char *)weights + 16"
+                                     : h->o->weights_symbol);
     if (h->uses_base) text_add(out, "    unsigned char *const base = arena;\n");
     if (h->kept) text_addf(out, "    unsigned char *const kept = %s;\n", h->kept);
     if (h->kept && !strstr(text_get(&locals), "(kept + ")) text_add(out, "    (void)kept;\n");

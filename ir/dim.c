@@ -326,7 +326,8 @@ static const Expr *sum_expr(Exprs *x, Sum *s) {
     return sum ? sum : ex_i(x, 0);
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*p) / (p*c) = A / c. */
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*p) / (p*c) = A /
+ * c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};

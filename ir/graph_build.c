@@ -155,17 +155,20 @@ typedef struct Reads {
     int n;
     int64_t extent[MAX_EXTENTS];
     bool beyond;
+    uint64_t compared; /* coordinates that conditions look at */
 } Reads;
+
+/* May an index be outside of an extent, for coordinates up to the largest? */
+static bool index_beyond(const Reads *r, const Expr *index, int64_t extent) {
+    int64_t low, high;
+    return !ex_bounds(index, r->n, r->extent, &low, &high) || low < 0 || high >= extent;
+}
 
 static void check_read(void *user, const Expr *e) {
     Reads *r = user;
     if (e->op != EX_load) return;
     const Value *v = r->b->in.items[e->k.i];
-    for (int i = 0; i < e->n; i++) {
-        int64_t low, high;
-        if (!ex_bounds(e->arg[i], r->n, r->extent, &low, &high) || low < 0 || high >= v->shape[i])
-            r->beyond = true;
-    }
+    for (int i = 0; i < e->n; i++) r->beyond |= index_beyond(r, e->arg[i], v->shape[i]);
 }
 
 /* May the body read outside of a tensor where the coordinates are beyond their extents, but inside of
@@ -175,6 +178,64 @@ static bool reads_beyond(const Builder *b, const Expr *e) {
     r.n = extents_of(b, r.extent);
     ex_visit(b->g->arena, e, check_read, &r);
     return r.beyond;
+}
+
+static void note_coordinate(void *user, const Expr *e) {
+    if (e->op == EX_var && e->k.i < DIM_VAR) *(uint64_t *)user |= (uint64_t)1 << e->k.i;
+}
+
+static void note_compared(void *user, const Expr *e) {
+    Reads *r = user;
+    if (e->op == EX_lt || e->op == EX_le) ex_visit(r->b->g->arena, e, note_coordinate, &r->compared);
+}
+
+/* May the index be outside though no condition is about its coordinates? */
+static bool unguarded(const Reads *r, const Expr *index, int64_t extent) {
+    uint64_t own = 0;
+    if (!index_beyond(r, index, extent)) return false;
+    ex_visit(r->b->g->arena, index, note_coordinate, &own);
+    return !(own & r->compared);
+}
+
+static const Expr *clamp_load(void *user, const Expr *e, const Expr *const *args) {
+    Reads *r = user;
+    Exprs *x = r->b->x;
+    if (e->op != EX_load) return e;
+    const Value *v = r->b->in.items[e->k.i];
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < e->n; i++) {
+        index[i] = args[i];
+        if (!unguarded(r, args[i], v->shape[i])) continue;
+        index[i] = ex_bin(x, EX_min, args[i], ex_i(x, v->shape[i] - 1));
+        index[i] = ex_bin(x, EX_max, index[i], ex_i(x, 0));
+    }
+    return e->n ? ex_rebuild(x, e, index) : e;
+}
+
+/* The body with indices brought into their tensors where it relies on extents being equal that a run may
+ * give otherwise. Where conditions are about coordinates, they see to that. */
+static const Expr *within(const Builder *b, const Expr *e) {
+    if (!b->x->dims || !e || !reads_beyond(b, e)) return e;
+    Reads r = {.b = b};
+    r.n = extents_of(b, r.extent);
+    ex_visit(b->g->arena, e, note_compared, &r);
+    return ex_rewrite(b->x, e, clamp_load, &r);
+}
+
+/* The condition on targets of a scatter that are not sure to be in `data`; `guard`: what holds. */
+static const Expr *targets_within(const Builder *b, const Value *data, const Expr *const *target,
+                                  const Expr *guard) {
+    Exprs *x = b->x;
+    if (!x->dims) return guard;
+    Reads r = {.b = b};
+    r.n = extents_of(b, r.extent);
+    if (guard) ex_visit(b->g->arena, guard, note_compared, &r);
+    for (int i = 0; i < data->rank; i++) {
+        if (target[i]->op != EX_var || !unguarded(&r, target[i], data->shape[i])) continue;
+        const Expr *fits = ex_lt(x, target[i], ex_i(x, data->shape[i]));
+        guard = guard ? ex_and(x, guard, fits) : fits;
+    }
+    return guard;
 }
 
 /* The body for all coordinates up to the largest extents: what a map computes there does not matter, if
@@ -338,6 +399,7 @@ Value *build_map(Builder *b, DType dt, const Expr *body) {
                    (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
         if (same) return v;
     }
+    body = within(b, body);
     if (dims_vary(b->rank, b->shape) && reads_beyond(b, body)) {
         const Expr *cond = inside(b, 0, b->rank);
         body = ex_select(b->x, cond, body, ex_num(b->x, dt, 0));
@@ -354,6 +416,8 @@ Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, con
     post = simplify_in(b, ex_cast(x, dt, post ? post : ex_acc(x, (DType)body->dt)));
     body = simplify_in(b, body);
     if (x->dims) {
+        body = within(b, body);
+        post = within(b, post);
         body = load_symbols(b, guarded(b, body, combine_identity(combine, (DType)body->dt)));
         if (dims_vary(b->rank, b->shape) && reads_beyond(b, post))
             post = ex_select(x, inside(b, 0, b->rank), post, ex_num(x, dt, 0));
@@ -375,6 +439,7 @@ Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusiv
     if (dt_is_narrow((DType)body->dt)) body = ex_cast(b->x, dt_reg((DType)body->dt), body);
     if (b->x->dims) {
         build_red(b, b->shape[axis]);
+        body = within(b, body);
         body = guarded(b, body, combine_identity(combine, (DType)body->dt));
         b->n_red--;
         body = load_symbols(b, body);
@@ -393,6 +458,8 @@ Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const
                      const Expr *guard, const Expr *body) {
     Graph *g = b->g;
     const Expr *at[MAX_RANK], *here = inside(b, 0, b->rank);
+    body = within(b, body);
+    guard = targets_within(b, data, target, within(b, guard));
     if (here) guard = guard ? ex_and(b->x, here, guard) : here;
     for (int i = 0; i < data->rank; i++) at[i] = load_symbols(b, simplify_in(b, target[i]));
     body = load_symbols(b, simplify_in(b, ex_cast(b->x, data->dt, body)));

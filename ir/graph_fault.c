@@ -1,8 +1,9 @@
 /* Runs that contradict the model: see graph.h.
  *
- * Where dimensions vary, importers take for granted what ONNX promises of shapes: that two extents are
- * equal, that a computed one is within its range. Bodies never read or write outside of tensors even where
- * that does not hold, and what is here makes a status of it: one bool of all that was taken for granted.
+ * Where dimensions vary, importers take for granted what ONNX promises of shapes: that two extents
+ * are equal, that a computed one is within its range. Bodies never read or write outside of tensors
+ * even where that does not hold, and what is here makes a status of it: one bool of all that was
+ * taken for granted.
  */
 #include "ir/graph.h"
 

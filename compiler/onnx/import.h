@@ -144,10 +144,12 @@ bool node_declared_extent(const Node *n, int i, int axis, int64_t *extent, const
  * (graph_note_fault) if it was not there; sure: it is never above `most`, nor below 0. False after a report. */
 bool node_counted_extent(Node *n, Value *count, int64_t most, bool sure, const char *name,
                          int64_t *extent);
+/* Notes as a fault that a count (an integer, one element) is not in [low, high], which may be dimensions. */
+void node_check_count(Node *n, Value *count, int64_t low, int64_t high);
 /* The largest extent that a dimension that depends on data may have: what --dim says, else `most`. */
 int64_t node_most_extent(const Node *n, const char *name, int64_t most);
 /* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first, and exactly so
- * many elements are to be given. */
+ * many elements are given: where a run finds fewer (`sure`), the others mean nothing. */
 bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, bool sure,
                         int64_t *extent);
 /* The extents of output 0 from `counts`, a vector of integers with one for each dimension: what can be

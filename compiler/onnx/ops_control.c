@@ -2,10 +2,10 @@
  *
  * Everything here is settled when compiling. A repetition becomes a `loop` of the IR; the number of
  * iterations is constant or a dimension that varies. Where it may end earlier, the loop carries one
- * more state, `alive`; once that is false the other states keep their values, and of stacked outputs
- * there are as many rows as there were iterations: their number varies. (Where the model fixes it
- * there are so many, and those behind the end are meaningless.) Where it would go on after its bound,
- * the run has a fault.
+ * more state, `alive`; once that is false the other states keep their values, and of stacked
+ * outputs there are as many rows as there were iterations: their number varies. (Where the model
+ * fixes it there are so many, and those behind the end are meaningless.) Where it would go on after
+ * its bound, the run has a fault.
  *
  * A loop needs carried values of fixed shapes. Where a body changes them, where it carries
  * sequences, or where it needs the number of the iteration as a constant, iterations are imported
@@ -33,14 +33,15 @@ typedef struct Repeat {
     Entity **state; /* carried values, as after `done` iterations */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
-    int *axis;      /* ... along this axis ... */
-    bool *backward; /* ... from the end */
-    int n_rows;     /* outputs that are stacked */
-    ValueVec *rows; /* for each the parts so far, stacked along dimension 0 */
-    ValueVec ran;   /* parts alike, bool: whether the iteration took place */
+    int *axis;              /* ... along this axis ... */
+    bool *backward;         /* ... from the end */
+    int n_rows;             /* outputs that are stacked */
+    ValueVec *rows;         /* for each the parts so far, stacked along dimension 0 */
+    ValueVec ran;           /* parts alike, bool: whether the iteration took place */
     bool bounded;           /* `trips` is not of the loop itself: it might go on */
     const char *bound_name; /* what --dim calls the greatest number of iterations */
-    int64_t n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */
+    int64_t
+        n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */
 } Repeat;
 
 /* The values that one iteration works on, in the graph that it is imported to. */
@@ -337,8 +338,9 @@ static bool repeat(Repeat *r) {
         Attempt before = attempt_begin(n);
         bool done = repeat_as_loop(r);
         if (!done && !n->failed)
-            unsupported(n, "carried values change their shapes, or are no tensors, and the number of "
-                           "iterations varies");
+            unsupported(n,
+                        "carried values change their shapes, or are no tensors, and the number of "
+                        "iterations varies");
         n->failed |= before.failed;
         return done;
     }
@@ -364,10 +366,11 @@ static bool repeat(Repeat *r) {
             attempt_undo(n, &a);
         }
         if (r->done >= MAX_UNROLL || (!bounded && r->alive)) {
-            invalid(n, E3004,
-                    "how many iterations there are depends on run-time data, and the model does not "
-                    "say; give --dim %s=LOW..HIGH",
-                    r->bound_name);
+            invalid(
+                n, E3004,
+                "how many iterations there are depends on run-time data, and the model does not "
+                "say; give --dim %s=LOW..HIGH",
+                r->bound_name);
             return false;
         }
         if (!repeat_once(r)) return false;
@@ -385,7 +388,8 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
     for (int k = 0; k < r->ran.n; k++) {
         int64_t known;
         const Value *part = r->ran.items[k];
-        certain |= k == r->ran.n - 1 && value_numel(part) == 1 && const_scalar(part, &known) && known;
+        certain |=
+            k == r->ran.n - 1 && value_numel(part) == 1 && const_scalar(part, &known) && known;
     }
     *found = all;
     if (certain || !r->ran.n) return true;
@@ -491,8 +495,7 @@ void import_loop(Node *n) {
         r.alive = both(g, r.alive, some);
     }
     if (!repeat(&r)) return;
-    if (r.bounded && !r.stopped)
-        graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1));
+    if (r.bounded && !r.stopped) graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1));
     for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
     for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
         n->out[r.n_state + i] = stacked(&r, i);

@@ -1,6 +1,6 @@
-/* If. A condition that is known picks its branch; one that is computed at run time computes both branches
- * and selects between their results, which is sound because operators load inside their tensors and have
- * no effects.
+/* If. A condition that is known picks its branch; one that is computed at run time computes both
+ * branches and selects between their results, which is sound because operators load inside their
+ * tensors and have no effects.
  */
 #include "compiler/onnx/control.h"
 
@@ -36,7 +36,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Valu
     if (out[1] && out[0]) return true;
     if (out[1]) {
         attempt_undo(n, &before);
-        if (n->x->dims) graph_note_fault(n->g, cond);
+        graph_note_fault(n->g, cond);
         out[0] = out[1];
         return true;
     }
@@ -45,7 +45,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Valu
         return false;
     }
     attempt_undo(n, &between);
-    if (n->x->dims) graph_note_fault(n->g, other);
+    graph_note_fault(n->g, other);
     out[1] = out[0];
     return true;
 }

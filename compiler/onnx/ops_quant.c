@@ -143,10 +143,13 @@ static bool grain_fits(Node *n, const Grain *grain, const Value *v, const Value 
         for (int i = 0; i < v->rank && fits; i++) {
             int64_t d = v->dims[i];
             if (i == grain->axis) d = dim_div(x, dim_add(x, d, grain->block - 1), grain->block);
-            fits = dim_meets(n->x, p->dims[i], d);
+            fits = dim_can_meet(n->x, p->dims[i], d);
+            if (fits) dim_claim(n->x, CLAIM_broadcast, p->dims[i], d);
         }
     } else {
-        fits = p->rank == 1 && dim_meets(n->x, p->dims[0], v->dims[grain->axis]);
+        int64_t d = v->dims[grain->axis];
+        fits = p->rank == 1 && dim_can_meet(n->x, p->dims[0], d);
+        if (fits) dim_claim(n->x, CLAIM_broadcast, p->dims[0], d);
     }
     if (!fits)
         invalid(n, E2005, "a scale or zero point of shape %s does not fit a tensor of shape %s",

@@ -153,6 +153,7 @@ void import_topk(Node *n) {
         }
         bool declared = !value_is_const(count) && (node_declared_extent(n, 0, axis, &k, &name) ||
                                                    node_declared_extent(n, 1, axis, &k, &name));
+        if (declared) node_check_count(n, count, k, k);
         if (!declared && !node_chosen_extent(n, count, 0, axis, v->dims[axis], false, &k)) return;
     }
     if ((k < 0 && !dim_varies(k)) || dim_min(n->x, k) > v->shape[axis]) {
@@ -390,6 +391,7 @@ void import_unique(Node *n) {
         !value_is_const(total) && (node_declared_extent(n, 3, 0, &extent, &name) ||
                                    node_declared_extent(n, 1, 0, &extent, &name) ||
                                    node_declared_extent(n, 0, axis, &extent, &name));
+    if (declared) node_check_count(n, total, 0, extent);
     if (!declared && !node_counted_extent(n, total, it.n, true, name, &extent)) return;
     shape[axis] = extent;
     if (!node_shape_ok(n, rank, shape)) return;

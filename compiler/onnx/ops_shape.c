@@ -56,8 +56,8 @@ static int64_t dim_ratio(Exprs *x, int64_t a, int64_t b) {
     return dim_max(x, ratio) >= 0 ? ratio : dim_div(x, a, dim_larger(x, b, 1));
 }
 
-/* Elements of the shape as they are meant: 0 copies a dimension and, if `all` is there, -1 stands for
- * what the others leave of that number. */
+/* Elements of the shape as they are meant: 0 copies a dimension and, if `all` is there, -1 stands
+ * for what the others leave of that number. */
 static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const int64_t *all) {
     Exprs *x = n->x;
     Value *w = g_cast(n->g, want, DT_i64);
@@ -65,8 +65,8 @@ static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const 
     const Expr *zero = ex_int(x, DT_i64, 0), *one = ex_int(x, DT_i64, 1);
     const Expr *e = build_in(&b, w), *own = e;
     for (int i = 0; i < v->rank && !keep_zero; i++) {
-        const Expr *copies = ex_and(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)),
-                                    ex_bin(x, EX_eq, own, zero));
+        const Expr *copies =
+            ex_and(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)), ex_bin(x, EX_eq, own, zero));
         e = ex_select(x, copies, ex_int(x, DT_i64, v->dims[i]), e);
     }
     w = build_map(&b, DT_i64, e);
@@ -83,15 +83,29 @@ static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const 
     return build_map(&b, DT_i64, ex_select(x, ex_bin(x, EX_eq, e, open), rest, e));
 }
 
-/* The shape of Reshape where some of it is computed at run time; NULL after a report, or if the model
- * declares all of it, which is then *rank and `declared`. *left: the dimension that is what the others
- * leave, whatever the run says; -1: none. */
+/* Notes a fault where a run wants another shape of Reshape than the model declares. */
+static void check_declared(Node *n, Value *v, Value *want, int rank, const int64_t *declared) {
+    if (want->rank != 1 || want->dims[0] != rank) return;
+    int64_t all = dim_product(n->x, v->rank, v->dims);
+    Value *meant = meant_shape(n, v, want, attr_int(n, "allowzero", 0) != 0, &all);
+    for (int k = 0; k < rank; k++) {
+        int64_t start[1] = {k}, one[1] = {1};
+        node_check_count(n, g_slice(n->g, meant, start, one, one), declared[k], declared[k]);
+    }
+}
+
+/* The shape of Reshape where some of it is computed at run time; NULL after a report, or if the
+ * model declares all of it, which is then *rank and `declared`. *left: the dimension that is what
+ * the others leave, whatever the run says; -1: none. */
 static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *declared, int *left) {
     Exprs *x = n->x;
     Value *want = need_shape(n, 1);
-    if (!want || node_declared_shape(n, 0, rank, declared)) return NULL;
-    if (want->rank != 1 || dim_varies(want->dims[0]) ||
-        want->dims[0] > MAX_TENSOR_RANK) {
+    if (!want) return NULL;
+    if (node_declared_shape(n, 0, rank, declared)) {
+        check_declared(n, v, want, *rank, declared);
+        return NULL;
+    }
+    if (want->rank != 1 || dim_varies(want->dims[0]) || want->dims[0] > MAX_TENSOR_RANK) {
         node_counted_shape(n, want, NULL, rank, declared);
         return NULL;
     }
@@ -119,8 +133,8 @@ static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *dec
     return node_counted_shape(n, meant, most, rank, shape) ? shape : NULL;
 }
 
-/* The shape that input i says, broadcast with that of `v` (NULL: as it is), where it is computed at run
- * time. */
+/* The shape that input i says, broadcast with that of `v` (NULL: as it is), where it is computed at
+ * run time. */
 static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
     Value *want = need_shape(n, i);
     if (!want) return false;
@@ -137,7 +151,8 @@ static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
     return node_counted_shape(n, want, NULL, rank, shape);
 }
 
-/* Notes a fault where a run wants something else of dimension k than what the others leave for it. */
+/* Notes a fault where a run wants something else of dimension k than what the others leave for it.
+ */
 static void check_left(Node *n, Value *want, int k, const Value *v, int64_t extent) {
     Exprs *x = n->x;
     Builder b = build(n->g, 0, NULL);
@@ -473,8 +488,8 @@ void import_constant_of_shape(Node *n) {
     n->out[0] = build_map(&b, value->dt, e);
 }
 
-/* The number of elements of Range where its operands are made of dimensions that vary; false if they
- * are not. Only delta is constant. */
+/* The number of elements of Range where its operands are made of dimensions that vary; false if
+ * they are not. Only delta is constant. */
 static bool range_of_dims(Node *n, Value *const *v, int64_t *length) {
     int count;
     const int64_t *start = value_dims(n->g, v[0], &count), *limit = value_dims(n->g, v[1], &count);
@@ -516,7 +531,8 @@ static Value *runtime_range(Node *n, Value *const *v) {
         count = ex_un(x, EX_ceil, ex_div(x, span, e[2]));
         count = ex_select(x, ex_lt(x, zero, count), ex_bin(x, EX_min, count, most), zero);
     } else {
-        const Expr *up = ex_lt(x, zero, e[2]), *step = ex_select(x, up, e[2], ex_sub(x, zero, e[2]));
+        const Expr *up = ex_lt(x, zero, e[2]),
+                   *step = ex_select(x, up, e[2], ex_sub(x, zero, e[2]));
         span = ex_select(x, up, span, ex_sub(x, zero, span));
         const Expr *before = ex_div(x, ex_sub(x, span, ex_num(x, dt, 1)), step);
         const Expr *any = ex_select(x, up, ex_lt(x, e[0], e[1]), ex_lt(x, e[1], e[0]));

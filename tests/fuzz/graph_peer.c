@@ -20,9 +20,10 @@
  * outputs, whose bytes are in MODEL.onnx.N (N: the number of the way; RUNS times all outputs), or
  * "error STATUS MESSAGE" with the exit status that mlcc would have had. Then "done".
  *
- * A file MODEL.onnx.dims has lines for --dim. INPUTS holds room for the largest shapes then, and the
- * extents (int32) after the tensors; C gets them in memory for what they hold. Of outputs what lies beyond
- * their elements is zeros, and all is where a run ends with a status that says that extents are wrong.
+ * A file MODEL.onnx.dims has lines for --dim. INPUTS holds room for the largest shapes then, and
+ * the extents (int32) after the tensors; C gets them in memory for what they hold. Of outputs what
+ * lies beyond their elements is zeros, and all is where a run ends with a status that says that
+ * extents are wrong.
  *
  * Built with SANITIZE=1 it has the C code checked by ASan and UBSan too, and poisons what lies
  * between tensors that are apart.
@@ -81,7 +82,7 @@ __attribute__((format(printf, 1, 2))) static char *print(const char *format, ...
 typedef enum Ran { RAN_failed, RAN_well, RAN_refused } Ran;
 
 typedef struct Data { /* what a job reads and writes */
-    Io io; /* shapes are the largest ones */
+    Io io;            /* shapes are the largest ones */
     int n_in, n_out;
     const TensorInfo *in, *out;
     unsigned char *bytes; /* of the inputs' file */
@@ -169,7 +170,8 @@ static bool find_held(const Data *d, const unsigned char *from, size_t *held) {
     return fits;
 }
 
-/* Zeros what lies beyond the elements of outputs; a report if they have more than there is room for. */
+/* Zeros what lies beyond the elements of outputs; a report if they have more than there is room
+ * for. */
 static void settle_outputs(const Data *d, Ran ran, void **out) {
     for (int i = 0; i < d->n_out; i++) {
         const TensorInfo *t = &d->out[i];
@@ -179,13 +181,13 @@ static void settle_outputs(const Data *d, Ran ran, void **out) {
             bytes = dt_store(t->dt);
             for (int k = 0; k < t->rank && !now->result; k++) {
                 if (shape[k] < 0 || shape[k] > INT32_MAX)
-                    now->result = print("error 70 output %d has an extent of %lld", i,
-                                        (long long)shape[k]);
+                    now->result =
+                        print("error 70 output %d has an extent of %lld", i, (long long)shape[k]);
                 bytes *= (size_t)shape[k];
             }
             if (!now->result && bytes > t->bytes)
-                now->result = print("error 70 output %d has %zu bytes, not %zu at most", i, bytes,
-                                    t->bytes);
+                now->result =
+                    print("error 70 output %d has %zu bytes, not %zu at most", i, bytes, t->bytes);
         }
         if (!now->result) memset((char *)out[i] + bytes, 0, t->bytes - bytes);
     }
@@ -534,13 +536,13 @@ static Ran run_loaded(void *user, void **in, void **out) {
             now->result = print("error 70 no %d threads", threads);
         else
             status = l->model->run(l->state, (const void *const *)in, to, arena);
-        bool refused = l->model->output_shape &&
-                       (status == MLCC_E_EXTENT || status == MLCC_E_ARGUMENT);
+        bool refused =
+            l->model->output_shape && (status == MLCC_E_EXTENT || status == MLCC_E_ARGUMENT);
         if (status != MLCC_OK && !refused)
             now->result = print("error 70 it fails: %s", l->model->error(l->state));
         if (threads > 1 && status != before)
-            now->result = print("error 5 status %d on %d threads, %d on one", status, threads,
-                                before);
+            now->result =
+                print("error 5 status %d on %d threads, %d on one", status, threads, before);
         for (uint32_t i = 0; i < l->model->n_outputs && again && !now->result && !status; i++)
             if (!same_bits(&l->out[i], out[i], again[i]))
                 now->result =
