@@ -22,6 +22,11 @@ static const Row rows[] = {
      "B=0..3",
      {"1 0 0 2", "2"},
      "i64[2, 2] 0 1 0 1"},
+    /* one result as two outputs */
+    {"input x f32[2,B] output y output z y = Relu(x) z = Identity(y)",
+     "B=1..3",
+     {"1 2 3 4", "2"},
+     "f32[2, 2] 1 2 3 4; f32[2, 2] 1 2 3 4"},
     /* no more, and no less, than what --dim says */
     {"input x f32[6] output y i64[1,n] y = NonZero(x)",
      "n=1..3",
