@@ -180,21 +180,27 @@ static bool reads_beyond(const Builder *b, const Expr *e) {
     return r.beyond;
 }
 
-static void note_coordinate(void *user, const Expr *e) {
-    if (e->op == EX_var && e->k.i < DIM_VAR) *(uint64_t *)user |= (uint64_t)1 << e->k.i;
+#define MAX_COMPARED 500 /* nodes of a condition that are looked at */
+
+/* The coordinates that an expression is made of, not those of what it loads. */
+static uint64_t coordinates_in(const Expr *e, int *steps) {
+    uint64_t found = 0;
+    if (e->op == EX_var && e->k.i < DIM_VAR) return (uint64_t)1 << e->k.i;
+    for (int i = 0; i < e->n && e->op != EX_load && --*steps > 0; i++)
+        found |= coordinates_in(e->arg[i], steps);
+    return found;
 }
 
 static void note_compared(void *user, const Expr *e) {
     Reads *r = user;
-    if (e->op == EX_lt || e->op == EX_le) ex_visit(r->b->g->arena, e, note_coordinate, &r->compared);
+    int steps = MAX_COMPARED;
+    if (e->op == EX_lt || e->op == EX_le) r->compared |= coordinates_in(e, &steps);
 }
 
 /* May the index be outside though no condition is about its coordinates? */
 static bool unguarded(const Reads *r, const Expr *index, int64_t extent) {
-    uint64_t own = 0;
-    if (!index_beyond(r, index, extent)) return false;
-    ex_visit(r->b->g->arena, index, note_coordinate, &own);
-    return !(own & r->compared);
+    int steps = MAX_COMPARED;
+    return index_beyond(r, index, extent) && !(coordinates_in(index, &steps) & r->compared);
 }
 
 static const Expr *clamp_load(void *user, const Expr *e, const Expr *const *args) {
