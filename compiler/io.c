@@ -116,13 +116,14 @@ void io_call(Io *io, int call, void *const *out) {
 }
 
 /* The status that a run computes. */
-static bool status_ok(const Graph *g, const Io *io) {
+static bool status_ok(const Graph *g, Io *io) {
     int at = graph_status_output(g), status = 0;
     if (at >= 0) memcpy(&status, io->call_out[at], sizeof status);
-    if (status)
+    io->fault |= status != 0;
+    if (status && !io->may_fault)
         diag_error(g->diag, E0009, "extents that the run computes do not fit the model: they are "
                                    "beyond what --dim says, or contradict each other");
-    return !status;
+    return !status || io->may_fault;
 }
 
 bool io_interpret(const Graph *g, Io *io, void *const *out) {
