@@ -122,8 +122,9 @@ static const char *const descriptor_names[] = {"calloc",
                                                NULL};
 
 /* Macros of the header, without PREFIX_. */
-static const char *const header_macros[] = {"H",           "OK",           "E_ARGUMENT",  "E_FILE",
-                                            "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
+static const char *const header_macros[] = {
+    "H",           "OK",           "E_ARGUMENT",  "E_FILE", "E_EXTENT",
+    "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
 
 static void claim_macro(Host *h, const char *name) {
     names_claim(&h->unit.names, PRINTF("%s_%s", h->macro, name), true);
@@ -451,6 +452,10 @@ static void print_run(Host *h, Text *out) {
     text_add(out, text_get(&locals));
     if (h->team && !strstr(text_get(&calls), "mlcc_barrier(")) text_add(out, "    (void)team;\n");
     text_add(out, text_get(&calls));
+    int status = graph_status_output(p->graph);
+    if (status >= 0)
+        text_addf(out, "    if (%s%s[0]) return %s_E_EXTENT;\n", h->team ? "thread == 0 && " : "",
+                  h->output[status], h->macro);
     text_addf(out, "    return %s_OK;\n}\n", h->macro);
     if (h->team) {
         text_add(out, "\n");
@@ -562,6 +567,11 @@ static void print_macros(Host *h, Text *out) {
     if (h->o->weights_file)
         text_addf(out, "#define %s_E_FILE 5 /* the weights are not those of this model */\n",
                   h->macro);
+    if (graph_status_output(p->graph) >= 0)
+        text_addf(out,
+                  "#define %s_E_EXTENT 6 /* extents are beyond what the model was compiled for, or "
+                  "contradict each other */\n",
+                  h->macro);
     text_add(out, "\n/* Sizes in bytes. */\n");
     text_addf(out, "#define %s_ARENA_BYTES %lldu\n", h->macro,
               (long long)arena_with_images(p, p->arena_bytes));
@@ -613,7 +623,9 @@ static void print_extents(Host *h, Text *out) {
         }
     }
     for (int i = 0; i < graph_n_outputs(g); i++)
-        if (g->output_shape.items[i] >= 0)
+        if (g->output_shape.items[i] == i)
+            text_addf(out, " * %s: not 0 where %s_E_EXTENT is returned.\n", h->output[i], h->macro);
+        else if (g->output_shape.items[i] >= 0)
             text_addf(out, " * %s: of the shape that %s gets.\n", h->output[i],
                       h->output[g->output_shape.items[i]]);
 }

@@ -76,7 +76,9 @@ static void print_open(const Library *h, Text *out) {
               file ? "the weights file is missing or not the one made with this model"
               : h->p->graph->images.n ? "a tensor or the arena is missing, or an image cannot be "
                                         "decoded or does not fit"
-                                      : "a tensor or the arena is missing");
+              : graph_status_output(h->p->graph) >= 0
+                  ? "a tensor or the arena is missing, or extents do not fit the model"
+                  : "a tensor or the arena is missing");
     if (!h->o->threads) return;
     text_add(out, "static int mlcc_set_threads(void *state, int threads) {\n");
     text_add(out, h->team ? "    return mlcc_team_resize(state, threads);\n}\n\n"

@@ -115,11 +115,22 @@ void io_call(Io *io, int call, void *const *out) {
     }
 }
 
+/* The status that a run computes. */
+static bool status_ok(const Graph *g, Io *io) {
+    int at = graph_status_output(g), status = 0;
+    if (at >= 0) memcpy(&status, io->call_out[at], sizeof status);
+    io->fault |= status != 0;
+    if (status && !io->may_fault)
+        diag_error(g->diag, E0009, "extents that the run computes do not fit the model: they are "
+                                   "beyond what --dim says, or contradict each other");
+    return !status || io->may_fault;
+}
+
 bool io_interpret(const Graph *g, Io *io, void *const *out) {
     bool ok = true;
     for (int call = 0; call < io->calls && ok; call++) {
         io_call(io, call, out);
-        ok = interp_graph(g, io->call_in, io->call_out);
+        ok = interp_graph(g, io->call_in, io->call_out) && status_ok(g, io);
         for (int i = 0; i < io->n_states && ok; i++)
             memcpy(io->now[i], io->next[i], value_bytes(g->inputs.items[io->n_in + i]));
     }

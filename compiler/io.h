@@ -18,6 +18,8 @@ typedef struct Io {
     int calls;
     size_t *out_room;     /* from one call of an output to the next */
     int n_states;         /* of a graph */
+    bool may_fault;       /* runs of a graph with a fault (graph.h) are not reported ... */
+    bool fault;           /* ... but said here */
     void **now, **next;   /* of each state, before and after a call */
     const void **call_in; /* the tensors of a call, see io_call; graphs: then the states */
     void **call_out;

@@ -263,6 +263,7 @@ static bool make_reference(Session *s, Graph *g, Reference *r, int calls, Extent
                            uint64_t *state) {
     Io *io = &r->io;
     io_of_graph(s, io, g, calls);
+    io->may_fault = true;
     io_choose_extents(io, extents, state);
     for (int call = 0; call < calls; call++)
         for (int i = 0; i < io->n_in; i++)
@@ -300,9 +301,25 @@ static bool check_reset(Session *s, LoadedModel *m, Io *io) {
     return model_reset(s, m);
 }
 
+/* Extents that contradict each other, as random ones may, must be a status of the target's, too. */
+static bool check_fault(Session *s, LoadedModel *m, Io *io, const char *target) {
+    int status = MLCC_OK;
+    for (int call = 0; call < io->calls && status == MLCC_OK; call++) {
+        io_call(io, call, io->out_data);
+        status = m->model->run(m->state, io->call_in, io->call_out, m->arena);
+    }
+    if (status == MLCC_E_EXTENT)
+        printf("the extents of this run contradict each other: status %d\n", status);
+    else
+        diag_error(&s->diag, E0004, "status %d of target %s for extents that contradict each other",
+                   status, target);
+    return status == MLCC_E_EXTENT;
+}
+
 static bool compare_reference(Session *s, LoadedModel *m, Reference *r, double more,
                               const char *target) {
     Io *io = &r->io;
+    if (io->fault) return check_fault(s, m, io, target);
     if (!io_run(s, m, io, io->out_data)) return false;
     io_take_shapes(io);
     if (io->n_states && !check_reset(s, m, io)) return false;

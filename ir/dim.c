@@ -26,6 +26,7 @@ typedef struct Known {
 struct Dims {
     VEC(const Expr *) expr;
     VEC(DimSymbol) symbol;
+    VEC(DimClaim) claim;
     Known *known;
     uint32_t n_known, cap;
 };
@@ -325,7 +326,8 @@ static const Expr *sum_expr(Exprs *x, Sum *s) {
     return sum ? sum : ex_i(x, 0);
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b). */
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*p) / (p*c) = A /
+ * c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};
@@ -348,10 +350,11 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
                 if (at == n) return ex_div(x, a, b);
                 have[at] = have[--n];
             }
-            if (s.term[i].coef % divisor.term[0].coef) return ex_div(x, a, b);
-            sum_add(&out, s.term[i].coef / divisor.term[0].coef, product_of(x, n, have));
+            sum_add(&out, s.term[i].coef, product_of(x, n, have));
         }
-        return out.whole ? sum_expr(x, &out) : ex_div(x, a, b);
+        if (!out.whole) return ex_div(x, a, b);
+        const Expr *cancelled = sum_expr(x, &out), *left = ex_i(x, divisor.term[0].coef);
+        return ex_is_int(left, 1) ? cancelled : normal(x, ex_div(x, cancelled, left));
     }
     int64_t c = b->k.i;
     for (int i = 0; i < s.n; i++) {
@@ -491,9 +494,37 @@ int64_t dim_max(Exprs *x, int64_t d) {
     return dim_bounds(x, dim_expr(x, d), &low, &high) ? high < 0 ? 0 : high : -1;
 }
 
-bool dim_meets(Exprs *x, int64_t a, int64_t b) {
+bool dim_can_meet(Exprs *x, int64_t a, int64_t b) {
     if (!dim_fits(a, b)) return false;
     return a == b || (dim_max(x, a) >= dim_min(x, b) && dim_max(x, b) >= dim_min(x, a));
+}
+
+bool dim_meets(Exprs *x, int64_t a, int64_t b) {
+    if (!dim_can_meet(x, a, b)) return false;
+    dim_claim(x, CLAIM_equal, a, b);
+    return true;
+}
+
+void dim_claim(Exprs *x, ClaimKind kind, int64_t a, int64_t b) {
+    if (!dim_varies(a) && !dim_varies(b)) return;
+    a = dim_normal(x, a);
+    b = dim_normal(x, b);
+    if (a == b || (kind == CLAIM_broadcast && (a == 1 || b == 1)) ||
+        (kind == CLAIM_at_most && dim_max(x, a) <= dim_min(x, b)))
+        return;
+    struct Dims *d = x->dims;
+    for (int i = 0; i < d->claim.n; i++)
+        if (d->claim.items[i].kind == kind && d->claim.items[i].a == a && d->claim.items[i].b == b)
+            return;
+    vec_push(x->arena, &d->claim, ((DimClaim){kind, a, b}));
+}
+
+int dim_take_claims(Exprs *x, DimClaim **claims) {
+    if (!x->dims) return 0;
+    int n = x->dims->claim.n;
+    *claims = arena_copy(x->arena, x->dims->claim.items, sizeof(DimClaim) * (size_t)n);
+    x->dims->claim.n = 0;
+    return n;
 }
 
 bool dims_meet(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b) {

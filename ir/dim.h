@@ -34,13 +34,31 @@ static inline bool dim_fits(int64_t a, int64_t b) {
     return a == b || dim_varies(a) || dim_varies(b);
 }
 bool dims_fit(int rank_a, const int64_t *a, int rank_b, const int64_t *b);
-/* The same, looking at their ranges, too. */
+/* May they be equal, by their ranges too? If so the caller goes on as if they were: a claim. */
 bool dim_meets(Exprs *x, int64_t a, int64_t b);
+/* The same for a caller that only asks. */
+bool dim_can_meet(Exprs *x, int64_t a, int64_t b);
 bool dims_meet(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b);
 /* Of two that are equal in every run the one that says more. */
 static inline int64_t dim_same(int64_t a, int64_t b) {
     return dim_varies(a) ? b : a;
 }
+
+/* What was taken for granted of dimensions that vary. A run may be given others: graph_fault.c has it
+ * checked there. */
+typedef enum ClaimKind {
+    CLAIM_equal,     /* a == b */
+    CLAIM_broadcast, /* a == b, or one of them is 1 */
+    CLAIM_at_most    /* a <= b */
+} ClaimKind;
+typedef struct DimClaim {
+    ClaimKind kind;
+    int64_t a, b;
+} DimClaim;
+/* Notes a claim; one that is sure to hold, or is noted already, is none. */
+void dim_claim(Exprs *x, ClaimKind kind, int64_t a, int64_t b);
+/* Takes the claims away; returns how many there were. */
+int dim_take_claims(Exprs *x, DimClaim **claims);
 
 /* A new symbol. -1 if there are too many. */
 int dim_new_symbol(Exprs *x, const char *name, int64_t low, int64_t high);

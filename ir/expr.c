@@ -423,6 +423,13 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
     return NULL;
 }
 
+/* What was widened from an i32, as it was; NULL if it may be no i32. */
+static const Expr *as_half(Exprs *x, const Expr *e) {
+    if (e->op == EX_cast && e->arg[0]->dt == DT_i32) return e->arg[0];
+    if (!ex_is_const(e) || e->k.i < INT32_MIN || e->k.i > INT32_MAX) return NULL;
+    return ex_int(x, DT_i32, e->k.i);
+}
+
 int ex_order(const Expr *a, const Expr *b) {
     while (a != b) {
         if (a->size != b->size) return a->size > b->size ? -1 : 1;
@@ -465,6 +472,10 @@ const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
     }
     const Expr *simple = simplify_bin(x, op, a, b);
     if (simple) return simple;
+    if (is_comparison(op) && dt == DT_i64) {
+        const Expr *l = as_half(x, a), *r = as_half(x, b);
+        if (l && r) return ex_bin(x, op, l, r);
+    }
     const Expr *arg[2] = {a, b};
     return node(x, op, to, (Scalar){.i = 0}, 2, arg);
 }

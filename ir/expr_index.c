@@ -120,6 +120,9 @@ static bool find_bounds(Ranges *r, const Expr *e, int64_t *lo, int64_t *hi) {
             if (p[i] < *lo) *lo = p[i];
             if (p[i] > *hi) *hi = p[i];
         }
+    } else if (al >= 0 && bl >= 0 && bl != bh) { /* by what varies; by 0 it is 0 */
+        *lo = 0;
+        *hi = e->op == EX_div ? ah / (bl ? bl : 1) : ah < bh ? ah : bh - 1;
     } else if (bl != bh || bl <= 0) {
         return false;
     } else if (e->op == EX_div) {

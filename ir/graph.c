@@ -70,6 +70,14 @@ bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
     return rank_a == rank_b && (rank_a == 0 || !memcmp(a, b, (size_t)rank_a * sizeof *a));
 }
 
+/* Of two of which one may be 1 in a run: the other one, which may be 0. */
+static int64_t broadcast_dim(Exprs *x, int64_t a, int64_t b) {
+    int64_t larger = dim_larger(x, a, b);
+    if (dim_normal(x, a) == dim_normal(x, b)) return a;
+    if (dim_min(x, a) > 0 && dim_min(x, b) > 0) return larger;
+    return dim_mul(x, larger, dim_smaller(x, dim_smaller(x, a, b), 1));
+}
+
 bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
                      int64_t *shape) {
     int r = rank_a > rank_b ? rank_a : rank_b;
@@ -80,7 +88,8 @@ bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const i
         int64_t db = i < r - rank_b ? 1 : b[i - (r - rank_b)];
         bool open = dim_varies(da) || dim_varies(db);
         if (da != db && da != 1 && db != 1 && !open) return false;
-        shape[i] = da == 1 ? db : db == 1 || !open ? da : dim_larger(x, da, db);
+        if (open) dim_claim(x, CLAIM_broadcast, da, db);
+        shape[i] = da == 1 ? db : db == 1 || !open ? da : broadcast_dim(x, da, db);
     }
     *rank = r;
     return true;

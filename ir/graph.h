@@ -67,6 +67,7 @@ struct Value {
     const char *name;  /* ONNX name, or NULL */
     const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
                           first ones, NULL: zeros; else NULL */
+    struct Value *outer; /* OP_input: see graph_captured; else NULL */
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
     /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
      * its own; NULL: it has */
@@ -131,6 +132,8 @@ struct Graph {
     VEC(GraphImage) images;
     const char *src;    /* given to operators built from now on */
     bool no_fold;       /* builders fold operators of constants unless set */
+    Value *fault; /* bool, rank 0: see graph_note_fault; NULL: there is none */
+    VEC(DimClaim) claims; /* those that `fault` knows of */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
 };
 
@@ -155,7 +158,32 @@ Value *graph_to_dense(Graph *g, Value *v);
 /* The extents of `v` in a run: i64[rank]. */
 Value *graph_shape(Graph *g, const Value *v);
 
+/* Runs in which `fault` (bool, rank 0) is true ask for more than there is room for, or contradict what
+ * the model says of shapes. They touch nothing outside of tensors, but what they give is meaningless, and
+ * they end with a status of its own. In the body of a loop it counts in every iteration. */
+void graph_note_fault(Graph *g, Value *fault);
+/* The same where a claim (dim.h) that was made since the last call does not hold, or one of these
+ * dimensions is less than 0. */
+void graph_note_claims(Graph *g);
+void graph_note_negative(Graph *g, int rank, const int64_t *dims);
+/* What is noted between the two counts only where `when` (bool, rank 0; NULL: always) is true. */
+typedef struct Faults {
+    Value *fault;
+    int n_claims;
+} Faults;
+Faults graph_begin_faults(Graph *g);
+void graph_end_faults(Graph *g, const Faults *before, Value *when);
+/* What was noted since then is forgotten. */
+void graph_drop_faults(Graph *g, const Faults *before);
+/* If there is a fault: the status of a run (i32, 0: there is none in it) as one more output. Its
+ * output_shape is its own number, which tells it from the others. */
+void graph_output_status(Graph *g);
+/* The number of that output; -1: there is none. */
+int graph_status_output(const Graph *g);
+
 Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t *shape);
+/* One of a loop's body that is this value of the graph around it in every iteration. */
+Value *graph_captured(Graph *sub, Value *outer);
 /* `data` is kept, not copied; it must live as long as the arena and hold numel * dt_store bytes. */
 Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data);
 void graph_output(Graph *g, Value *value, const char *name);

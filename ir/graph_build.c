@@ -13,6 +13,12 @@ Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t
     return v;
 }
 
+Value *graph_captured(Graph *sub, Value *outer) {
+    Value *v = graph_input(sub, outer->name, outer->dt, outer->rank, outer->dims);
+    v->outer = outer;
+    return v;
+}
+
 Value *graph_const(Graph *g, DType dt, int rank, const int64_t *shape, const void *data) {
     Op *op = graph_new_op(g, OP_const, 0, NULL, 1);
     Value *v = graph_new_value(g, op, 0, dt, rank, shape);
@@ -167,17 +173,20 @@ typedef struct Reads {
     int n;
     int64_t extent[MAX_EXTENTS];
     bool beyond;
+    uint64_t compared; /* coordinates that conditions look at */
 } Reads;
+
+/* May an index be outside of an extent, for coordinates up to the largest? */
+static bool index_beyond(const Reads *r, const Expr *index, int64_t extent) {
+    int64_t low, high;
+    return !ex_bounds(index, r->n, r->extent, &low, &high) || low < 0 || high >= extent;
+}
 
 static void check_read(void *user, const Expr *e) {
     Reads *r = user;
     if (e->op != EX_load) return;
     const Value *v = r->b->in.items[e->k.i];
-    for (int i = 0; i < e->n; i++) {
-        int64_t low, high;
-        if (!ex_bounds(e->arg[i], r->n, r->extent, &low, &high) || low < 0 || high >= v->shape[i])
-            r->beyond = true;
-    }
+    for (int i = 0; i < e->n; i++) r->beyond |= index_beyond(r, e->arg[i], v->shape[i]);
 }
 
 /* May the body read outside of a tensor where the coordinates are beyond their extents, but inside of
@@ -187,6 +196,70 @@ static bool reads_beyond(const Builder *b, const Expr *e) {
     r.n = extents_of(b, r.extent);
     ex_visit(b->g->arena, e, check_read, &r);
     return r.beyond;
+}
+
+#define MAX_COMPARED 500 /* nodes of a condition that are looked at */
+
+/* The coordinates that an expression is made of, not those of what it loads. */
+static uint64_t coordinates_in(const Expr *e, int *steps) {
+    uint64_t found = 0;
+    if (e->op == EX_var && e->k.i < DIM_VAR) return (uint64_t)1 << e->k.i;
+    for (int i = 0; i < e->n && e->op != EX_load && --*steps > 0; i++)
+        found |= coordinates_in(e->arg[i], steps);
+    return found;
+}
+
+static void note_compared(void *user, const Expr *e) {
+    Reads *r = user;
+    int steps = MAX_COMPARED;
+    if (e->op == EX_lt || e->op == EX_le) r->compared |= coordinates_in(e, &steps);
+}
+
+/* May the index be outside though no condition is about its coordinates? */
+static bool unguarded(const Reads *r, const Expr *index, int64_t extent) {
+    int steps = MAX_COMPARED;
+    return index_beyond(r, index, extent) && !(coordinates_in(index, &steps) & r->compared);
+}
+
+static const Expr *clamp_load(void *user, const Expr *e, const Expr *const *args) {
+    Reads *r = user;
+    Exprs *x = r->b->x;
+    if (e->op != EX_load) return e;
+    const Value *v = r->b->in.items[e->k.i];
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < e->n; i++) {
+        index[i] = args[i];
+        if (!unguarded(r, args[i], v->shape[i])) continue;
+        index[i] = ex_bin(x, EX_min, args[i], ex_i(x, v->shape[i] - 1));
+        index[i] = ex_bin(x, EX_max, index[i], ex_i(x, 0));
+    }
+    return e->n ? ex_rebuild(x, e, index) : e;
+}
+
+/* The body with indices brought into their tensors where it relies on extents being equal that a run may
+ * give otherwise. Where conditions are about coordinates, they see to that. */
+static const Expr *within(const Builder *b, const Expr *e) {
+    if (!b->x->dims || !e || !reads_beyond(b, e)) return e;
+    Reads r = {.b = b};
+    r.n = extents_of(b, r.extent);
+    ex_visit(b->g->arena, e, note_compared, &r);
+    return ex_rewrite(b->x, e, clamp_load, &r);
+}
+
+/* The condition on targets of a scatter that are not sure to be in `data`; `guard`: what holds. */
+static const Expr *targets_within(const Builder *b, const Value *data, const Expr *const *target,
+                                  const Expr *guard) {
+    Exprs *x = b->x;
+    if (!x->dims) return guard;
+    Reads r = {.b = b};
+    r.n = extents_of(b, r.extent);
+    if (guard) ex_visit(b->g->arena, guard, note_compared, &r);
+    for (int i = 0; i < data->rank; i++) {
+        if (target[i]->op != EX_var || !unguarded(&r, target[i], data->shape[i])) continue;
+        const Expr *fits = ex_lt(x, target[i], ex_i(x, data->shape[i]));
+        guard = guard ? ex_and(x, guard, fits) : fits;
+    }
+    return guard;
 }
 
 /* The body for all coordinates up to the largest extents: what a map computes there does not matter, if
@@ -350,6 +423,7 @@ Value *build_map(Builder *b, DType dt, const Expr *body) {
                    (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
         if (same) return v;
     }
+    body = within(b, body);
     if (dims_vary(b->rank, b->shape) && reads_beyond(b, body)) {
         const Expr *cond = inside(b, 0, b->rank);
         body = ex_select(b->x, cond, body, ex_num(b->x, dt, 0));
@@ -366,6 +440,8 @@ Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, con
     post = simplify_in(b, ex_cast(x, dt, post ? post : ex_acc(x, (DType)body->dt)));
     body = simplify_in(b, body);
     if (x->dims) {
+        body = within(b, body);
+        post = within(b, post);
         body = load_symbols(b, guarded(b, body, combine_identity(combine, (DType)body->dt)));
         if (dims_vary(b->rank, b->shape) && reads_beyond(b, post))
             post = ex_select(x, inside(b, 0, b->rank), post, ex_num(x, dt, 0));
@@ -387,6 +463,7 @@ Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusiv
     if (dt_is_narrow((DType)body->dt)) body = ex_cast(b->x, dt_reg((DType)body->dt), body);
     if (b->x->dims) {
         build_red(b, b->shape[axis]);
+        body = within(b, body);
         body = guarded(b, body, combine_identity(combine, (DType)body->dt));
         b->n_red--;
         body = load_symbols(b, body);
@@ -405,6 +482,8 @@ Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const
                      const Expr *guard, const Expr *body) {
     Graph *g = b->g;
     const Expr *at[MAX_RANK], *here = inside(b, 0, b->rank);
+    body = within(b, body);
+    guard = targets_within(b, data, target, within(b, guard));
     if (here) guard = guard ? ex_and(b->x, here, guard) : here;
     for (int i = 0; i < data->rank; i++) at[i] = load_symbols(b, simplify_in(b, target[i]));
     body = load_symbols(b, simplify_in(b, ex_cast(b->x, data->dt, body)));
@@ -435,9 +514,32 @@ static Value *carried(Graph *sub, int64_t trips, Value *before, Value *after) {
     return build_map(&b, after->dt, ex_select(b.x, on, next, old));
 }
 
+/* Makes the body's fault its last state. */
+static void carry_fault(Graph *sub, int n_state) {
+    Value *before = graph_input(sub, "fault", DT_bool, 0, NULL);
+    if (sub->inputs.items[n_state] != before) { /* they stand in the order of the inputs */
+        graph_unlink(sub, before->def);
+        graph_insert_before(sub, sub->inputs.items[n_state]->def, before->def);
+    }
+    graph_output(sub, g_bin(sub, EX_or, before, sub->fault), "fault");
+    Value *after = sub->outputs.items[sub->outputs.n - 1];
+    for (int i = sub->inputs.n - 1; i > n_state; i--)
+        sub->inputs.items[i] = sub->inputs.items[i - 1];
+    for (int i = sub->outputs.n - 1; i > n_state; i--) {
+        sub->outputs.items[i] = sub->outputs.items[i - 1];
+        sub->output_names.items[i] = sub->output_names.items[i - 1];
+    }
+    sub->inputs.items[n_state] = before;
+    sub->outputs.items[n_state] = after;
+    sub->output_names.items[n_state] = "fault";
+}
+
 void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
                 Value **out) {
+    int fault_at = sub->fault ? n_state++ : -1;
+    if (fault_at >= 0) carry_fault(sub, fault_at);
     int n_out = sub->outputs.n;
+    Value *none = fault_at >= 0 ? g_scalar(g, DT_bool, 0) : NULL;
     if (dim_varies(trips))
         for (int i = 0; i < n_state; i++)
             sub->outputs.items[i] =
@@ -446,13 +548,16 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
     Value **all = ARENA_ARRAY(g->arena, sub->inputs.n + 1, Value *);
     for (int i = 0, next = 0; i < sub->inputs.n; i++) {
         int k = symbol_of_input(sub, sub->inputs.items[i]);
-        all[i] = k >= 0 ? symbol_value(g, k) : next < n_in ? in[next++] : NULL;
+        all[i] = k >= 0           ? symbol_value(g, k)
+                 : i == fault_at  ? none
+                 : next < n_in    ? in[next++]
+                                  : NULL;
     }
     Op *op = graph_new_op(g, OP_loop, sub->inputs.n, all, n_out);
     op->trips = dim_max(g->x, trips);
     op->n_state = n_state;
     op->sub = sub;
-    for (int i = 0; i < n_out; i++) {
+    for (int i = 0, next_out = 0; i < n_out; i++) {
         const Value *v = sub->outputs.items[i];
         int64_t shape[MAX_RANK + 1];
         int rank = 0;
@@ -462,7 +567,9 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
             diag_error(g->diag, E3006, "a stacked result of more than %d dimensions", MAX_RANK);
             rank = MAX_RANK;
         }
-        out[i] = graph_new_value(g, op, i, v->dt, rank, shape);
+        Value *result = graph_new_value(g, op, i, v->dt, rank, shape);
+        if (i != fault_at) out[next_out++] = result;
     }
     graph_append(g, op);
+    if (fault_at >= 0) graph_note_fault(g, op->out[fault_at]);
 }

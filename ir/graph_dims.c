@@ -97,9 +97,11 @@ Value *reshape_varying(Graph *g, Value *v, int rank, const int64_t *shape) {
                        most == new_most;
         regroup(g->x, at, v->dims, b.shape, index);
     }
-    if (same_memory) return reshape_memory(g, v, rank, b.shape);
     /* a run may say otherwise than that there are as many */
-    if (dim_product(g->x, v->rank, v->dims) != dim_product(g->x, rank, b.shape))
+    int64_t have = dim_product(g->x, v->rank, v->dims), want = dim_product(g->x, rank, b.shape);
+    dim_claim(g->x, CLAIM_equal, have, want);
+    if (same_memory) return reshape_memory(g, v, rank, b.shape);
+    if (have != want)
         for (int i = 0; i < v->rank; i++) {
             const Expr *e = ex_bin(g->x, EX_min, index[i], ex_i(g->x, v->dims[i] - 1));
             index[i] = ex_bin(g->x, EX_max, e, ex_i(g->x, 0));
@@ -165,6 +167,7 @@ void graph_output_varying(Graph *g, Value *value, const char *name) {
 typedef struct Walk {
     Graph *g;
     int steps; /* left */
+    int n_unknown;
 } Walk;
 
 typedef struct Element {
@@ -177,9 +180,12 @@ typedef struct Element {
 
 static const Expr *element(Walk *w, const Value *v, const int64_t *at);
 
-/* What is not known is an acc, so that what does not depend on it is known still. */
+#define UNKNOWN_VAR (DIM_VAR + DIM_MAX_SYMBOLS) /* and above */
+
+/* What is not known is a var of its own, so that what does not depend on it is known still, and no two
+ * of them are taken for equal. */
 static const Expr *unknown(Walk *w, DType dt) {
-    return ex_acc(w->g->x, dt);
+    return ex_var_of(w->g->x, UNKNOWN_VAR + w->n_unknown++, dt);
 }
 
 static const Expr *leaf_of_element(void *user, const Expr *e, const Expr *const *args) {
@@ -243,6 +249,14 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
         return dt_kind(v->dt) > DK_float
                    ? unknown(w, v->dt)
                    : ex_const(x, v->dt, dt_load(v->dt, v->data, (size_t)place_of(v, at)));
+    case OP_input: { /* of a loop's body */
+        Graph *here = w->g;
+        if (!v->outer) return unknown(w, v->dt);
+        w->g = here->parent;
+        const Expr *e = element(w, v->outer, at);
+        w->g = here;
+        return e;
+    }
     case OP_reshape:
         coordinates(op->in[0]->rank, op->in[0]->shape, place_of(v, at), inner);
         return element(w, op->in[0], inner);
@@ -258,13 +272,13 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
 }
 
 static void note_unknown(void *user, const Expr *e) {
-    if (e->op == EX_acc) *(bool *)user = true;
+    if (e->op == EX_var && e->k.i >= UNKNOWN_VAR) *(bool *)user = true;
 }
 
 bool value_known(Graph *g, const Value *v, Scalar *value) {
     static const int64_t first[MAX_RANK];
     if (value_numel(v) != 1) return false;
-    Walk walk = {g, MAX_WALK};
+    Walk walk = {g, MAX_WALK, 0};
     const Expr *e = element(&walk, v, first);
     if (!ex_is_const(e)) return false;
     *value = e->k;
@@ -278,7 +292,7 @@ const int64_t *value_dims(Graph *g, const Value *v, int *n) {
     if (!dt_is_int(v->dt) || dims_vary(v->rank, v->dims) || count > MAX_DIM_VALUES) return NULL;
     int64_t *result = ARENA_ARRAY(g->arena, count + 1, int64_t);
     for (int64_t i = 0; i < count; i++) {
-        Walk walk = {g, MAX_WALK};
+        Walk walk = {g, MAX_WALK, 0};
         bool open = false;
         coordinates(v->rank, v->shape, i, at);
         const Expr *e = element(&walk, v, at);

@@ -219,7 +219,7 @@ Value *g_matmul(Graph *g, Value *a, Value *c, DType acc, DType dt) {
     }
     int rank;
     int64_t k = a->dims[a->rank - 1], rows = c->dims[c->rank - 2];
-    if (k != rows && (dim_varies(k) || dim_varies(rows))) k = rows = dim_smaller(x, k, rows);
+    if (k != rows && dim_meets(x, k, rows)) k = rows = dim_smaller(x, k, rows);
     if (k != rows ||
         !shape_broadcast(g->x, a->rank - 2, a->dims, c->rank - 2, c->dims, &rank, shape)) {
         diag_error(g->diag, E2005, "a matrix product of shapes %s and %s",

@@ -129,14 +129,15 @@ void pass_cse(Graph *g, const PassOptions *o) {
 
 /* --- tidy -----------------------------------------------------------------------------------------*/
 
-/* A new operator that copies v. Built by hand: the builder would give v back. */
+/* A new operator that copies v. Built by hand: the builder would give v back. Outputs of the model hold
+ * their elements densely: dimensions that vary do not say where, so all of the memory is copied. */
 static Value *copy_of(Graph *g, Value *v) {
     Op *op = graph_new_op(g, OP_map, 1, &v, 1);
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
     op->body = ex_load(g->x, v->dt, 0, v->rank, index);
     op->src = v->def->src;
-    Value *copy = graph_new_value(g, op, 0, v->dt, v->rank, v->dims);
+    Value *copy = graph_new_value(g, op, 0, v->dt, v->rank, g->parent ? v->dims : v->shape);
     graph_append(g, op);
     return copy;
 }

@@ -405,7 +405,7 @@ static int run_model(State *state, const void *const *inputs, void *const *outpu
             TRY(MLCC_E_DEVICE, cuMemcpyDtoHAsync,
                 (outputs[i], state->outputs[i], (size_t)model->outputs[i].bytes, state->stream));
     TRY(MLCC_E_DEVICE, cuStreamSynchronize, (state->stream));
-    return MLCC_OK;
+    return mlcc_gpu_status(model, outputs, &state->message);
 }
 
 int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, void *arena) {

@@ -672,7 +672,7 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     for (uint32_t i = 0; i < model->n_outputs && code == MLCC_OK; i++)
         if (model->outputs[i].bytes)
             memcpy(outputs[i], state->outputs[i], (size_t)model->outputs[i].bytes);
-    return code;
+    return code == MLCC_OK ? mlcc_gpu_status(model, outputs, &state->message) : code;
 }
 
 int mlcc_gpu_reset(void *opaque) {

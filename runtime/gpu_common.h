@@ -59,6 +59,20 @@ static inline int mlcc_gpu_check_run(const mlcc_model *model, const void *const 
     return MLCC_OK;
 }
 
+/* What a run that came to its end returns: is what it was given too large for the model? */
+static inline int mlcc_gpu_status(const mlcc_model *model, void *const *outputs,
+                                  mlcc_gpu_message *message) {
+    for (uint32_t i = 0; model->output_shape && i < model->n_outputs; i++) {
+        int32_t status = 0;
+        if (model->output_shape[i] != (int32_t)i) continue;
+        memcpy(&status, outputs[i], sizeof status);
+        if (status)
+            return mlcc_gpu_fail(message, MLCC_E_EXTENT,
+                                 "extents that the run computes do not fit the model");
+    }
+    return MLCC_OK;
+}
+
 /* How much input i holds: less than its size where dimensions vary. */
 static inline size_t mlcc_gpu_input_bytes(const mlcc_model *model, const void *const *inputs,
                                           uint32_t i) {

@@ -583,7 +583,7 @@ int mlcc_gpu_run(void *opaque, const void *const *inputs, void *const *outputs, 
     for (uint32_t i = 0; i < model->n_outputs; i++)
         if (model->outputs[i].bytes)
             memcpy(outputs[i], out + places[i], (size_t)model->outputs[i].bytes);
-    return MLCC_OK;
+    return mlcc_gpu_status(model, outputs, &state->gpu.message);
 }
 
 int mlcc_gpu_reset(void *opaque) {

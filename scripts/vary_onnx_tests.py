@@ -10,8 +10,8 @@ inputs that are initializers, too; and inputs that say shapes, axes, or how many
 test's values. A model that has then no dimension left to
 vary is no test of this, and is left out.
 
-Beside each model is a file `dims`, a line for each symbol as --dim takes it. Sizes of results that
-nothing else bounds, those of images, have lines of their own.
+Beside each model is a file `dims`, a line for each symbol as --dim takes it, and for what nothing
+else bounds: stacked outputs of loops, sizes of images.
 """
 import os
 import sys
@@ -41,6 +41,7 @@ FIXED = {
     "Reshape": [1],
     "Resize": [1, 2, 3],
     "STFT": [1, 3],
+    "SequenceInsert": [2],
     "Slice": [1, 2, 3, 4],
     "Split": [1],
     "SplitToSequence": [1],
@@ -78,9 +79,9 @@ def tuple_inputs(model):
     return names
 
 
-def load_data(folder, k, which="input"):
+def load_data(folder, k, kind="input"):
     tensor = onnx.TensorProto()
-    with open(f"{folder}/test_data_set_0/{which}_{k}.pb", "rb") as file:
+    with open(f"{folder}/test_data_set_0/{kind}_{k}.pb", "rb") as file:
         tensor.ParseFromString(file.read())
     return tensor
 
@@ -120,6 +121,18 @@ def plain_folder(folder):
     """The test of the operator itself, of a test of the function that an operator stands for."""
     at = folder.find("_expanded")
     return folder[:at] if at >= 0 and os.path.isdir(folder[:at]) else folder
+
+
+def loop_bounds(folder, graph):
+    """Bounds of how many iterations there are, where only a run tells."""
+    outputs = [info.name for info in graph.output]
+    lines = []
+    for node in graph.node:
+        for name in node.output[len(node.input) - 2:] if node.op_type == "Loop" else []:
+            if name in outputs:
+                size = load_data(folder, outputs.index(name), "output").dims[0]
+                lines.append(f"{name}.0=0..{2 * size}\n")
+    return lines
 
 
 def vary(folder, to):
@@ -169,6 +182,7 @@ def vary(folder, to):
             file.write(f"d{size}=1..{2 * size}\n")
         for line in image_dims(graph, folder):
             file.write(f"{line}\n")
+        file.writelines(loop_bounds(folder, graph))
     number = 0
     while os.path.isdir(data := os.path.abspath(f"{folder}/test_data_set_{number}")):
         os.makedirs(set_to := f"{to}/test_data_set_{number}")

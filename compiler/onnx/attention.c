@@ -66,8 +66,10 @@ static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter)
     for (int i = 0; i < v->rank && fits; i++) {
         int64_t want = full[4 - v->rank + i];
         bool last = i == v->rank - 1;
-        fits = dim_meets(n->x, v->dims[i], want) || v->dims[i] == 1 ||
-               (last && shorter && v->dims[i] < want);
+        fits = dim_can_meet(n->x, v->dims[i], want) || v->dims[i] == 1 ||
+               (last && shorter && dim_min(n->x, v->dims[i]) <= dim_max(n->x, want));
+        if (fits)
+            dim_claim(n->x, last && shorter ? CLAIM_at_most : CLAIM_broadcast, v->dims[i], want);
     }
     if (!fits)
         invalid(n, E2005, "a mask of shape %s does not broadcast to %s",
@@ -249,8 +251,8 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
 
 /* Are there positions for each element, and not one number? */
 static bool ids_for_each(Exprs *x, const Heads *heads, const Value *ids) {
-    return ids->rank == 2 && dim_meets(x, ids->dims[0], heads->batch) &&
-           dim_meets(x, ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
+    return ids->rank == 2 && dim_can_meet(x, ids->dims[0], heads->batch) &&
+           dim_can_meet(x, ids->dims[1], heads->length) && dim_product(x, 2, ids->dims) != 1;
 }
 
 bool rotary_check(Node *n, const Heads *heads, Rotary *r) {

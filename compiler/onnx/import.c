@@ -57,7 +57,7 @@ static Entity *capture(Import *im, Scope *s, Entity *e) {
         if (value_is_const(v)) {
             inner->tensor = graph_const(s->g, v->dt, v->rank, v->dims, v->data);
         } else {
-            inner->tensor = graph_input(s->g, v->name, v->dt, v->rank, v->dims);
+            inner->tensor = graph_captured(s->g, v);
             vec_push(im->arena, s->captured, v);
         }
         return inner;
@@ -433,6 +433,14 @@ static const char *varying_text(const Node *n, int input) {
     return text_get(&t);
 }
 
+/* What the node's function took for granted of dimensions that vary is checked in every run. */
+static void note_faults(Node *n) {
+    if (n->failed || !n->x->dims) return;
+    graph_note_claims(n->g);
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i]) graph_note_negative(n->g, n->out[i]->rank, n->out[i]->dims);
+}
+
 static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, size_t number) {
     size_t n_set = proto->n_output > MAX_SET_OUTPUTS ? proto->n_output : MAX_SET_OUTPUTS;
     Node node = {.im = im,
@@ -482,6 +490,8 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
         }
         if (ready) {
             const Op *before = scope->g->last;
+            DimClaim *forgotten;
+            dim_take_claims(im->x, &forgotten);
             n->row = row->elementwise;
             row->fn(n);
             check_combined(n, before);
@@ -489,6 +499,7 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
     }
     im->diag->where = n->label;
     if (im->diag->n_errors) n->failed = true;
+    if (ready && !called) note_faults(n);
     if (ready)
         bind_outputs(n);
     else
@@ -646,7 +657,10 @@ Graph *onnx_import(Arena *arena, Exprs *x, Diag *diag, const OnnxModel *model,
     bind_initializers(im, s, graph);
     bind_inputs(im, s, graph);
     io_options_used(im);
-    if (run_nodes(im, s, graph->n_node, graph->node)) bind_graph_outputs(im, s, graph);
+    if (run_nodes(im, s, graph->n_node, graph->node)) {
+        bind_graph_outputs(im, s, graph);
+        graph_output_status(g);
+    }
     diag->where = NULL;
     g->src = NULL;
     return diag->n_errors > errors ? NULL : g;

@@ -144,16 +144,20 @@ bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape);
 bool node_declared_extent(const Node *n, int i, int axis, int64_t *extent, const char **name);
 /* The extent of a dimension that depends on data, `count` (an integer, one element): its value where
  * that is known by now, else a dimension that varies, with what --dim says of `name` as its range, or up
- * to `most` (a dimension; -1: nothing is known). What a run computes is brought into the range. False after a
- * report. */
-bool node_counted_extent(Node *n, Value *count, int64_t most, const char *name, int64_t *extent);
+ * to `most` (a dimension; -1: nothing is known). What a run computes is brought into the range, and is a fault
+ * (graph_note_fault) if it was not there; sure: it is never above `most`, nor below 0. False after a report. */
+bool node_counted_extent(Node *n, Value *count, int64_t most, bool sure, const char *name,
+                         int64_t *extent);
+/* Notes as a fault that a count (an integer, one element) is not in [low, high], which may be dimensions. */
+void node_check_count(Node *n, Value *count, int64_t low, int64_t high);
 /* The range that --dim gives a dimension; false if it says nothing of it. */
 bool node_range(const Node *n, const char *name, int64_t *low, int64_t *high);
 /* The largest extent that a dimension that depends on data may have: what --dim says, else `most`. */
 int64_t node_most_extent(const Node *n, const char *name, int64_t most);
 /* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first, and exactly so
- * many elements are to be given. */
-bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, int64_t *extent);
+ * many elements are given: where a run finds fewer (`sure`), the others mean nothing. */
+bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, bool sure,
+                        int64_t *extent);
 /* The extents of output 0 from `counts`, a vector of integers with one for each dimension: what can be
  * said of them by now, what the model declares, or dimensions that vary, as above. most: their bounds;
  * NULL: none are known. False after a report, of all that --dim should say. */
@@ -192,7 +196,7 @@ static inline const Expr *extent_as(Exprs *x, DType dt, int64_t extent) {
 
 /* True if the tensor can have just one element. */
 static inline bool value_single(const Node *n, const Value *v) {
-    return dim_meets(n->x, dim_product(n->x, v->rank, v->dims), 1);
+    return dim_can_meet(n->x, dim_product(n->x, v->rank, v->dims), 1);
 }
 
 /* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),

@@ -60,7 +60,8 @@ typedef struct Wanted {
 } Wanted;
 
 static bool has_extent(const Wanted *w, int k) {
-    return w->shape[k] <= INT32_MAX && (w->shape[k] >= 0 || (w->varying && dim_varies(w->shape[k])));
+    return w->shape[k] <= INT32_MAX &&
+           (w->shape[k] >= 0 || (w->varying && dim_varies(w->shape[k])));
 }
 
 static bool says(const Import *im, const Onnx__TypeProto *type, Wanted *w) {
@@ -148,17 +149,33 @@ static Value *count_within(Graph *g, Value *count, int64_t low, int64_t high) {
     return build_map(&b, DT_i32, ex_cast(x, DT_i32, e));
 }
 
-bool node_counted_extent(Node *n, Value *count, int64_t most, const char *name, int64_t *extent) {
+void node_check_count(Node *n, Value *count, int64_t low, int64_t high) {
+    Graph *g = n->g;
+    Exprs *x = g->x;
+    Builder b = build(g, 0, NULL);
+    const Expr *zeros[MAX_RANK];
+    for (int i = 0; i < MAX_RANK; i++) zeros[i] = ex_i(x, 0);
+    const Expr *e = ex_cast(x, DT_i64, build_load(&b, count, zeros));
+    const Expr *least = ex_int(x, DT_i64, low), *most = ex_int(x, DT_i64, high);
+    const Expr *outside = low == high ? ex_bin(x, EX_ne, e, least)
+                                      : ex_bin(x, EX_or, ex_lt(x, e, least), ex_lt(x, most, e));
+    graph_note_fault(g, build_map(&b, DT_bool, outside));
+}
+
+bool node_counted_extent(Node *n, Value *count, int64_t most, bool sure, const char *name,
+                         int64_t *extent) {
     int n_ints;
-    const int64_t *known = n->varying ? value_dims(n->g, count, &n_ints)
-                                      : value_ints(n->g, count, &n_ints);
+    const int64_t *known =
+        n->varying ? value_dims(n->g, count, &n_ints) : value_ints(n->g, count, &n_ints);
     if (known && n_ints == 1) {
         *extent = known[0];
         return true;
     }
     const DimOption *option = check_dim_option(n->im, name);
     int64_t low = option ? option->low : 0, high = node_most_extent(n, name, most);
+    bool fits = sure && low <= 0 && most != -1 && high >= dim_max(n->x, most);
     if (low == high) {
+        if (!fits) node_check_count(n, count, sure ? 0 : low, high);
         *extent = low;
         return true;
     }
@@ -166,24 +183,32 @@ bool node_counted_extent(Node *n, Value *count, int64_t most, const char *name, 
         no_extent(n, arena_printf(n->g->arena, " --dim %s=LOW..HIGH", name));
         return false;
     }
+    if (!fits) node_check_count(n, count, low, high);
     *extent = graph_symbol(n->g, count_within(n->g, count, low, high), low, high);
     if (*extent == -1) unsupported(n, "more than %d dimensions that vary", DIM_MAX_SYMBOLS);
     return !n->failed;
 }
 
-bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most,
+bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, bool sure,
                         int64_t *extent) {
     int n_ints;
     const char *name;
     const int64_t *known = value_ints(n->g, count, &n_ints);
-    if (!(known && n_ints == 1) && node_declared_extent(n, output, axis, extent, &name)) return true;
-    return node_counted_extent(n, count, most, known ? "" : name, extent);
+    if (!(known && n_ints == 1) && node_declared_extent(n, output, axis, extent, &name)) {
+        node_check_count(n, count, sure ? 0 : *extent, *extent);
+        return true;
+    }
+    return node_counted_extent(n, count, most, sure, known ? "" : name, extent);
 }
 
 bool node_counted_shape(Node *n, Value *counts, const int64_t *most, int *rank, int64_t *shape) {
-    if (node_declared_shape(n, 0, rank, shape) &&
-        (counts->rank != 1 || counts->dims[0] == *rank))
+    if (node_declared_shape(n, 0, rank, shape) && (counts->rank != 1 || counts->dims[0] == *rank)) {
+        for (int k = 0; k < *rank && counts->rank == 1; k++) {
+            int64_t start[1] = {k}, one[1] = {1};
+            node_check_count(n, g_slice(n->g, counts, start, one, one), shape[k], shape[k]);
+        }
         return true;
+    }
     if (counts->rank != 1 || dim_varies(counts->dims[0]) || counts->dims[0] > MAX_TENSOR_RANK) {
         invalid(n, E3004, "how many dimensions there are depends on run-time data");
         return false;
@@ -198,11 +223,11 @@ bool node_counted_shape(Node *n, Value *counts, const int64_t *most, int *rank, 
         const int64_t *known = n->varying ? value_dims(n->g, count, &n_known) : NULL;
         if (known)
             shape[k] = known[0];
-        else if (node_declared_extent(n, 0, k, &shape[k], &name))
-            continue;
-        else if (!n->varying || node_most_extent(n, name, most ? most[k] : -1) < 0)
+        else if (node_declared_extent(n, 0, k, &shape[k], &name)) {
+            node_check_count(n, count, shape[k], shape[k]);
+        } else if (!n->varying || node_most_extent(n, name, most ? most[k] : -1) < 0)
             text_addf(&missing, " --dim %s=LOW..HIGH", name);
-        else if (!node_counted_extent(n, count, most ? most[k] : -1, name, &shape[k]))
+        else if (!node_counted_extent(n, count, most ? most[k] : -1, false, name, &shape[k]))
             return false;
     }
     if (!missing.length) return true;

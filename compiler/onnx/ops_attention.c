@@ -259,7 +259,8 @@ void import_linear_attention(Node *n) {
     if (!attention_check(n, &fits) || !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
         !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
         return;
-    if ((l.decay.v && l.decay.size != 1 && !dim_meets(n->x, l.decay.size, l.k.size)) ||
+    if (l.decay.v) dim_claim(n->x, CLAIM_broadcast, l.decay.size, l.k.size);
+    if ((l.decay.v && l.decay.size != 1 && !dim_can_meet(n->x, l.decay.size, l.k.size)) ||
         (l.beta.v && !dim_meets(n->x, l.beta.size, 1))) {
         invalid(n, E2005, "decay or beta has a wrong last dimension");
         return;

@@ -1,157 +1,21 @@
-/* Control flow: If, Loop and Scan.
+/* Repetition: Loop and Scan. (If is in ops_if.c.)
  *
- * Everything here is settled when compiling. A condition that is known picks its branch; one that
- * is computed at run time computes both branches and selects between their results, which is sound
- * because operators load inside their tensors and have no effects. A repetition becomes a `loop` of
- * the IR; the number of iterations is constant or a dimension that varies. Where it may end earlier,
- * the loop carries one more state, `alive`; once that is false the other states keep their values, and
- * of stacked outputs there are as many rows as there were iterations: their number varies. (Where the
- * model fixes it there are so many, and those behind the end are meaningless.)
+ * Everything here is settled when compiling. A repetition becomes a `loop` of the IR; the number of
+ * iterations is constant or a dimension that varies. Where it may end earlier, the loop carries one
+ * more state, `alive`; once that is false the other states keep their values, and of stacked
+ * outputs there are as many rows as there were iterations: their number varies. (Where the model
+ * fixes it there are so many, and those behind the end are meaningless.) Where it would go on after
+ * its bound, the run has a fault.
  *
  * A loop needs carried values of fixed shapes. Where a body changes them, where it carries
  * sequences, or where it needs the number of the iteration as a constant, iterations are imported
  * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
  */
-#include "compiler/onnx/select.h"
+#include "compiler/onnx/control.h"
 
 #include <string.h>
 
 #define MAX_UNROLL 64
-
-/* --- attempts --------------------------------------------------------------------------------*/
-
-/* What was reported before an attempt to import something in one of several ways. */
-typedef struct Attempt {
-    int n_messages, n_errors;
-    bool failed;
-} Attempt;
-
-static Attempt attempt_begin(Node *n) {
-    Attempt a = {n->g->diag->messages.n, n->g->diag->n_errors, n->failed};
-    n->failed = false;
-    return a;
-}
-
-/* Takes back what the attempt reported. What it built stays behind unused. */
-static void attempt_undo(Node *n, const Attempt *a) {
-    n->g->diag->messages.n = a->n_messages;
-    n->g->diag->n_errors = a->n_errors;
-    n->failed = a->failed;
-}
-
-/* True if the attempt failed, and only because shapes do not agree. */
-static bool attempt_misfits(Node *n, const Attempt *a) {
-    const Diag *diag = n->g->diag;
-    for (int i = a->n_messages; i < diag->messages.n; i++)
-        if (diag->messages.items[i].code != E2005) return false;
-    return n->failed && diag->messages.n > a->n_messages;
-}
-
-/* --- small helpers ---------------------------------------------------------------------------*/
-
-static Value *as_scalar(Node *n, Value *v, const char *what) {
-    if (!v) return NULL;
-    if (value_numel(v) != 1) {
-        invalid(n, E2005, "%s must be one element, not %s", what,
-                shape_text(n->g->arena, v->rank, v->dims));
-        return NULL;
-    }
-    return v->rank ? g_reshape(n->g, v, 0, NULL) : v;
-}
-
-/* `v` as a condition, a bool scalar. NULL stays NULL; what is none is reported. */
-static Value *as_condition(Node *n, Value *v) {
-    if (v && v->dt != DT_bool) {
-        invalid(n, E2006, "the condition must be a bool, not %s", dt_name(v->dt));
-        return NULL;
-    }
-    Scalar known;
-    v = as_scalar(n, v, "the condition");
-    return v && value_known(n->g, v, &known) ? g_scalar(n->g, DT_bool, known.i != 0) : v;
-}
-
-/* The constant that a scalar holds; false if it is not constant. */
-static bool const_scalar(const Value *v, int64_t *value) {
-    if (!value_is_const(v)) return false;
-    *value = dt_cast(v->dt, DT_i64, dt_load(v->dt, v->data, 0)).i;
-    return true;
-}
-
-static void set_output(Node *n, int i, Entity *e) {
-    if (i >= n->n_out) return;
-    if (e->kind == ENTITY_tensor)
-        n->out[i] = e->tensor;
-    else
-        n->out_entity[i] = e;
-}
-
-/* --- If --------------------------------------------------------------------------------------*/
-
-static Entity **import_branch(Node *n, const Onnx__GraphProto *branch) {
-    if (branch->n_input || (size_t)n->n_out > branch->n_output) {
-        invalid(n, E2007, "a branch has %zu inputs and %zu outputs, the node %d outputs",
-                branch->n_input, branch->n_output, n->n_out);
-        return NULL;
-    }
-    Entity **out = ARENA_ARRAY(n->g->arena, branch->n_output + 1, Entity *);
-    Entity *none[1] = {NULL};
-    return import_subgraph(n, branch, n->g, none, out, NULL) ? out : NULL;
-}
-
-/* Both branches, where each can be computed. One whose shapes do not fit the inputs' can never be
- * taken: models that serve several input sizes have such branches. */
-static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Entity ***out) {
-    Attempt before = attempt_begin(n);
-    out[0] = import_branch(n, branch[0]);
-    bool misfit = attempt_misfits(n, &before);
-    if (!out[0] && !misfit) return false;
-    Attempt between = attempt_begin(n);
-    out[1] = import_branch(n, branch[1]);
-    if (out[1] && out[0]) return true;
-    if (out[1]) {
-        attempt_undo(n, &before);
-        out[0] = out[1];
-        return true;
-    }
-    if (!out[0] || !attempt_misfits(n, &between)) {
-        n->failed = true;
-        return false;
-    }
-    attempt_undo(n, &between);
-    out[1] = out[0];
-    return true;
-}
-
-void import_if(Node *n) {
-    Value *cond = as_condition(n, node_need(n, 0));
-    const Onnx__GraphProto *branch[2] = {attr_graph(n, "then_branch"),
-                                         attr_graph(n, "else_branch")};
-    if (!cond || n->failed) return;
-    if (!branch[0] || !branch[1]) {
-        invalid(n, E2004, "attribute '%s' is missing", branch[0] ? "else_branch" : "then_branch");
-        return;
-    }
-    int64_t known;
-    Entity **out[2];
-    if (const_scalar(cond, &known)) {
-        out[0] = import_branch(n, branch[known ? 0 : 1]);
-        for (int i = 0; i < n->n_out && out[0]; i++) set_output(n, i, out[0][i]);
-        return;
-    }
-    if (!import_branches(n, branch, out)) return;
-    for (int i = 0; i < n->n_out; i++) {
-        Entity *e = select_entity(n, n->g, cond, out[0][i], out[1][i], true);
-        if (!e) {
-            unsupported(n,
-                        "the condition is computed at run time, and output %d is %s in one branch "
-                        "but %s in the other",
-                        i, entity_text(n->g->arena, out[0][i]),
-                        entity_text(n->g->arena, out[1][i]));
-            return;
-        }
-        set_output(n, i, e);
-    }
-}
 
 /* --- repetition ------------------------------------------------------------------------------*/
 
@@ -169,13 +33,15 @@ typedef struct Repeat {
     Entity **state; /* carried values, as after `done` iterations */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
-    int *axis;      /* ... along this axis ... */
-    bool *backward; /* ... from the end */
-    int n_rows;     /* outputs that are stacked */
-    ValueVec *rows; /* for each the parts so far, stacked along dimension 0 */
-    ValueVec ran;   /* parts alike, bool: whether the iteration took place */
+    int *axis;              /* ... along this axis ... */
+    bool *backward;         /* ... from the end */
+    int n_rows;             /* outputs that are stacked */
+    ValueVec *rows;         /* for each the parts so far, stacked along dimension 0 */
+    ValueVec ran;           /* parts alike, bool: whether the iteration took place */
+    bool bounded;           /* `trips` is not of the loop itself: it might go on */
     const char *bound_name; /* what --dim calls the greatest number of iterations */
-    int64_t n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */
+    int64_t
+        n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */
 } Repeat;
 
 /* The values that one iteration works on, in the graph that it is imported to. */
@@ -273,8 +139,13 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
         Value *v = take_slice(t->g, t->sliced[i], r->axis[i], at);
         in[skip + r->n_state + i] = entity_tensor(n->im, v);
     }
-    if (!import_subgraph(n, r->body, t->g, in, out, captured)) return false;
+    Faults before = graph_begin_faults(t->g);
+    if (!import_subgraph(n, r->body, t->g, in, out, captured)) {
+        graph_drop_faults(t->g, &before);
+        return false;
+    }
     Value *alive = t->alive;
+    graph_end_faults(t->g, &before, alive);
     if (!next_alive(r, t, r->is_loop ? out[0] : NULL)) return false;
     for (int i = 0; i < r->n_state; i++) {
         Entity *next = out[skip_out + i];
@@ -309,7 +180,29 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
 static Value *inside(Graph *sub, Value *v, ValueVec *captured) {
     if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->dims, v->data);
     vec_push(sub->arena, captured, v);
-    return graph_input(sub, v->name, v->dt, v->rank, v->dims);
+    return graph_captured(sub, v);
+}
+
+/* A state after an iteration, `after`, as one of the type and shape that it had before; false if it
+ * is none. Where extents vary they may be equal though that does not show: where the number of
+ * iterations varies, too, so that they cannot be imported one by one, that is claimed. */
+static bool keep_shape(const Repeat *r, Graph *sub, const Value *before, Entity **after) {
+    Node *n = r->n;
+    if ((*after)->kind != ENTITY_tensor) return false;
+    Value *v = (*after)->tensor;
+    if (same_type(v, before)) return true;
+    if (v->dt != before->dt || v->rank != before->rank || !dim_varies(r->trips)) return false;
+    for (int i = 0; i < v->rank; i++)
+        if (!dim_can_meet(n->x, v->dims[i], before->dims[i])) return false;
+    Builder b = build(sub, v->rank, before->dims);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) {
+        dim_claim(n->x, CLAIM_equal, v->dims[i], before->dims[i]);
+        index[i] = dim_index(n->x, ex_var(n->x, i), v->dims[i]);
+    }
+    graph_note_claims(sub);
+    *after = entity_tensor(n->im, build_map(&b, v->dt, build_load(&b, v, index)));
+    return true;
 }
 
 /* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if
@@ -337,9 +230,7 @@ static bool repeat_as_loop(Repeat *r) {
     if (!run_turn(r, &t, &captured) || t.ends) return false;
     bool ends_early = t.alive != NULL, folds = captured.n == 0 && !r->alive;
     for (int i = 0; i < r->n_state; i++) {
-        const Entity *after = t.state[i];
-        if (after->kind != ENTITY_tensor || !same_type(after->tensor, before[i]->tensor))
-            return false;
+        if (!keep_shape(r, sub, before[i]->tensor, &t.state[i])) return false;
         if (ends_early && !r->alive)
             t.state[i] = select_entity(n, sub, alive, t.state[i], before[i], false);
         folds = folds && value_is_const(r->state[i]->tensor);
@@ -349,6 +240,7 @@ static bool repeat_as_loop(Repeat *r) {
     int first = ends_early ? 1 : 0, n_state = r->n_state + first, n_in = 0;
     if (ends_early) {
         Value *next = t.alive;
+        if (sub->fault && !r->alive) sub->fault = both(sub, alive, sub->fault);
         graph_output(sub, r->alive ? next : both(sub, alive, next), "alive");
     } else {
         graph_unlink(sub, alive->def);
@@ -365,6 +257,7 @@ static bool repeat_as_loop(Repeat *r) {
     for (int i = 0; i < r->n_state; i++) in[n_in++] = r->state[i]->tensor;
     for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
     build_loop(g, sub, dim_sub(x, r->trips, r->done), n_state, n_in, in, out);
+    if (ends_early) r->alive = out[0];
     for (int i = 0; i < r->n_state; i++) r->state[i] = entity_tensor(n->im, out[first + i]);
     for (int i = 0; i < r->n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
     if (ends_early && r->n_rows) vec_push(g->arena, &r->ran, out[n_state + r->n_rows]);
@@ -445,8 +338,9 @@ static bool repeat(Repeat *r) {
         Attempt before = attempt_begin(n);
         bool done = repeat_as_loop(r);
         if (!done && !n->failed)
-            unsupported(n, "carried values change their shapes, or are no tensors, and the number of "
-                           "iterations varies");
+            unsupported(n,
+                        "carried values change their shapes, or are no tensors, and the number of "
+                        "iterations varies");
         n->failed |= before.failed;
         return done;
     }
@@ -472,10 +366,11 @@ static bool repeat(Repeat *r) {
             attempt_undo(n, &a);
         }
         if (r->done >= MAX_UNROLL || (!bounded && r->alive)) {
-            invalid(n, E3004,
-                    "how many iterations there are depends on run-time data, and the model does not "
-                    "say; give --dim %s=LOW..HIGH",
-                    r->bound_name);
+            invalid(
+                n, E3004,
+                "how many iterations there are depends on run-time data, and the model does not "
+                "say; give --dim %s=LOW..HIGH",
+                r->bound_name);
             return false;
         }
         if (!repeat_once(r)) return false;
@@ -493,7 +388,8 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
     for (int k = 0; k < r->ran.n; k++) {
         int64_t known;
         const Value *part = r->ran.items[k];
-        certain |= k == r->ran.n - 1 && value_numel(part) == 1 && const_scalar(part, &known) && known;
+        certain |=
+            k == r->ran.n - 1 && value_numel(part) == 1 && const_scalar(part, &known) && known;
     }
     *found = all;
     if (certain || !r->ran.n) return true;
@@ -505,10 +401,20 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
         Value *ran = g_concat(n->g, r->ran.n, r->ran.items, 0);
         Value *count = g_reduce(n->g, COMBINE_sum, g_cast(n->g, ran, DT_i64), 1, false);
         int64_t most = dim_smaller(n->x, ran->dims[0], node_most_extent(n, name, INT32_MAX));
-        if (!node_counted_extent(n, count, most, name, &r->n_rows_found)) return false;
+        if (!node_counted_extent(n, count, most, true, name, &r->n_rows_found)) return false;
     }
     *found = dim_smaller(n->x, r->n_rows_found, all);
     return true;
+}
+
+static Value *first_rows(Graph *g, Value *v, int64_t found) {
+    if (found == v->dims[0]) return v;
+    int64_t start[MAX_RANK] = {0}, step[MAX_RANK], count[MAX_RANK];
+    for (int k = 0; k < v->rank; k++) {
+        step[k] = 1;
+        count[k] = k ? v->dims[k] : found;
+    }
+    return g_slice(g, v, start, step, count);
 }
 
 /* The parts of stacked output i as one. NULL after a report. */
@@ -524,13 +430,7 @@ static Value *stacked(Repeat *r, int i) {
     Value *all = g_concat(r->n->g, rows->n, rows->items, 0);
     int64_t found;
     if (!rows_found(r, i, all->dims[0], &found)) return NULL;
-    if (found == all->dims[0]) return all;
-    int64_t start[MAX_RANK] = {0}, step[MAX_RANK], count[MAX_RANK];
-    for (int k = 0; k < all->rank; k++) {
-        step[k] = 1;
-        count[k] = k ? all->dims[k] : found;
-    }
-    return g_slice(r->n->g, all, start, step, count);
+    return first_rows(r->n->g, all, found);
 }
 
 /* --- Loop ------------------------------------------------------------------------------------*/
@@ -554,12 +454,15 @@ static int64_t loop_bound(Repeat *r, Value *count) {
         int64_t extent;
         const char *name;
         if (!node_wants(n, r->n_state + i)) continue;
-        if (node_declared_extent(n, r->n_state + i, 0, &extent, &name)) return extent;
-        if (node_most_extent(n, name, -1) >= 0) return node_most_extent(n, name, -1);
+        if (!node_declared_extent(n, r->n_state + i, 0, &extent, &name))
+            extent = node_most_extent(n, name, -1);
+        r->bounded = extent >= 0 || dim_varies(extent);
+        if (r->bounded) return extent;
         r->bound_name = name;
     }
     known = node_most_extent(n, r->bound_name, -1);
-    return known >= 0 ? known : trips;
+    r->bounded = known >= 0;
+    return r->bounded ? known : trips;
 }
 
 void import_loop(Node *n) {
@@ -592,6 +495,7 @@ void import_loop(Node *n) {
         r.alive = both(g, r.alive, some);
     }
     if (!repeat(&r)) return;
+    if (r.bounded && !r.stopped) graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1));
     for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
     for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
         n->out[r.n_state + i] = stacked(&r, i);
@@ -620,7 +524,7 @@ static bool scan_slices(Repeat *r, const int64_t *axes, const int64_t *direction
         r->backward[i] = directions[i] != 0;
         if (r->axis[i] < 0) return false;
         int64_t extent = v->dims[r->axis[i]];
-        if (i && !dim_fits(extent, r->trips)) {
+        if (i && !dim_meets(n->x, extent, r->trips)) {
             invalid(n, E2005, "scanned inputs have extents %lld and %lld", (long long)r->trips,
                     (long long)extent);
             return false;
@@ -653,21 +557,22 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
     Graph *g = n->g;
     Value *lengths = node_in(n, 0);
     int n_in = all->n_state + all->n_slices, n_out = all->n_state + all->n_rows;
-    int64_t batches = node_in(n, 1) && node_in(n, 1)->rank ? node_in(n, 1)->dims[0] : 0;
+    int64_t found = node_in(n, 1) && node_in(n, 1)->rank ? node_in(n, 1)->dims[0] : 0;
+    int64_t batches = dim_max(n->x, found); /* those beyond the batch are cut off in the end */
     for (int i = 0; i < n_in; i++) {
         const Value *v = node_need(n, i + 1);
         if (!v) return;
-        if (v->rank < (i < all->n_state ? 1 : 2) || v->dims[0] != batches) {
-            invalid(n, E2005, "input %d has no batch of %lld", i + 1, (long long)batches);
+        if (v->rank < (i < all->n_state ? 1 : 2) || !dim_meets(n->x, v->dims[0], found)) {
+            invalid(n, E2005, "input %d has no batch of %s", i + 1, dim_text(n->x, found));
             return;
         }
     }
-    if (lengths && (lengths->rank != 1 || lengths->dims[0] != batches)) {
+    if (lengths && (lengths->rank != 1 || !dim_meets(n->x, lengths->dims[0], found))) {
         invalid(n, E2005, "sequence_lens must have one number for each of the batch");
         return;
     }
     if (batches < 1 || batches > MAX_UNROLL) {
-        unsupported(n, "a batch of %s; from 1 to %d are supported", dim_text(n->x, batches),
+        unsupported(n, "a batch of %s; from 1 to %d are supported", dim_text(n->x, found),
                     MAX_UNROLL);
         return;
     }
@@ -699,7 +604,7 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
         }
     }
     for (int i = 0; i < n_out && i < n->n_out; i++)
-        n->out[i] = g_concat(g, (int)batches, part + i * batches, 0);
+        n->out[i] = first_rows(g, g_concat(g, (int)batches, part + i * batches, 0), found);
 }
 
 void import_scan(Node *n) {

@@ -572,7 +572,8 @@ void import_col2_im(Node *n) {
     hit = ex_and(x, hit, ex_and(x, ex_le(x, zero, place), ex_lt(x, place, ex_i(x, v->dims[2]))));
     const Expr *index[3] = {ex_var(x, 0), ex_add(x, ex_mul(x, ex_var(x, 1), ex_i(x, rows)), row),
                             place};
-    DType acc = dt_reg(v->dt);
+    /* the sum of bools is whether there is one */
+    DType acc = v->dt == DT_bool ? DT_i32 : dt_reg(v->dt);
     const Expr *e = ex_cast(x, acc, build_load(&b, v, index));
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, ex_select(x, hit, e, ex_num(x, acc, 0)), NULL);
 }

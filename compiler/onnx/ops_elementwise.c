@@ -344,6 +344,19 @@ void import_clip(Node *n) {
     n->out[0] = v;
 }
 
+/* Integers go through f64, and what it gives is cut off. */
+void import_shrink(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v || n->failed) return;
+    double lambd = attr_float(n, "lambd", 0.5), bias = attr_float(n, "bias", 0);
+    const char *formula = arena_printf(
+        n->g->arena, "select(a < (%.9g), a + (%.9g), select(a > (%.9g), a - (%.9g), 0))", -lambd,
+        bias, lambd, bias);
+    Value *real = dt_is_float(v->dt) ? v : g_cast(n->g, v, DT_f64);
+    Value *result = node_formula(n, formula, 1, &real);
+    if (result) n->out[0] = g_cast(n->g, result, v->dt);
+}
+
 /* The result has the base's type. Small whole exponents, which are common, become products. */
 void import_pow(Node *n) {
     Value *a = node_need(n, 0), *b = node_need(n, 1);

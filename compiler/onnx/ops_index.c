@@ -128,8 +128,10 @@ void import_array_feature_extractor(Node *n) {
 static bool elements_fit(Node *n, const Value *data, const Value *indices, int axis) {
     bool fits = data->rank == indices->rank;
     for (int i = 0; i < data->rank && fits; i++)
-        fits = i == axis || dim_meets(n->x, indices->dims[i], data->dims[i]) ||
-               indices->dims[i] <= data->dims[i];
+        fits = i == axis || dim_can_meet(n->x, indices->dims[i], data->dims[i]) ||
+               dim_min(n->x, indices->dims[i]) <= dim_max(n->x, data->dims[i]);
+    for (int i = 0; i < data->rank && fits; i++)
+        if (i != axis) dim_claim(n->x, CLAIM_at_most, indices->dims[i], data->dims[i]);
     if (!fits)
         invalid(n, E2005, "indices of shape %s do not fit data of shape %s",
                 shape_text(n->g->arena, indices->rank, indices->dims),
@@ -289,8 +291,9 @@ void import_tensor_scatter(Node *n) {
     if (axis < 0 || n->failed) return;
     bool circular = !strcmp(mode, "circular"), fits = update->rank == cache->rank && axis > 0;
     for (int i = 0; i < cache->rank && fits; i++)
-        fits = dim_meets(n->x, update->dims[i], cache->dims[i]) ||
-               (i == axis && (dim_varies(cache->dims[i]) || update->dims[i] <= cache->dims[i]));
+        fits = i == axis ? dim_min(x, update->dims[i]) <= dim_max(x, cache->dims[i])
+                         : dim_meets(x, update->dims[i], cache->dims[i]);
+    if (fits) dim_claim(x, CLAIM_at_most, update->dims[axis], cache->dims[axis]);
     if (starts && (starts->rank != 1 || !dim_meets(n->x, starts->dims[0], cache->dims[0])))
         fits = false;
     if (!fits || update->dt != cache->dt) {

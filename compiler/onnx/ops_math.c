@@ -176,7 +176,8 @@ static bool implicit_output(Node *n, const Term *term, int count, Term *out) {
 static int64_t label_extent(Exprs *x, int64_t a, int64_t b) {
     if (a == 1 || a == b) return b;
     if (b == 1) return a;
-    if (!dim_meets(x, a, b)) return -1;
+    if (!dim_can_meet(x, a, b)) return -1;
+    dim_claim(x, CLAIM_broadcast, a, b);
     return dim_varies(a) && dim_varies(b) ? dim_larger(x, a, b) : dim_same(a, b);
 }
 

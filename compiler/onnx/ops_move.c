@@ -25,7 +25,7 @@ void import_concat(Node *n) {
         if (!(v[i] = node_need(n, i))) return;
         bool fits = v[i]->rank == first->rank;
         for (int k = 0; k < first->rank && fits; k++)
-            fits = k == axis || dim_fits(v[i]->dims[k], first->dims[k]);
+            fits = k == axis || dim_meets(n->x, v[i]->dims[k], first->dims[k]);
         if (!fits) {
             invalid(n, E2005, "shapes %s and %s differ on another axis than %d",
                     shape_text(n->g->arena, first->rank, first->dims),
@@ -70,7 +70,7 @@ static bool split_sizes(Node *n, int axis, int64_t extent, int64_t *size) {
         for (int i = 0; i < n->n_out; i++) {
             int64_t start[1] = {i}, one[1] = {1};
             Value *own = g_slice(n->g, sizes, start, one, one);
-            if (!node_chosen_extent(n, own, i, axis, left, &size[i])) return false;
+            if (!node_chosen_extent(n, own, i, axis, left, false, &size[i])) return false;
             if (dim_varies(size[i])) size[i] = dim_larger(n->x, dim_smaller(n->x, size[i], left), 0);
             left = dim_sub(n->x, left, size[i]);
         }
@@ -103,7 +103,7 @@ void import_split(Node *n) {
         if (sum == -1) break;
         sum = dim_add(n->x, sum, size[i]);
     }
-    if (sum == -1 || !dim_fits(sum, v->dims[axis])) {
+    if (sum == -1 || !dim_meets(n->x, sum, v->dims[axis])) {
         invalid(n, E2005, "the parts do not add up to the extent of axis %d, %lld", axis,
                 (long long)v->dims[axis]);
         return;

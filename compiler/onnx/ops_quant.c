@@ -143,10 +143,13 @@ static bool grain_fits(Node *n, const Grain *grain, const Value *v, const Value 
         for (int i = 0; i < v->rank && fits; i++) {
             int64_t d = v->dims[i];
             if (i == grain->axis) d = dim_div(x, dim_add(x, d, grain->block - 1), grain->block);
-            fits = dim_meets(n->x, p->dims[i], d);
+            fits = dim_can_meet(n->x, p->dims[i], d);
+            if (fits) dim_claim(n->x, CLAIM_broadcast, p->dims[i], d);
         }
     } else {
-        fits = p->rank == 1 && dim_meets(n->x, p->dims[0], v->dims[grain->axis]);
+        int64_t d = v->dims[grain->axis];
+        fits = p->rank == 1 && dim_can_meet(n->x, p->dims[0], d);
+        if (fits) dim_claim(n->x, CLAIM_broadcast, p->dims[0], d);
     }
     if (!fits)
         invalid(n, E2005, "a scale or zero point of shape %s does not fit a tensor of shape %s",
@@ -164,7 +167,7 @@ static bool read_grain(Node *n, const Value *v, const Value *scale, const Value 
         invalid(n, E2004, "block_size is %lld", (long long)grain->block);
         return false;
     }
-    if (!dt_is_float(scale->dt)) {
+    if (!dt_is_float(scale->dt) && scale->dt != DT_i32) {
         invalid(n, E2006, "the scale is %s", dt_name(scale->dt));
         return false;
     }
@@ -215,6 +218,7 @@ void import_quantize_linear(Node *n) {
     DType dt = quantized_dtype(n, zero), work = scale->dt;
     int64_t precision = attr_int(n, "precision", 0);
     if (precision) work = node_dtype(n, precision);
+    if (!precision && work == DT_i32) work = DT_f64; /* which holds all quotients' halves */
     if (n->failed || dt == DT_none || work == DT_none) return;
     if (!dt_is_float(work)) {
         invalid(n, E2006, "precision is %s", dt_name(work));

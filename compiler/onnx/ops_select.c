@@ -153,7 +153,8 @@ void import_topk(Node *n) {
         }
         bool declared = !value_is_const(count) && (node_declared_extent(n, 0, axis, &k, &name) ||
                                                    node_declared_extent(n, 1, axis, &k, &name));
-        if (!declared && !node_chosen_extent(n, count, 0, axis, v->dims[axis], &k)) return;
+        if (declared) node_check_count(n, count, k, k);
+        if (!declared && !node_chosen_extent(n, count, 0, axis, v->dims[axis], false, &k)) return;
     }
     if ((k < 0 && !dim_varies(k)) || dim_min(n->x, k) > v->shape[axis]) {
         invalid(n, E2005, "k is %s, but axis %d has %s elements", dim_text(n->x, k), axis,
@@ -217,7 +218,7 @@ void import_non_zero(Node *n) {
     Builder b = build(g, 1, size);
     Value *flags = build_map(&b, DT_bool, ex_cast(x, DT_bool, build_in(&b, flat)));
     Value *place = places_of(n, flags, &count);
-    if (!node_chosen_extent(n, count, 0, 1, size[0], &shape[1])) return;
+    if (!node_chosen_extent(n, count, 0, 1, size[0], true, &shape[1])) return;
     /* a scalar has one coordinate, 0 */
     if (!node_shape_ok(n, 2, shape)) return;
     Value *result = zeros(g, DT_i64, 2, shape);
@@ -262,7 +263,7 @@ void import_compress(Node *n) {
     }
     Value *place = places_of(n, flags, &count);
     memcpy(shape, v->dims, sizeof(int64_t) * (size_t)v->rank);
-    if (!node_chosen_extent(n, count, 0, axis, looked_at, &shape[axis])) return;
+    if (!node_chosen_extent(n, count, 0, axis, looked_at, true, &shape[axis])) return;
     if (!node_shape_ok(n, v->rank, shape)) return;
     Value *result = zeros(g, v->dt, v->rank, shape);
     int64_t space[MAX_RANK];
@@ -390,7 +391,8 @@ void import_unique(Node *n) {
         !value_is_const(total) && (node_declared_extent(n, 3, 0, &extent, &name) ||
                                    node_declared_extent(n, 1, 0, &extent, &name) ||
                                    node_declared_extent(n, 0, axis, &extent, &name));
-    if (!declared && !node_counted_extent(n, total, it.n, name, &extent)) return;
+    if (declared) node_check_count(n, total, 0, extent);
+    if (!declared && !node_counted_extent(n, total, it.n, true, name, &extent)) return;
     shape[axis] = extent;
     if (!node_shape_ok(n, rank, shape)) return;
     split[1] = extent;
@@ -519,7 +521,7 @@ static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes) {
     b = build(g, 1, space + 1);
     Value *flags = build_map(&b, DT_bool, ex_lt(x, build_in(&b, flat), none)), *count;
     Value *place = places_of(n, flags, &count);
-    if (!node_chosen_extent(n, count, 0, 0, space[1], &rows)) return NULL;
+    if (!node_chosen_extent(n, count, 0, 0, space[1], true, &rows)) return NULL;
     int64_t shape[2] = {rows, 3};
     if (!node_shape_ok(n, 2, shape)) return NULL;
     b = build(g, 2, space);
@@ -551,8 +553,8 @@ void import_non_max_suppression(Node *n) {
     Exprs *x = n->x;
     Graph *g = n->g;
     if (boxes->rank != 3 || scores->rank != 3 || !dim_meets(x, boxes->dims[2], 4) ||
-        !dim_fits(boxes->dims[0], scores->dims[0]) ||
-        !dim_fits(boxes->dims[1], scores->dims[2])) {
+        !dim_meets(x, boxes->dims[0], scores->dims[0]) ||
+        !dim_meets(x, boxes->dims[1], scores->dims[2])) {
         invalid(n, E2005, "boxes of shape %s and scores of shape %s",
                 shape_text(g->arena, boxes->rank, boxes->dims),
                 shape_text(g->arena, scores->rank, scores->dims));

@@ -174,7 +174,7 @@ void import_concat_from_sequence(Node *n) {
         if (stack && v[i]->rank == first->rank) v[i] = g_reshape(g, v[i], rank, shape);
         bool fits = v[i]->rank == rank;
         for (int k = 0; k < rank && fits; k++)
-            fits = k == axis || dim_fits(v[i]->dims[k], v[0]->dims[k]);
+            fits = k == axis || dim_meets(n->x, v[i]->dims[k], v[0]->dims[k]);
         if (!fits) {
             invalid(n, E2005, "items of shapes %s and %s",
                     shape_text(g->arena, first->rank, first->dims),

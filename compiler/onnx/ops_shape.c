@@ -56,8 +56,8 @@ static int64_t dim_ratio(Exprs *x, int64_t a, int64_t b) {
     return dim_max(x, ratio) >= 0 ? ratio : dim_div(x, a, dim_larger(x, b, 1));
 }
 
-/* Elements of the shape as they are meant: 0 copies a dimension and, if `all` is there, -1 stands for
- * what the others leave of that number. */
+/* Elements of the shape as they are meant: 0 copies a dimension and, if `all` is there, -1 stands
+ * for what the others leave of that number. */
 static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const int64_t *all) {
     Exprs *x = n->x;
     Value *w = g_cast(n->g, want, DT_i64);
@@ -65,8 +65,8 @@ static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const 
     const Expr *zero = ex_int(x, DT_i64, 0), *one = ex_int(x, DT_i64, 1);
     const Expr *e = build_in(&b, w), *own = e;
     for (int i = 0; i < v->rank && !keep_zero; i++) {
-        const Expr *copies = ex_and(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)),
-                                    ex_bin(x, EX_eq, own, zero));
+        const Expr *copies =
+            ex_and(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, i)), ex_bin(x, EX_eq, own, zero));
         e = ex_select(x, copies, ex_int(x, DT_i64, v->dims[i]), e);
     }
     w = build_map(&b, DT_i64, e);
@@ -83,14 +83,29 @@ static Value *meant_shape(Node *n, Value *v, Value *want, bool keep_zero, const 
     return build_map(&b, DT_i64, ex_select(x, ex_bin(x, EX_eq, e, open), rest, e));
 }
 
-/* The shape of Reshape where some of it is computed at run time; NULL after a report, or if the model
- * declares all of it, which is then *rank and `declared`. */
-static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *declared) {
+/* Notes a fault where a run wants another shape of Reshape than the model declares. */
+static void check_declared(Node *n, Value *v, Value *want, int rank, const int64_t *declared) {
+    if (want->rank != 1 || want->dims[0] != rank) return;
+    int64_t all = dim_product(n->x, v->rank, v->dims);
+    Value *meant = meant_shape(n, v, want, attr_int(n, "allowzero", 0) != 0, &all);
+    for (int k = 0; k < rank; k++) {
+        int64_t start[1] = {k}, one[1] = {1};
+        node_check_count(n, g_slice(n->g, meant, start, one, one), declared[k], declared[k]);
+    }
+}
+
+/* The shape of Reshape where some of it is computed at run time; NULL after a report, or if the
+ * model declares all of it, which is then *rank and `declared`. *left: the dimension that is what
+ * the others leave, whatever the run says; -1: none. */
+static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *declared, int *left) {
     Exprs *x = n->x;
     Value *want = need_shape(n, 1);
-    if (!want || node_declared_shape(n, 0, rank, declared)) return NULL;
-    if (want->rank != 1 || dim_varies(want->dims[0]) ||
-        want->dims[0] > MAX_TENSOR_RANK) {
+    if (!want) return NULL;
+    if (node_declared_shape(n, 0, rank, declared)) {
+        check_declared(n, v, want, *rank, declared);
+        return NULL;
+    }
+    if (want->rank != 1 || dim_varies(want->dims[0]) || want->dims[0] > MAX_TENSOR_RANK) {
         node_counted_shape(n, want, NULL, rank, declared);
         return NULL;
     }
@@ -98,6 +113,7 @@ static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *dec
     bool keep_zero = attr_int(n, "allowzero", 0) != 0;
     int n_unknown = 0, last = 0;
     bool open = false;
+    *left = -1;
     int64_t all = dim_product(x, v->rank, v->dims), most[MAX_TENSOR_RANK];
     int64_t *shape = ARENA_ARRAY(n->g->arena, *rank + 1, int64_t);
     for (int k = 0; k < *rank; k++) {
@@ -111,13 +127,14 @@ static const int64_t *reshape_runtime(Node *n, Value *v, int *rank, int64_t *dec
         if (!known) last = k;
     }
     /* one that is not known is what the others leave */
-    if (n_unknown == 1 && !open && last >= 0) return shape;
+    *left = n_unknown == 1 && !open ? last : -1;
+    if (*left >= 0) return shape;
     Value *meant = meant_shape(n, v, want, keep_zero, open ? NULL : &all);
     return node_counted_shape(n, meant, most, rank, shape) ? shape : NULL;
 }
 
-/* The shape that input i says, broadcast with that of `v` (NULL: as it is), where it is computed at run
- * time. */
+/* The shape that input i says, broadcast with that of `v` (NULL: as it is), where it is computed at
+ * run time. */
 static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
     Value *want = need_shape(n, i);
     if (!want) return false;
@@ -134,16 +151,32 @@ static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
     return node_counted_shape(n, want, NULL, rank, shape);
 }
 
+/* Notes a fault where a run wants something else of dimension k than what the others leave for it.
+ */
+static void check_left(Node *n, Value *want, int k, const Value *v, int64_t extent) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, 0, NULL);
+    const Expr *at = ex_i(x, k), *own = ex_cast(x, DT_i64, build_load(&b, want, &at));
+    const Expr *have = ex_int(x, DT_i64, extent);
+    if (k < v->rank && !attr_int(n, "allowzero", 0)) {
+        const Expr *copies = ex_bin(x, EX_eq, own, ex_int(x, DT_i64, 0));
+        own = ex_select(x, copies, ex_int(x, DT_i64, v->dims[k]), own);
+    }
+    const Expr *open = ex_bin(x, EX_eq, own, ex_int(x, DT_i64, -1));
+    const Expr *fits = ex_bin(x, EX_or, open, ex_bin(x, EX_eq, own, have));
+    graph_note_fault(n->g, build_map(&b, DT_bool, ex_un(x, EX_not, fits)));
+}
+
 /* --- new shapes ------------------------------------------------------------------------------- */
 
 void import_reshape(Node *n) {
     Value *v = node_need(n, 0);
-    int count, rank;
+    int count, rank, left = -1;
     int64_t shape[MAX_TENSOR_RANK];
     const int64_t *want = n->version < 5 ? attr_ints(n, "shape", &count) : node_ints(n, 1, &count);
     if (!v || n->failed) return;
     if (!want) {
-        want = reshape_runtime(n, v, &count, shape);
+        want = reshape_runtime(n, v, &count, shape, &left);
         if (!want && !n->failed) set_reshaped(n, v, count, shape);
         if (!want) return;
     }
@@ -172,6 +205,7 @@ void import_reshape(Node *n) {
     }
     int64_t all = dim_product(n->x, v->rank, v->dims);
     if (open >= 0) shape[open] = known ? dim_ratio(n->x, all, known) : 0;
+    if (left >= 0) check_left(n, node_in(n, 1), left, v, shape[left]);
     set_reshaped(n, v, rank, shape);
 }
 
@@ -223,7 +257,7 @@ void import_squeeze(Node *n) {
     if (n->failed || !axis_mask(n, count, axes, v->rank, &mask)) return;
     for (int i = 0; i < v->rank; i++) {
         bool drop = axes ? mask >> i & 1 : v->dims[i] == 1;
-        if (drop && !dim_fits(v->dims[i], 1)) {
+        if (drop && !dim_meets(n->x, v->dims[i], 1)) {
             invalid(n, E2005, "axis %d has extent %lld, not 1", i, (long long)v->dims[i]);
             return;
         }
@@ -320,7 +354,12 @@ static bool tile_counts(Node *n, Value *v, Value **times) {
         invalid(n, E2005, "the repeats must be %d integers", v->rank);
         return false;
     }
-    *times = g_bin(n->g, EX_mul, g_cast(n->g, t, DT_i64), graph_shape(n->g, v));
+    /* in a range where products cannot overflow */
+    Exprs *x = n->x;
+    Builder b = build(n->g, 1, t->dims);
+    const Expr *e = ex_bin(x, EX_max, ex_cast(x, DT_i64, build_in(&b, t)), ex_int(x, DT_i64, -1));
+    t = build_map(&b, DT_i64, ex_bin(x, EX_min, e, ex_int(x, DT_i64, (int64_t)1 << 31)));
+    *times = g_bin(n->g, EX_mul, t, graph_shape(n->g, v));
     return true;
 }
 
@@ -449,8 +488,8 @@ void import_constant_of_shape(Node *n) {
     n->out[0] = build_map(&b, value->dt, e);
 }
 
-/* The number of elements of Range where its operands are made of dimensions that vary; false if they
- * are not. Only delta is constant. */
+/* The number of elements of Range where its operands are made of dimensions that vary; false if
+ * they are not. Only delta is constant. */
 static bool range_of_dims(Node *n, Value *const *v, int64_t *length) {
     int count;
     const int64_t *start = value_dims(n->g, v[0], &count), *limit = value_dims(n->g, v[1], &count);
@@ -492,11 +531,17 @@ static Value *runtime_range(Node *n, Value *const *v) {
         count = ex_un(x, EX_ceil, ex_div(x, span, e[2]));
         count = ex_select(x, ex_lt(x, zero, count), ex_bin(x, EX_min, count, most), zero);
     } else {
-        const Expr *up = ex_lt(x, zero, e[2]), *step = ex_select(x, up, e[2], ex_sub(x, zero, e[2]));
+        const Expr *up = ex_lt(x, zero, e[2]),
+                   *step = ex_select(x, up, e[2], ex_sub(x, zero, e[2]));
         span = ex_select(x, up, span, ex_sub(x, zero, span));
         const Expr *before = ex_div(x, ex_sub(x, span, ex_num(x, dt, 1)), step);
-        const Expr *any = ex_and(x, ex_lt(x, zero, span), ex_lt(x, zero, step));
-        count = ex_select(x, any, ex_add(x, before, ex_num(x, dt, 1)), zero);
+        const Expr *any = ex_select(x, up, ex_lt(x, e[0], e[1]), ex_lt(x, e[1], e[0]));
+        any = ex_and(x, any, ex_bin(x, EX_ne, step, zero));
+        count = ex_add(x, before, ex_num(x, dt, 1));
+        /* a difference or step of more than an i64 */
+        const Expr *huge = ex_bin(x, EX_or, ex_lt(x, span, zero), ex_lt(x, step, zero));
+        count = ex_select(x, huge, ex_int(x, dt, (int64_t)1 << 32), count);
+        count = ex_select(x, any, count, zero);
     }
     return build_map(&b, DT_i64, ex_cast(x, DT_i64, count));
 }
@@ -524,7 +569,7 @@ void import_range(Node *n) {
             return;
         }
     } else if (!range_of_dims(n, v, shape) &&
-               !node_chosen_extent(n, runtime_range(n, v), 0, 0, -1, shape)) {
+               !node_chosen_extent(n, runtime_range(n, v), 0, 0, -1, false, shape)) {
         return;
     }
     Exprs *x = n->x;
@@ -564,7 +609,7 @@ void import_one_hot(Node *n) {
     int axis = node_axis(n, attr_int(n, "axis", -1), rank);
     int64_t extent, shape[MAX_RANK];
     if (axis < 0) return;
-    if (values->rank != 1 || !dim_fits(values->dims[0], 2) || values->shape[0] < 2) {
+    if (values->rank != 1 || !dim_meets(n->x, values->dims[0], 2) || values->shape[0] < 2) {
         invalid(n, E2005, "values must hold two elements, off and on");
         return;
     }
@@ -573,7 +618,7 @@ void import_one_hot(Node *n) {
     } else if (value_numel(depth) != 1) {
         invalid(n, E2005, "the depth must be one number");
         return;
-    } else if (!node_chosen_extent(n, depth, 0, axis, -1, &extent)) {
+    } else if (!node_chosen_extent(n, depth, 0, axis, -1, false, &extent)) {
         return;
     }
     for (int i = 0; i < rank; i++)

@@ -263,7 +263,7 @@ void import_string_split(Node *n) {
     int64_t shape[MAX_RANK];
     if (!text->dims[0])
         shape[rank] = 0;
-    else if (!node_chosen_extent(n, largest, 0, rank, text_width(text) + 1, &shape[rank]))
+    else if (!node_chosen_extent(n, largest, 0, rank, text_width(text) + 1, true, &shape[rank]))
         return;
     for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
     shape[rank + 1] = text_width(v);
@@ -318,7 +318,7 @@ static Value *without_words(Node *n, Value *compared, Value *text, Value *stop, 
     Value *count = build_reduce(&b, DT_i64, COMBINE_sum, ex_select(x, kept, one, none),
                                 ex_cast(x, DT_i64, ex_bin(x, EX_max, ex_acc(x, DT_i32), one)));
     int64_t shape[2] = {0, text_width(text)};
-    if (!node_chosen_extent(n, count, 0, axis, dim_larger(x, found->dims[0], 1), &shape[0]))
+    if (!node_chosen_extent(n, count, 0, axis, dim_larger(x, found->dims[0], 1), true, &shape[0]))
         return NULL;
     if (!node_shape_ok(n, 2, shape)) return NULL;
     Value *result = zeros(g, DT_u8, 2, shape);
@@ -337,7 +337,7 @@ void import_string_normalizer(Node *n) {
     if (!v || !read_case(n, &to)) return;
     Graph *g = n->g;
     int axis = v->rank - 2; /* of the strings */
-    if (axis < 0 || axis > 1 || (axis == 1 && v->dims[0] != 1)) {
+    if (axis < 0 || axis > 1 || (axis == 1 && !dim_meets(n->x, v->dims[0], 1))) {
         invalid(n, E2005, "the input must have shape [C] or [1, C], not %s",
                 shape_text(g->arena, v->rank - 1, v->dims));
         return;

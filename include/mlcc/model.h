@@ -31,7 +31,10 @@ enum {
     MLCC_E_DRIVER = 2,   /* no driver or no device that fits; `error` says which */
     MLCC_E_MEMORY = 3,   /* the device or the host has not enough memory */
     MLCC_E_DEVICE = 4,   /* the device failed while it ran */
-    MLCC_E_FILE = 5      /* the weights file is missing or not the one compiled with the model */
+    MLCC_E_FILE = 5,     /* the weights file is missing or not the one compiled with the model */
+    MLCC_E_EXTENT = 6    /* `run`: extents that it computes, or is given, are beyond those that the model
+                            was compiled for, or contradict each other. Outputs and states mean
+                            nothing then */
 };
 
 typedef struct mlcc_tensor {
@@ -81,7 +84,8 @@ typedef struct mlcc_model {
      * holds its extent; -1 where it is fixed. input_range[i]: the range of an input like that (high
      * 0: it is none); `run` returns MLCC_E_ARGUMENT for others. output_shape[i]: the number of the
      * output that holds the extents of output i, an int64 for each dimension; -1 where they are
-     * fixed. */
+     * fixed. An output that holds its own is an int32, and not 0 where `run` returns
+     * MLCC_E_EXTENT; models that cannot have none. */
     const int32_t *const *input_extents;
     const mlcc_range *input_range;
     const int32_t *output_shape;

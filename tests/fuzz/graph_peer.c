@@ -20,10 +20,16 @@
  * outputs, whose bytes are in MODEL.onnx.N (N: the number of the way; RUNS times all outputs), or
  * "error STATUS MESSAGE" with the exit status that mlcc would have had. Then "done".
  *
+ * A file MODEL.onnx.dims has lines for --dim. INPUTS holds room for the largest shapes then, and
+ * the extents (int32) after the tensors; C gets them in memory for what they hold. Of outputs what
+ * lies beyond their elements is zeros, and all is where a run ends with a status that says that
+ * extents are wrong.
+ *
  * Built with SANITIZE=1 it has the C code checked by ASan and UBSan too, and poisons what lies
  * between tensors that are apart.
  */
 #include "compiler/embedded.h"
+#include "compiler/io.h"
 #include "compiler/tensor_file.h"
 #include "codegen/glsl_compile.h"
 #include "tests/unit/program_run.h"
@@ -43,6 +49,7 @@
 #endif
 
 #define MAX_JOBS 4096
+#define MAX_DIMS 1024
 #define GAP      256 /* bytes between tensors that are apart */
 
 typedef struct Job {
@@ -72,7 +79,10 @@ __attribute__((format(printf, 1, 2))) static char *print(const char *format, ...
 
 /* --- data -----------------------------------------------------------------------------------*/
 
+typedef enum Ran { RAN_failed, RAN_well, RAN_refused } Ran;
+
 typedef struct Data { /* what a job reads and writes */
+    Io io;            /* shapes are the largest ones */
     int n_in, n_out;
     const TensorInfo *in, *out;
     unsigned char *bytes; /* of the inputs' file */
@@ -102,6 +112,7 @@ static void data_close(Data *d) {
     if (now->result) return;
     char *line = print("ok");
     for (int i = 0; i < d->n_out; i++) {
+        if (io_output_hidden(&d->io, i)) continue;
         char *longer = print("%s %s[", line, dt_name(d->out[i].dt));
         free(line);
         line = longer;
@@ -117,20 +128,69 @@ static void data_close(Data *d) {
     now->result = line;
 }
 
-/* Buffers of their own for each tensor, exactly as large, so that every overrun is seen. */
-static void **tensor_buffers(int n, const TensorInfo *t, const unsigned char *from) {
+/* Buffers of their own for each tensor, exactly as large, so that every overrun is seen. held: how
+ * much of `from` each holds; NULL: all. */
+static void **tensor_buffers(int n, const TensorInfo *t, const size_t *held,
+                             const unsigned char *from) {
     void **buffers = calloc((size_t)n + 1, sizeof *buffers);
     for (int i = 0; i < n; i++) {
-        size_t room = (t[i].bytes + 63) / 64 * 64;
+        size_t room = (t[i].bytes + 63) / 64 * 64, bytes = held ? held[i] : t[i].bytes;
         buffers[i] = aligned_alloc(64, room ? room : 64);
-        ASAN_POISON_MEMORY_REGION((char *)buffers[i] + t[i].bytes, room - t[i].bytes);
         if (from)
-            memcpy(buffers[i], from, t[i].bytes);
+            memcpy(buffers[i], from, bytes);
         else
-            memset(buffers[i], 0xa5, t[i].bytes);
+            memset(buffers[i], 0xa5, bytes);
+        ASAN_POISON_MEMORY_REGION((char *)buffers[i] + bytes, room - bytes);
         if (from) from += t[i].bytes;
     }
     return buffers;
+}
+
+/* How much each input of a run holds; false: an extent is out of its range, and nothing is read. */
+static bool find_held(const Data *d, const unsigned char *from, size_t *held) {
+    int32_t *value = calloc((size_t)d->n_in + 1, sizeof *value);
+    bool fits = true;
+    for (int i = 0; i < d->n_in; i++) {
+        if (io_input_hidden(&d->io, i)) {
+            memcpy(&value[i], from, sizeof *value);
+            fits &= value[i] >= d->in[i].low && value[i] <= d->in[i].high;
+        }
+        from += d->in[i].bytes;
+    }
+    for (int i = 0; i < d->n_in; i++) {
+        const TensorInfo *t = &d->in[i];
+        held[i] = fits ? dt_store(t->dt) : 0;
+        for (int k = 0; k < t->rank; k++) {
+            int at = t->extent_input ? t->extent_input[k] : -1;
+            held[i] *= (size_t)(at >= 0 && fits ? value[at] : t->shape[k]);
+        }
+        if (io_input_hidden(&d->io, i)) held[i] = t->bytes;
+    }
+    free(value);
+    return fits;
+}
+
+/* Zeros what lies beyond the elements of outputs; a report if they have more than there is room
+ * for. */
+static void settle_outputs(const Data *d, Ran ran, void **out) {
+    for (int i = 0; i < d->n_out; i++) {
+        const TensorInfo *t = &d->out[i];
+        size_t bytes = ran == RAN_well ? t->bytes : 0;
+        if (ran == RAN_well && t->shape_output >= 0 && t->shape_output != i) {
+            const int64_t *shape = out[t->shape_output];
+            bytes = dt_store(t->dt);
+            for (int k = 0; k < t->rank && !now->result; k++) {
+                if (shape[k] < 0 || shape[k] > INT32_MAX)
+                    now->result =
+                        print("error 70 output %d has an extent of %lld", i, (long long)shape[k]);
+                bytes *= (size_t)shape[k];
+            }
+            if (!now->result && bytes > t->bytes)
+                now->result =
+                    print("error 70 output %d has %zu bytes, not %zu at most", i, bytes, t->bytes);
+        }
+        if (!now->result) memset((char *)out[i] + bytes, 0, t->bytes - bytes);
+    }
 }
 
 static void free_buffers(int n, const TensorInfo *t, void **buffers) {
@@ -143,37 +203,42 @@ static void free_buffers(int n, const TensorInfo *t, void **buffers) {
     free(buffers);
 }
 
+static Ran run_loaded(void *user, void **in, void **out);
+
 /* Runs `run` on each set of inputs. */
-static void run_all(Data *d, bool (*run)(void *user, void **in, void **out), void *user) {
+static void run_all(Data *d, Ran (*run)(void *user, void **in, void **out), void *user) {
+    size_t *held = calloc((size_t)d->n_in + 1, sizeof *held);
     for (int r = 0; r < now->runs && !now->result; r++) {
-        void **in = tensor_buffers(d->n_in, d->in, d->bytes + (size_t)r * d->size);
-        void **out = tensor_buffers(d->n_out, d->out, NULL);
-        if (run(user, in, out))
-            for (int i = 0; i < d->n_out; i++) fwrite(out[i], 1, d->out[i].bytes, d->file);
+        const unsigned char *from = d->bytes + (size_t)r * d->size;
+        bool fits = find_held(d, from, held);
+        /* interpreters copy inputs as they are */
+        void **in = tensor_buffers(d->n_in, d->in, run == run_loaded ? held : NULL, from);
+        void **out = tensor_buffers(d->n_out, d->out, NULL, NULL);
+        Ran ran = fits || run == run_loaded ? run(user, in, out) : RAN_refused;
+        if (!fits && ran == RAN_well) now->result = print("error 70 an extent out of its range");
+        if (ran != RAN_failed && !now->result) settle_outputs(d, ran, out);
+        for (int i = 0; i < d->n_out && !now->result; i++)
+            if (!io_output_hidden(&d->io, i)) fwrite(out[i], 1, d->out[i].bytes, d->file);
         free_buffers(d->n_in, d->in, in);
         free_buffers(d->n_out, d->out, out);
     }
+    free(held);
+}
+
+static Data data_of(Io io) {
+    return (Data){.io = io, .n_in = io.n_in, .n_out = io.n_out, .in = io.in, .out = io.out};
 }
 
 static Data graph_data(Session *s, const Graph *g) {
-    TensorInfo *info = ARENA_ARRAY(&s->arena, g->inputs.n + g->outputs.n + 1, TensorInfo);
-    for (int i = 0; i < g->inputs.n; i++)
-        info[i] = info_of_value(&s->arena, g->inputs.items[i], "", false);
-    for (int i = 0; i < g->outputs.n; i++)
-        info[g->inputs.n + i] = info_of_value(&s->arena, g->outputs.items[i], "", false);
-    return (Data){
-        .n_in = g->inputs.n, .n_out = g->outputs.n, .in = info, .out = info + g->inputs.n};
+    Io io;
+    io_of_graph(s, &io, g, 1);
+    return data_of(io);
 }
 
 static Data model_data(Session *s, const mlcc_model *m) {
-    TensorInfo *info = ARENA_ARRAY(&s->arena, (int)(m->n_inputs + m->n_outputs + 1), TensorInfo);
-    for (uint32_t i = 0; i < m->n_inputs; i++) info[i] = info_of_model(&s->arena, &m->inputs[i]);
-    for (uint32_t i = 0; i < m->n_outputs; i++)
-        info[m->n_inputs + i] = info_of_model(&s->arena, &m->outputs[i]);
-    return (Data){.n_in = (int)m->n_inputs,
-                  .n_out = (int)m->n_outputs,
-                  .in = info,
-                  .out = info + m->n_inputs};
+    Io io;
+    io_of_model(s, &io, m, 1);
+    return data_of(io);
 }
 
 /* --- memory of their own for all tensors ----------------------------------------------------*/
@@ -243,14 +308,20 @@ static Program *lowered(Session *s) {
     return p;
 }
 
-static bool run_interp(void *user, void **in, void **out) {
-    return interp_graph(user, (const void *const *)in, out);
+static Ran status_of(const Graph *g, void **out) {
+    int at = graph_status_output(g);
+    return at >= 0 && *(const int32_t *)out[at] ? RAN_refused : RAN_well;
 }
 
-static bool run_kernels(void *user, void **in, void **out) {
+static Ran run_interp(void *user, void **in, void **out) {
+    return interp_graph(user, (const void *const *)in, out) ? status_of(user, out) : RAN_failed;
+}
+
+static Ran run_kernels(void *user, void **in, void **out) {
+    const Program *p = user;
     const char *message = run_program(user, in, out);
     if (message) now->result = print("error 70 %s", message);
-    return !message;
+    return message ? RAN_failed : status_of(p->graph, out);
 }
 
 static int body_interp(Session *s) {
@@ -278,9 +349,9 @@ typedef struct Library {
     LoadedModel m;
 } Library;
 
-static bool run_library(void *user, void **in, void **out) {
+static Ran run_library(void *user, void **in, void **out) {
     Library *l = user;
-    return model_run(l->s, &l->m, (const void *const *)in, out);
+    return model_run(l->s, &l->m, (const void *const *)in, out) ? RAN_well : RAN_failed;
 }
 
 static int body_library(Session *s) {
@@ -449,8 +520,9 @@ static bool same_bits(const TensorInfo *t, const void *a, const void *b) {
     return true;
 }
 
-static bool run_loaded(void *user, void **in, void **out) {
+static Ran run_loaded(void *user, void **in, void **out) {
     Loaded *l = user;
+    int status = MLCC_OK;
     size_t bytes = ((size_t)l->model->arena_bytes + 63) / 64 * 64 + 64;
     void **again = NULL;
     for (int threads = 1; threads <= 3 && !now->result; threads++) {
@@ -458,12 +530,20 @@ static bool run_loaded(void *user, void **in, void **out) {
         memset(arena, 0xa5, bytes);
         poison_gaps(arena, true);
         void **to = out;
-        if (threads > 1) to = again = tensor_buffers((int)l->model->n_outputs, l->out, NULL);
+        if (threads > 1) to = again = tensor_buffers((int)l->model->n_outputs, l->out, NULL, NULL);
+        int before = status;
         if (l->model->set_threads(l->state, threads) != MLCC_OK)
             now->result = print("error 70 no %d threads", threads);
-        else if (l->model->run(l->state, (const void *const *)in, to, arena) != MLCC_OK)
+        else
+            status = l->model->run(l->state, (const void *const *)in, to, arena);
+        bool refused =
+            l->model->output_shape && (status == MLCC_E_EXTENT || status == MLCC_E_ARGUMENT);
+        if (status != MLCC_OK && !refused)
             now->result = print("error 70 it fails: %s", l->model->error(l->state));
-        for (uint32_t i = 0; i < l->model->n_outputs && again && !now->result; i++)
+        if (threads > 1 && status != before)
+            now->result =
+                print("error 5 status %d on %d threads, %d on one", status, threads, before);
+        for (uint32_t i = 0; i < l->model->n_outputs && again && !now->result && !status; i++)
             if (!same_bits(&l->out[i], out[i], again[i]))
                 now->result =
                     print("error 5 output %u on %d threads is not what it is on one", i, threads);
@@ -472,7 +552,7 @@ static bool run_loaded(void *user, void **in, void **out) {
         if (again) free_buffers((int)l->model->n_outputs, l->out, again);
         again = NULL;
     }
-    return !now->result;
+    return now->result ? RAN_failed : status ? RAN_refused : RAN_well;
 }
 
 static void *library;
@@ -499,6 +579,20 @@ static int body_loaded(Session *s) {
     return 0;
 }
 
+/* The lines of MODEL.onnx.dims, if it is there; returns how many. */
+static int read_dims(const char *model, char *to, size_t room, const char **words) {
+    char *path = print("%s.dims", model), *rest = to;
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(to, 1, room - 1, f) : 0;
+    if (f) fclose(f);
+    free(path);
+    to[n] = 0;
+    int count = 0;
+    for (char *word; count < MAX_DIMS && (word = strtok_r(rest, "\n", &rest)); count++)
+        words[count] = word;
+    return count;
+}
+
 /* Runs `body` for a job; what it reports becomes the result. */
 static void do_job(Job *job, int (*body)(Session *)) {
     now = job;
@@ -510,11 +604,14 @@ static void do_job(Job *job, int (*body)(Session *)) {
             free(skip);
             skip = longer;
         }
+    static char dims[1 << 16];
+    static const char *words[MAX_DIMS];
     Options o = {.model = job->model,
                  .march = job->march[0] ? job->march : NULL,
                  .optimize = "1",
                  .passes = skip,
                  .runtime_cache = folder};
+    o.dims = (StringList){words, read_dims(job->model, dims, sizeof dims, words)};
     char *text = NULL;
     size_t length = 0;
     FILE *keep = stderr, *capture = open_memstream(&text, &length);

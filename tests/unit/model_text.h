@@ -401,13 +401,17 @@ static inline const char *strings_of(Bench *b, const Value *v, const int64_t *sh
     return text_get(&t);
 }
 
-/* What a run gave as "type[shape] numbers" of each output, separated by "; ". */
+/* What a run gave as "type[shape] numbers" of each output, separated by "; "; or "fault", if its status
+ * says so. */
 static inline const char *outputs_text(Bench *b, const Graph *g, void *const *out) {
     Text t = text_new(&b->arena);
+    int status = graph_status_output(g);
+    if (status >= 0 && *(int32_t *)out[status]) return "fault";
     for (int i = 0; i < g->outputs.n; i++) {
         const Value *v = g->outputs.items[i];
         bool text_out = g->output_text.items[i];
         int told = g->output_shape.items[i];
+        if (told == i) continue; /* the status */
         const int64_t *shape = told >= 0 ? out[told] : v->shape;
         text_addf(&t, "%s%s%s %s", i ? "; " : "", dt_name(text_out ? DT_str : v->dt),
                   shape_text(&b->arena, v->rank - text_out, shape),

@@ -18,11 +18,13 @@ class Died(Exception):
 class Task:
     """A model with its inputs, and the ways in which it is to be run."""
 
-    def __init__(self, model, inputs, outputs, ways, runs=1):
-        """model: bytes; inputs: a list of lists of arrays, one for each run; outputs: values."""
+    def __init__(self, model, inputs, outputs, ways, runs=1, dims=()):
+        """model: bytes; inputs: a list of lists of arrays, one for each run; outputs: values; dims:
+        words for --dim."""
         self.model, self.inputs, self.outputs, self.ways = model, inputs, outputs, ways
         self.answers = {}  # way: (line, bytes)
         self.runs = runs
+        self.dims = dims
 
 
 class Peer:
@@ -91,6 +93,9 @@ class Peer:
                 for arrays in task.inputs:
                     for array in arrays:
                         f.write(dtypes.to_bytes(array))
+            if task.dims:
+                with open(base + ".onnx.dims", "w", encoding="utf-8") as f:
+                    f.write("\n".join(task.dims))
             files.append(base)
             text.append(" ".join([base + ".onnx", base + ".in", str(task.runs)] + task.ways))
         try:
@@ -112,7 +117,7 @@ class Peer:
                 pass
         finally:
             for task, base in zip(tasks, files):
-                for path in [base + ".onnx", base + ".in"] + [
+                for path in [base + ".onnx", base + ".onnx.dims", base + ".in"] + [
                     f"{base}.onnx.{k}" for k in range(len(task.ways))
                 ]:
                     if os.path.exists(path):
@@ -134,7 +139,7 @@ class Peer:
         (task,) = tasks
         task.answers = {}
         for way in task.ways:
-            one = Task(task.model, task.inputs, task.outputs, [way], task.runs)
+            one = Task(task.model, task.inputs, task.outputs, [way], task.runs, task.dims)
             try:
                 self.run([one], seconds)
                 task.answers[way] = one.answers[way]
