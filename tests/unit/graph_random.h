@@ -462,7 +462,7 @@ static inline Value *make_decoded(Maker *m, Value *q) {
     return build_map(&b, DT_f32, ex_mul(x, e, ex_num(x, DT_f32, 0.125)));
 }
 
-static inline const Expr *encoded(Maker *m, DType type, const Expr *e) {
+static inline const Expr *as_byte(Maker *m, DType type, const Expr *e) {
     Exprs *x = m->x;
     int low = type == DT_i8 ? -128 : 0, zero = random_below(m->r, 2) * (low + 100);
     e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, low - zero));
@@ -499,7 +499,7 @@ static inline void make_channel_window(Maker *m) {
     b = build(m->g, 3, shape);
     const Expr *e = ex_mul(x, build_load(&b, sum, at), ex_num(x, DT_f32, 0.25));
     if (random_chance(m->r, 30)) e = ex_add(x, e, ex_num(x, DT_f32, 2.5));
-    maker_add(m, build_map(&b, type, encoded(m, type, e)), 255, true);
+    maker_add(m, build_map(&b, type, as_byte(m, type, e)), 255, true);
 }
 
 /* Planes, encoded as bytes, side by side in pixels of four, with a rim. */
@@ -515,7 +515,7 @@ static inline void make_pixels(Maker *m) {
     const Expr *at[3] = {ex_var(x, 2), ex_sub(x, row, edge), ex_sub(x, column, edge)};
     const Expr *e = ex_mul(x, build_load(&b, in, at), ex_num(x, DT_f32, 37));
     const Expr *inside = ex_and(x, ex_le(x, edge, row), ex_le(x, edge, column));
-    e = ex_select(x, inside, encoded(m, type, e), ex_int(x, type, 7));
+    e = ex_select(x, inside, as_byte(m, type, e), ex_int(x, type, 7));
     if (c < 4) e = ex_select(x, ex_lt(x, at[0], ex_i(x, c)), e, ex_int(x, type, 0));
     maker_add(m, build_map(&b, type, e), 255, true);
 }
