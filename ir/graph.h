@@ -45,6 +45,7 @@ typedef enum Combine { COMBINE_none, COMBINE_sum, COMBINE_prod, COMBINE_max, COM
 
 typedef struct Op Op;
 typedef struct Graph Graph;
+typedef struct Packed Packed;
 
 typedef struct Value {
     int id;            /* unique in its graph; printed as %id */
@@ -57,6 +58,8 @@ typedef struct Value {
     const char *name;  /* ONNX name, or NULL */
     const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
                           first ones, NULL: zeros; else NULL */
+    const Packed *packed;  /* OP_const made by lowering: where its elements come from (constant.h),
+                              instead  of data; NULL: it has data */
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
     /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
      * its own; NULL: it has */
