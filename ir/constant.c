@@ -1,10 +1,18 @@
 /* See constant.h. */
 #include "ir/constant.h"
+#include "ir/interp.h"
 
 #include <string.h>
 
 #define SMALL_BYTES ((size_t)16 << 10) /* laid out at once */
 #define TILE        32                 /* of a transposition, in both directions */
+
+/* The elements of a constant. */
+typedef struct Source {
+    int64_t numel;
+    size_t size; /* of an element */
+    const unsigned char *data;
+} Source;
 
 /* Elements of a source that lie at even strides, to be laid out densely or at strides of their own.
  */
@@ -115,14 +123,14 @@ static void inner_loops(const Box *b, int at, Box *rest) {
 
 /* Copies the box whose first element is number `first` of the source. Elements outside of it are
  * zero: the loops are then taken apart until what is inside is known to be. */
-static void copy_box(const Box *box, const Value *v, int64_t first, unsigned char *to) {
+static void copy_box(const Box *box, const Source *v, int64_t first, unsigned char *to) {
     int64_t least = first, most = first;
     for (int i = 0; i < box->n; i++) {
         int64_t reach = box->from[i] * (box->extent[i] - 1);
         *(reach < 0 ? &least : &most) += reach;
     }
-    size_t size = dt_store(v->dt);
-    bool inside = least >= 0 && most < value_numel(v);
+    size_t size = v->size;
+    bool inside = least >= 0 && most < v->numel;
     Box b;
     if (!inside && box->n) {
         inner_loops(box, 1, &b);
@@ -141,12 +149,13 @@ static void copy_box(const Box *box, const Value *v, int64_t first, unsigned cha
         b.extent[b.n] = b.from[b.n] = b.to[b.n] = 1;
         if (b.n++) move_loop(&b, 1, 0);
     }
-    copy_loops(&b, 0, size, (const unsigned char *)v->data + (size_t)first * size, to);
+    copy_loops(&b, 0, size, v->data + (size_t)first * size, to);
 }
 
 /* Elements of a packed constant: in boxes, each as many iterations of a loop as there are left or
  * wanted, with all loops inside of it. */
-static void read_packed(const Packed *p, int64_t first, int64_t count, unsigned char *to) {
+static void read_packed(const Packed *p, const Source *source, int64_t first, int64_t count,
+                        unsigned char *to) {
     int64_t at[PACKED_LOOPS], inner[PACKED_LOOPS + 1], value[PACKED_VARS] = {0};
     inner[p->n] = 1;
     for (int i = p->n - 1; i >= 0; i--) inner[i] = inner[i + 1] * p->extent[i];
@@ -168,15 +177,20 @@ static void read_packed(const Packed *p, int64_t first, int64_t count, unsigned 
             box.extent[0] = left < wanted ? left : wanted;
             done = box.extent[0] * inner[loop + 1];
         }
-        copy_box(&box, p->from, ex_eval(p->index, value).i, to);
-        to += (size_t)done * dt_store(p->from->dt);
+        copy_box(&box, source, ex_eval(p->index, value).i, to);
+        to += (size_t)done * source->size;
         count -= done;
         first += done;
     }
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------*/
+/* --- making
+ * -------------------------------------------------------------------------------------*/
+
+/* Small ones are computed at once. */
+static void settle_small(Arena *arena, Value *v) {
+    if (value_bytes(v) <= SMALL_BYTES) constant_settle(arena, v);
+}
 
 Value *constant_packed(Graph *g, DType dt, int64_t numel, const Packed *packed) {
     Value *v = graph_const(g, dt, 1, &numel, NULL);
@@ -185,32 +199,53 @@ Value *constant_packed(Graph *g, DType dt, int64_t numel, const Packed *packed) 
     own->extent = arena_copy(g->arena, packed->extent, (size_t)packed->n * sizeof *packed->extent);
     own->stride = arena_copy(g->arena, packed->stride, (size_t)packed->n * sizeof *packed->stride);
     v->packed = own;
-    if (value_bytes(v) > SMALL_BYTES) return v;
-    v->data = constant_data(g->arena, v);
-    v->packed = NULL;
+    settle_small(g->arena, v);
     return v;
 }
 
-void constant_read(const Value *v, int64_t first, int64_t count, void *to) {
-    size_t size = dt_store(v->dt);
-    if (v->packed)
-        read_packed(v->packed, first, count, to);
-    else if (count)
-        memcpy(to, (const unsigned char *)v->data + (size_t)first * size, (size_t)count * size);
+void constant_made(Graph *g, Value *out, const Op *map) {
+    out->made = map;
+    settle_small(g->arena, out);
 }
 
-const void *constant_data(Arena *arena, const Value *v) {
-    if (!v->packed) return v->data;
-    void *data = arena_alloc(arena, value_bytes(v) + 1);
-    constant_read(v, 0, value_numel(v), data);
-    return data;
+Value *constant_cast(Graph *g, Value *v, DType dt) {
+    const Expr *index[MAX_RANK];
+    Op *op = graph_new_op(g, OP_const, 0, NULL, 1), *map = graph_new_op(g, OP_map, 1, &v, 0);
+    Value *out = graph_new_value(g, op, 0, dt, v->rank, v->dims);
+    for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
+    map->body = ex_cast(g->x, dt, ex_load(g->x, v->dt, 0, v->rank, index));
+    map->out = op->out;
+    map->n_out = 1;
+    constant_made(g, out, map);
+    return out;
 }
 
-ConstantPieces constant_pieces(Arena *arena, const Value *v, size_t most) {
-    size_t size = dt_store(v->dt);
-    ConstantPieces c = {.arena = arena, .v = v, .most = most / size * size};
-    return c;
+void constant_alias(Value *out, const Value *v) {
+    out->data = v->data;
+    out->packed = v->packed;
+    out->made = v->made;
 }
+
+Value *constant_like(Graph *g, const Value *v, int rank, const int64_t *shape) {
+    Value *like = graph_const(g, v->dt, rank, shape, NULL);
+    constant_alias(like, v);
+    return like;
+}
+
+bool constant_same(const Value *a, const Value *b) {
+    size_t bytes = value_bytes(a);
+    if (a->dt != b->dt || bytes != value_bytes(b) || a->packed != b->packed) return false;
+    if (a->made || b->made) {
+        bool same =
+            a->made && b->made && a->made->body == b->made->body && a->made->n_in == b->made->n_in;
+        for (int i = 0; same && i < a->made->n_in; i++) same = a->made->in[i] == b->made->in[i];
+        return same;
+    }
+    return a->data == b->data || !memcmp(a->data, b->data, bytes);
+}
+
+/* --- reading
+ * ------------------------------------------------------------------------------------*/
 
 /* Arenas lend powers of two. */
 static size_t room_for(size_t bytes) {
@@ -219,17 +254,85 @@ static size_t room_for(size_t bytes) {
     return room;
 }
 
+/* All elements, in memory that is borrowed (*room: how much) unless the constant holds them. */
+static const void *borrow_data(Arena *arena, const Value *v, size_t *room) {
+    *room = 0;
+    if (!v->packed && !v->made) return v->data;
+    *room = room_for(value_bytes(v));
+    void *data = arena_borrow(arena, *room);
+    constant_read(arena, v, data);
+    return data;
+}
+
+static void return_data(Arena *arena, const void *data, size_t room) {
+    if (room) arena_return(arena, (void *)(uintptr_t)data, room);
+}
+
+/* What an operator computes. */
+static void compute(Arena *arena, const Op *op, void *to) {
+    const void **in = ARENA_ARRAY(arena, op->n_in, const void *);
+    size_t *room = ARENA_ARRAY(arena, op->n_in, size_t);
+    for (int i = 0; i < op->n_in; i++) in[i] = borrow_data(arena, op->in[i], &room[i]);
+    interp_op(arena, op, in, &to, NULL);
+    for (int i = 0; i < op->n_in; i++) return_data(arena, in[i], room[i]);
+}
+
+static Source source_of(const Value *v, const void *data) {
+    return (Source){value_numel(v), dt_store(v->dt), data};
+}
+
+void constant_read(Arena *arena, const Value *v, void *to) {
+    if (v->made) {
+        compute(arena, v->made, to);
+    } else if (v->packed) {
+        size_t room;
+        const void *data = borrow_data(arena, v->packed->from, &room);
+        Source source = source_of(v->packed->from, data);
+        read_packed(v->packed, &source, 0, value_numel(v), to);
+        return_data(arena, data, room);
+    } else if (value_bytes(v)) {
+        memcpy(to, v->data, value_bytes(v));
+    }
+}
+
+const void *constant_data(Arena *arena, const Value *v) {
+    if (!v->packed && !v->made) return v->data;
+    void *data = arena_alloc(arena, value_bytes(v) + 1);
+    constant_read(arena, v, data);
+    return data;
+}
+
+const void *constant_settle(Arena *arena, Value *v) {
+    v->data = constant_data(arena, v);
+    v->packed = NULL;
+    v->made = NULL;
+    return v->data;
+}
+
+ConstantPieces constant_pieces(Arena *arena, const Value *v, size_t most) {
+    size_t size = dt_store(v->dt), bytes = value_bytes(v);
+    ConstantPieces c = {.arena = arena, .v = v, .most = most / size * size};
+    c.source = v->packed ? v->packed->from : v;
+    c.from = borrow_data(arena, c.source, &c.computed);
+    if (v->packed) c.piece_room = room_for(bytes < c.most ? bytes : c.most);
+    if (v->packed) c.piece = arena_borrow(arena, c.piece_room);
+    return c;
+}
+
 bool constant_next(ConstantPieces *c) {
     size_t total = value_bytes(c->v), size = dt_store(c->v->dt);
-    size_t room = room_for(total < c->most ? total : c->most);
-    if (c->v->packed && !c->room) c->room = arena_borrow(c->arena, room);
     if (c->at == total) {
-        if (c->room) arena_return(c->arena, c->room, room);
+        return_data(c->arena, c->from, c->computed);
+        return_data(c->arena, c->piece, c->piece_room);
         return false;
     }
     c->bytes = total - c->at < c->most ? total - c->at : c->most;
-    if (c->room) constant_read(c->v, (int64_t)(c->at / size), (int64_t)(c->bytes / size), c->room);
-    c->data = c->room ? c->room : (const unsigned char *)c->v->data + c->at;
+    if (c->piece) {
+        Source source = source_of(c->source, c->from);
+        read_packed(c->v->packed, &source, (int64_t)(c->at / size), (int64_t)(c->bytes / size),
+                    c->piece);
+    }
+    c->data = c->piece ? c->piece : c->from + c->at;
     c->at += c->bytes;
     return true;
 }

@@ -58,8 +58,9 @@ typedef struct Value {
     const char *name;  /* ONNX name, or NULL */
     const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
                           first ones, NULL: zeros; else NULL */
-    const Packed *packed;  /* OP_const made by lowering: where its elements come from (constant.h),
-                              instead  of data; NULL: it has data */
+    /* OP_const without data: how its elements are made, see constant.h; else NULL */
+    const Packed *packed;
+    const Op *made;
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
     /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
      * its own; NULL: it has */

@@ -153,7 +153,7 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
         text_string(out, v->name);
     }
     if ((op->kind == OP_const || op->kind == OP_input) &&
-        (op->out[0]->data || op->out[0]->packed)) {
+        (op->out[0]->data || op->out[0]->packed || op->out[0]->made)) {
         text_add(out, " = ");
         print_data(p, op->out[0]);
     }

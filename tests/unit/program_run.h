@@ -205,8 +205,7 @@ static inline const char *run_program(Program *p, void **inputs, void **outputs)
     run.weights = arena_alloc(p->arena, (size_t)p->weight_bytes + 16);
     memset(run.arena, 0xff, (size_t)p->arena_bytes); /* NaN as a float, -1 as an integer */
     for (int i = 0; i < p->weights.n; i++)
-        constant_read(p->weights.items[i], 0, value_numel(p->weights.items[i]),
-                      run.weights + p->weight_offset.items[i]);
+        constant_read(p->arena, p->weights.items[i], run.weights + p->weight_offset.items[i]);
     run.kept = arena_alloc(p->arena, (size_t)p->state_bytes + 16);
     move_states(&run, false);
     run_steps(&run, 0, 0);
