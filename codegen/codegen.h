@@ -22,6 +22,7 @@ typedef struct EmitOptions {
      * weights_symbol: in an object with this symbol, see emit_weights_asm. */
     const char *weights_file;
     const char *weights_symbol;
+    const uint64_t *weights_digest; /* of the block; NULL: it is computed where a text needs it */
     const char *header_name; /* C: what the .c includes; NULL: nothing, it declares itself */
     int vector_bytes;        /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
     bool descriptor;         /* C: also print the mlcc_model descriptor (for .so) */
@@ -60,15 +61,23 @@ typedef struct Blob {
 void emit_gpu_host(const Program *p, const Target *t, const EmitOptions *o, int n_blobs,
                    const Blob *blobs, bool emulated, Text *source);
 
-/* The weights block as bytes (Program.weights at their offsets, zero between); NULL if there are
- * none. Its memory is the program's arena. */
+/* The weights block (Program.weights at their offsets, zero between) in pieces, first byte to last:
+ * they are gone when `sink` returns. False as soon as that is false. */
+typedef bool WeightsSink(void *user, const void *data, size_t bytes);
+bool weights_write(const Program *p, WeightsSink *sink, void *user);
+/* The whole of it at once, for what is small; NULL if there are none. Its memory is the program's
+ * arena. */
 const void *weights_block(const Program *p, size_t *bytes);
-/* The side file is this head, then the block: "MLCCWTS1" and the block's FNV-1a digest. */
+/* Its FNV-1a digest: o->weights_digest, where that is known. */
+uint64_t weights_digest(const Program *p, const EmitOptions *o);
+/* The side file is this head, then the block: "MLCCWTS1" and the block's digest. */
 #define WEIGHTS_HEAD 16
-void weights_head(const Program *p, unsigned char head[WEIGHTS_HEAD]);
-/* GNU assembler text that makes `symbol` stand for the bytes of the file `path` (the block without
- * head). The symbol is hidden: it is seen inside the library only. `alignment` is a power of two.
- */
-void emit_weights_asm(const char *symbol, const char *path, int alignment, Text *out);
+void weights_head(uint64_t digest, unsigned char head[WEIGHTS_HEAD]);
+/* GNU assembler text that takes in the file `path`, the weights block or a piece of it; pieces are
+ * multiples of the alignment, a power of two, and become the block when they are linked in order.
+ * `symbol` stands for the whole, from the first piece on (NULL in others). It is hidden: seen
+ * inside the library only. */
+void emit_weights_asm(const Program *p, const char *symbol, const char *path, int alignment,
+                      Text *out);
 
 #endif

@@ -5,15 +5,14 @@
 #include "codegen/codegen.h"
 #include "codegen/cprint.h"
 
-/* FNV-1a digest of the weights block. */
-uint64_t weights_digest(const Program *p);
 /* True if a constant is printed as numbers, by print_array; else print_large does it, and its
  * elements are name.v. */
 bool weights_readable(const Value *v);
 void print_array(Unit *unit, const Value *v, const char *name, Text *out);
 void print_large(Unit *unit, const Value *v, const char *name, Text *out);
-/* Bytes as string literals: the initialiser of what print_bytes_type declares. */
-void print_bytes(Text *out, const void *data, size_t bytes);
+/* Bytes as string literals: the initialiser of what print_bytes_type declares. `more`: others
+ * follow in another call; until then they are whole rows of that type. */
+void print_bytes(Text *out, const void *data, size_t bytes, bool more);
 void print_bytes_type(Text *out, size_t bytes);
 /* What stands before and after such initialisers. */
 void print_bytes_guard(Text *out, bool begin);

@@ -348,7 +348,7 @@ static void print_null_checks(Host *h, Text *out) {
 /* The side file begins with the digest of the constants it holds. */
 static void print_weights_check(Host *h, Text *out) {
     unsigned char head[WEIGHTS_HEAD];
-    weights_head(h->p, head);
+    weights_head(weights_digest(h->p, h->o), head);
     text_add(out, "    static const unsigned char head[16] = {");
     for (int i = 0; i < WEIGHTS_HEAD; i++)
         text_addf(out, "%s0x%02x%s", i % 8 == 0 ? "\n        " : " ", head[i],

@@ -27,7 +27,7 @@ static void print_block(Text *out, const char *name, const void *data, size_t by
     text_add(out, "static const union {\n    ");
     print_bytes_type(out, bytes);
     text_addf(out, ";\n    uint64_t aligned;\n} %s = {{\n", name);
-    print_bytes(out, data, bytes);
+    print_bytes(out, data, bytes, false);
     text_add(out, "}};\n");
 }
 
@@ -43,14 +43,17 @@ static void print_words(Text *out, const char *name, const void *data, size_t by
 }
 
 static void print_data(const GpuHost *h, Text *out) {
-    size_t bytes;
-    const void *block = weights_block(h->p, &bytes);
-    bool embedded = block && !h->o->weights_file && !h->o->weights_symbol;
-    if (h->o->weights_symbol && block)
+    bool any = h->p->weight_bytes > 0;
+    bool embedded = any && !h->o->weights_file && !h->o->weights_symbol;
+    if (h->o->weights_symbol && any)
         text_addf(out, "extern const unsigned char %s[];\n\n", h->o->weights_symbol);
     if (!embedded && !h->n_blobs) return;
     print_bytes_guard(out, true);
-    if (embedded) print_block(out, "mlcc_weights", block, bytes);
+    if (embedded) {
+        size_t bytes;
+        const void *block = weights_block(h->p, &bytes);
+        print_block(out, "mlcc_weights", block, bytes);
+    }
     for (int i = 0; i < h->n_blobs; i++) {
         const Blob *b = &h->blobs[i];
         const char *name = arena_printf(h->p->arena, "mlcc_code%d", i);
@@ -215,7 +218,7 @@ static void print_program(const GpuHost *h, int n_args, Text *out) {
     for (int i = 0; i < p->states.n; i++) n_initial += p->states.items[i].initial >= 0;
     if (n_initial) text_addf(out, "    .n_initial = %d,\n    .initial = initial,\n", n_initial);
     text_addf(out, "    .weights_digest = UINT64_C(0x%016llx),\n};\n\n",
-              (unsigned long long)weights_digest(p));
+              (unsigned long long)weights_digest(p, h->o));
     if (p->graph->images.n) {
         print_decoding_run(p, 0, "mlcc_gpu_run", out);
         print_model(h, "mlcc_outer_model", "mlcc_run", graph_n_given(p->graph),

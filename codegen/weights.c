@@ -7,57 +7,83 @@
  * type.
  */
 #include "codegen/host.h"
+#include "ir/constant.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define READABLE_BYTES ((size_t)16 << 10)
 #define ROW_BYTES      4080
+#define PIECE_ROWS     256
 #define LINE_WIDTH     96
+
+bool weights_write(const Program *p, WeightsSink *sink, void *user) {
+    static const unsigned char zeros[4096];
+    int64_t at = 0;
+    for (int i = 0; i <= p->weights.n; i++) {
+        int64_t next = i < p->weights.n ? p->weight_offset.items[i] : p->weight_bytes;
+        for (int64_t n; at < next; at += n) {
+            n = next - at < (int64_t)sizeof zeros ? next - at : (int64_t)sizeof zeros;
+            if (!sink(user, zeros, (size_t)n)) return false;
+        }
+        if (i == p->weights.n) break;
+        ConstantPieces c = constant_pieces(p->arena, p->weights.items[i], CONSTANT_PIECE);
+        while (constant_next(&c))
+            if (!sink(user, c.data, c.bytes)) return false;
+        at += (int64_t)c.at;
+    }
+    return true;
+}
+
+static bool append_bytes(void *user, const void *data, size_t bytes) {
+    unsigned char **to = user;
+    memcpy(*to, data, bytes);
+    *to += bytes;
+    return true;
+}
 
 const void *weights_block(const Program *p, size_t *bytes) {
     *bytes = (size_t)p->weight_bytes;
     if (!*bytes) return NULL;
-    unsigned char *block = arena_alloc(p->arena, *bytes);
-    for (int i = 0; i < p->weights.n; i++) {
-        const Value *v = p->weights.items[i];
-        memcpy(block + p->weight_offset.items[i], v->data, value_bytes(v));
-    }
+    unsigned char *block = arena_alloc(p->arena, *bytes), *at = block;
+    weights_write(p, append_bytes, &at);
     return block;
 }
 
-uint64_t weights_digest(const Program *p) {
+static bool digest_bytes(void *user, const void *data, size_t bytes) {
+    uint64_t *digest = user;
+    *digest = fnv1a(data, bytes, *digest);
+    return true;
+}
+
+uint64_t weights_digest(const Program *p, const EmitOptions *o) {
+    if (o && o->weights_digest) return *o->weights_digest;
     uint64_t digest = FNV_SEED;
-    const unsigned char zero = 0;
-    int64_t at = 0;
-    for (int i = 0; i < p->weights.n; i++) {
-        for (; at < p->weight_offset.items[i]; at++) digest = fnv1a(&zero, 1, digest);
-        size_t bytes = value_bytes(p->weights.items[i]);
-        digest = fnv1a(p->weights.items[i]->data, bytes, digest);
-        at += (int64_t)bytes;
-    }
-    for (; at < p->weight_bytes; at++) digest = fnv1a(&zero, 1, digest);
+    weights_write(p, digest_bytes, &digest);
     return digest;
 }
 
-void weights_head(const Program *p, unsigned char head[WEIGHTS_HEAD]) {
-    uint64_t digest = weights_digest(p);
+void weights_head(uint64_t digest, unsigned char head[WEIGHTS_HEAD]) {
     memcpy(head, "MLCCWTS1", 8);
     for (int i = 0; i < 8; i++) head[8 + i] = (unsigned char)(digest >> (8 * i));
 }
 
-void emit_weights_asm(const char *symbol, const char *path, int alignment, Text *out) {
-    text_add(out, "/* The constants of the model, taken in as they are. */\n");
-    text_addf(out, "    .section .rodata\n    .balign %d\n", alignment);
-    text_addf(out, "    .globl %s\n    .hidden %s\n    .type %s, %%object\n", symbol, symbol,
-              symbol);
-    text_addf(out, "%s:\n    .incbin \"", symbol);
+/* On x86-64 linkers put .lrodata behind all else: code and data stay near each other whatever its
+ * size is, and its beginning near them. Elsewhere it is a section like others. */
+void emit_weights_asm(const Program *p, const char *symbol, const char *path, int alignment,
+                      Text *out) {
+    text_add(out, "/* Constants of the model, taken in as they are. */\n");
+    text_addf(out, "    .section .lrodata, \"a\", %%progbits\n    .balign %d\n", alignment);
+    if (symbol)
+        text_addf(
+            out, "    .globl %s\n    .hidden %s\n    .type %s, %%object\n    .size %s, %lld\n%s:\n",
+            symbol, symbol, symbol, symbol, (long long)p->weight_bytes, symbol);
+    text_add(out, "    .incbin \"");
     for (; *path; path++) {
         if (*path == '"' || *path == '\\') text_add(out, "\\");
         text_addn(out, path, 1);
     }
-    text_addf(out, "\"\n    .size %s, . - %s\n", symbol, symbol);
-    text_add(out, "    .section .note.GNU-stack, \"\", %progbits\n");
+    text_add(out, "\"\n    .section .note.GNU-stack, \"\", %progbits\n");
 }
 
 /* One byte inside a string literal; `next` is the one after it, -1: none. */
@@ -75,7 +101,7 @@ static size_t escape_byte(char *to, unsigned byte, int next) {
     return n;
 }
 
-void print_bytes(Text *out, const void *data, size_t bytes) {
+void print_bytes(Text *out, const void *data, size_t bytes, bool more) {
     const unsigned char *at = data;
     char line[LINE_WIDTH + 16];
     for (size_t row = 0; row < bytes; row += ROW_BYTES) {
@@ -86,7 +112,7 @@ void print_bytes(Text *out, const void *data, size_t bytes) {
             for (; i < end && n < LINE_WIDTH; i++)
                 n += escape_byte(line + n, at[i], i + 1 < end ? at[i + 1] : -1);
             line[n++] = '"';
-            if (i == end && end < bytes) line[n++] = ',';
+            if (i == end && (more || end < bytes)) line[n++] = ',';
             line[n++] = '\n';
             text_addn(out, line, n);
         }
@@ -101,16 +127,15 @@ bool weights_readable(const Value *v) {
     return value_bytes(v) <= READABLE_BYTES;
 }
 
-static const char *element_text(Unit *unit, const Value *v, size_t i) {
-    DType dt = v->dt;
+static const char *element_text(Unit *unit, DType dt, const void *data, size_t i) {
     if (dt_is_float(dt) && dt_is_narrow(dt)) {
         uint16_t half;
         if (dt_store(dt) == 1)
-            return arena_printf(unit->arena, "0x%02x", ((const uint8_t *)v->data)[i]);
-        memcpy(&half, (const uint8_t *)v->data + i * sizeof half, sizeof half);
+            return arena_printf(unit->arena, "0x%02x", ((const uint8_t *)data)[i]);
+        memcpy(&half, (const uint8_t *)data + i * sizeof half, sizeof half);
         return arena_printf(unit->arena, "0x%04x", half);
     }
-    Scalar value = dt_load(dt, v->data, i);
+    Scalar value = dt_load(dt, data, i);
     if (dt == DT_bool) return value.i ? "1" : "0";
     return print_number(unit, dt, value);
 }
@@ -118,11 +143,12 @@ static const char *element_text(Unit *unit, const Value *v, size_t i) {
 void print_array(Unit *unit, const Value *v, const char *name, Text *out) {
     size_t n = (size_t)value_numel(v);
     const char *type = mem_type(unit, v->dt);
+    const void *data = constant_data(out->arena, v);
     text_addf(out, "static const %s %s[%zu] = {", type, name, n ? n : 1);
     size_t column = 100; /* begin a line */
     if (n == 0) text_add(out, "0");
     for (size_t i = 0; i < n; i++) {
-        const char *text = element_text(unit, v, i);
+        const char *text = element_text(unit, v->dt, data, i);
         if (column + strlen(text) + 2 > LINE_WIDTH) {
             text_add(out, "\n   ");
             column = 3;
@@ -138,7 +164,8 @@ void print_large(Unit *unit, const Value *v, const char *name, Text *out) {
     print_bytes_type(out, value_bytes(v));
     text_addf(out, ";\n    %s v[%lld];\n} %s = {{\n", mem_type(unit, v->dt),
               (long long)value_numel(v), name);
-    print_bytes(out, v->data, value_bytes(v));
+    ConstantPieces c = constant_pieces(out->arena, v, PIECE_ROWS * ROW_BYTES);
+    while (constant_next(&c)) print_bytes(out, c.data, c.bytes, c.at < value_bytes(v));
     text_add(out, "}};\n");
 }
 

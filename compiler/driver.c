@@ -10,9 +10,9 @@
 /* --- sessions
  * -------------------------------------------------------------------------------------*/
 
-static void limit_hit(void *user, size_t wanted) {
+static void limit_hit(void *user, size_t wanted, bool refused) {
     Session *s = user;
-    (void)wanted;
+    s->refused = refused ? wanted : 0;
     longjmp(s->limit, 1);
 }
 
@@ -40,8 +40,14 @@ int with_session(const Options *o, int (*body)(Session *)) {
                    o->max_memory);
     } else if (setjmp(s->limit) == 0) {
         status = body(s);
-    } else {
+    } else if (s->refused) {
         /* the arena is full: the message must not need it */
+        fprintf(stderr,
+                "%s: error[E0006]: the system refuses %zu KiB more memory (%zu MiB are in use): it "
+                "has none left, or a limit is set (ulimit -a)\n",
+                o->model, s->refused >> 10, s->arena.used >> 20);
+        status = ERR_LIMIT;
+    } else {
         bool small = s->arena.limit < (size_t)1 << 20;
         fprintf(stderr,
                 "%s: error[E0006]: compiling needs more than %zu %s of memory; allow more "

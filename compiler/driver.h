@@ -50,7 +50,8 @@ typedef struct Trial {
 } Trial;
 
 /* One compilation: its memory, its messages, and the way out when memory runs out. */
-typedef struct Session {
+typedef struct Session Session;
+struct Session {
     const Options *o;
     Arena arena;
     Diag diag;
@@ -59,8 +60,10 @@ typedef struct Session {
     bool model_open;
     const Target *target;
     VEC(const char *) folders; /* temporary ones that may still be there */
-    jmp_buf limit; /* taken when --max-memory is hit */
-} Session;
+    VEC(const char *) unfinished; /* outputs that are written, but have not got their names yet */
+    size_t refused;               /* bytes that the system did not give; 0: --max-memory was hit */
+    jmp_buf limit;                /* taken when memory runs out */
+};
 
 /* Runs `body` in a fresh session and prints its diagnostics; returns the exit status. */
 int with_session(const Options *o, int (*body)(Session *));
@@ -114,13 +117,30 @@ void temp_remove(const char *folder);
 /* Removes those that are left when a session ends early. */
 void temp_remove_all(Session *s);
 bool write_file(Session *s, const char *path, const void *data, size_t bytes);
+/* A file written piece by piece; `shown` is what messages call it. */
+typedef struct FileWriter {
+    Session *s;
+    const char *path, *shown;
+    int fd, error;
+} FileWriter;
+FileWriter writer_open(Session *s, const char *path, const char *shown);
+bool writer_add(FileWriter *w, const void *data,
+                size_t bytes); /* false: it failed, closing says why */
+/* Writes over the first bytes. */
+void writer_begin(FileWriter *w, const void *head, size_t bytes);
+/* False after a diagnostic; the file is gone then. */
+bool writer_close(FileWriter *w, bool sync);
 /* Files that must appear together: written beside their place, then renamed. */
 typedef struct OutputFile {
     const char *path;
     const void *data;
     size_t bytes;
+    const char *from; /* a finished file that it is a copy of, instead of data; or output_begin's */
 } OutputFile;
 bool write_outputs(Session *s, int n, const OutputFile *files);
+/* Where to write what becomes the output `path` with write_outputs, before it is called: beside its
+ * place, where that can be. NULL after a diagnostic. */
+const char *output_begin(Session *s, const char *path);
 /* Reads a finished file, to be written to file->path. */
 bool load_file(Session *s, const char *from, OutputFile *file);
 /* Copies a finished file to its place in one step. */

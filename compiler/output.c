@@ -1,6 +1,7 @@
 /* Writing a program in the form that the output's suffix asks for. */
 #include "compiler/driver.h"
 #include "compiler/embedded.h"
+#include "compiler/onnx/mapfile.h"
 #include "codegen/glsl_compile.h"
 #include "codegen/nvrtc.h"
 
@@ -30,7 +31,7 @@ static const FormRow forms[] = {
 typedef VEC(OutputFile) Outputs;
 
 static void add_output(Session *s, Outputs *out, const char *path, const void *data, size_t bytes) {
-    OutputFile file = {path, data, bytes};
+    OutputFile file = {.path = path, .data = data, .bytes = bytes};
     vec_push(&s->arena, out, file);
 }
 
@@ -317,10 +318,8 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
         add_words(s, &argv, units->libraries);
         add_words(s, &argv, units->decoder.libraries);
     }
-    OutputFile file = {.path = path};
-    if (!run_words(s, folder, &argv) ||
-        !load_file(s, arena_printf(&s->arena, "%s/out", folder), &file))
-        return false;
+    OutputFile file = {.path = path, .from = arena_printf(&s->arena, "%s/out", folder)};
+    if (!run_words(s, folder, &argv)) return false;
     vec_push(&s->arena, out, file);
     return true;
 }
@@ -337,20 +336,93 @@ bool write_runtime_library(Session *s, const char *path, int n, const char *cons
     return ok;
 }
 
-/* From this size on weights are taken in by the assembler: C compilers are slow to read them. */
+/* From this size on weights are taken in by the assembler: C compilers are slow to read them. It
+ * and the linker hold a piece in memory. */
 #define ASSEMBLED_WEIGHTS (64 << 10)
+#define ASSEMBLED_PIECE   ((size_t)64 << 20)
 
+/* The weights block on its way to files. */
+typedef struct WeightsFile {
+    Session *s;
+    FileWriter to;
+    uint64_t digest;
+    size_t unreleased; /* bytes since maps_release */
+    /* pieces for the assembler */
+    bool hashed;  /* somebody wants the digest */
+    size_t bytes; /* of the current one */
+    const Program *p;
+    const char *folder, *symbol;
+    Words objects;
+} WeightsFile;
+
+/* What has been read of the model's files need not stay in memory. */
+static void note_read(WeightsFile *w, size_t bytes) {
+    w->unreleased += bytes;
+    if (w->unreleased < ASSEMBLED_PIECE) return;
+    w->unreleased = 0;
+    if (w->s->model_open) maps_release(w->s->model.file.maps);
+}
+
+static bool write_weights(void *user, const void *data, size_t bytes) {
+    WeightsFile *w = user;
+    w->digest = fnv1a(data, bytes, w->digest);
+    bool ok = writer_add(&w->to, data, bytes);
+    note_read(w, bytes);
+    return ok;
+}
+
+static const char *piece_name(WeightsFile *w, const char *suffix) {
+    return arena_printf(&w->s->arena, "weights%d.%s", w->objects.n, suffix);
+}
+
+/* Makes an object of the piece that has been written. */
+static bool assemble_piece(WeightsFile *w) {
+    Session *s = w->s;
+    if (!writer_close(&w->to, false)) return false;
+    const char *bin = piece_name(w, "bin"), *path = w->to.path;
+    Text text = text_new(&s->arena);
+    emit_weights_asm(w->p, w->objects.n ? NULL : w->symbol, bin, s->target->buffer_align, &text);
+    Unit unit = {piece_name(w, "s"), "", false};
+    if (!write_text(s, w->folder, unit.file, &text)) return false;
+    const char *object = compile_unit(s, w->folder, &unit);
+    unlink(path);
+    w->bytes = 0;
+    if (object) vec_push(&s->arena, &w->objects, object);
+    return object != NULL;
+}
+
+static bool assemble_weights(void *user, const void *data, size_t bytes) {
+    WeightsFile *w = user;
+    if (w->hashed) w->digest = fnv1a(data, bytes, w->digest);
+    for (size_t n; bytes; bytes -= n, data = (const char *)data + n) {
+        if (!w->bytes) {
+            const char *path = arena_printf(&w->s->arena, "%s/%s", w->folder, piece_name(w, "bin"));
+            w->to = writer_open(w->s, path, path);
+        }
+        n = bytes < ASSEMBLED_PIECE - w->bytes ? bytes : ASSEMBLED_PIECE - w->bytes;
+        w->bytes += n;
+        if (!writer_add(&w->to, data, n) || w->bytes == ASSEMBLED_PIECE) {
+            if (!assemble_piece(w)) return false;
+        }
+        note_read(w, n);
+    }
+    return true;
+}
+
+/* Objects of the weights block, one for each piece of it: linked in this order they are the block.
+ */
 static bool assembled_weights(Session *s, Program *p, EmitOptions *e, const char *folder,
                               Units *units) {
     if (e->weights_file || p->weight_bytes < ASSEMBLED_WEIGHTS) return true;
-    size_t bytes;
-    const void *block = weights_block(p, &bytes);
-    Text text = text_new(&s->arena);
-    e->weights_symbol = arena_printf(&s->arena, "%s_weights", e->prefix);
-    emit_weights_asm(e->weights_symbol, "weights.bin", s->target->buffer_align, &text);
-    add_unit(units, "weights.s", "");
-    return write_file(s, arena_printf(&s->arena, "%s/weights.bin", folder), block, bytes) &&
-           write_text(s, folder, "weights.s", &text);
+    WeightsFile *w = ARENA_NEW(&s->arena, WeightsFile);
+    *w = (WeightsFile){.s = s, .digest = FNV_SEED, .p = p, .folder = folder};
+    w->hashed = s->target->blocks;
+    w->symbol = e->weights_symbol = arena_printf(&s->arena, "%s_weights", e->prefix);
+    if (!weights_write(p, assemble_weights, w) || (w->bytes && !assemble_piece(w))) return false;
+    if (w->hashed) e->weights_digest = &w->digest;
+    units->n_objects = w->objects.n;
+    units->objects = w->objects.items;
+    return true;
 }
 
 static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const char *path,
@@ -369,7 +441,6 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
     bool ok = (!p->graph->images.n || find_decoder(s, folder, &units.decoder)) &&
               write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
               make(s, p, e, folder, &units) && build_units(s, folder, &units, form, path, out);
-    temp_remove(folder);
     if (ok && units.header && form != FORM_library && !s->o->variant)
         add_output(s, out, with_suffix(s, path, ".h"), text_get(units.header),
                    units.header->length);
@@ -422,16 +493,21 @@ static bool add_sources(Session *s, Program *p, EmitOptions *e, const char *path
     return true;
 }
 
-/* The side file: "MLCCWTS1", the digest of the weights, the weights (runtime/gpu.h). */
-static void add_weights(Session *s, const Program *p, Outputs *out) {
-    size_t bytes;
-    const void *block = weights_block(p, &bytes);
-    unsigned char *file = arena_alloc(&s->arena, bytes + 16);
-    uint64_t digest = fnv1a(block, bytes, FNV_SEED);
-    memcpy(file, "MLCCWTS1", 8);
-    for (int i = 0; i < 8; i++) file[8 + i] = (unsigned char)(digest >> (8 * i));
-    if (bytes) memcpy(file + 16, block, bytes);
-    add_output(s, out, s->o->weights, file, bytes + 16);
+/* The side file, and its digest for the texts. */
+static bool add_weights(Session *s, const Program *p, EmitOptions *e, Outputs *out) {
+    unsigned char head[WEIGHTS_HEAD] = {0};
+    OutputFile file = {.path = s->o->weights, .from = output_begin(s, s->o->weights)};
+    if (!file.from) return false;
+    WeightsFile *w = ARENA_NEW(&s->arena, WeightsFile);
+    *w = (WeightsFile){.s = s, .digest = FNV_SEED};
+    w->to = writer_open(s, file.from, file.path);
+    writer_add(&w->to, head, sizeof head);
+    weights_write(p, write_weights, w);
+    weights_head(w->digest, head);
+    writer_begin(&w->to, head, sizeof head);
+    e->weights_digest = &w->digest;
+    vec_push(&s->arena, out, file);
+    return writer_close(&w->to, false);
 }
 
 bool write_program(Session *s, Program *p, const char *path) {
@@ -449,6 +525,8 @@ bool write_program(Session *s, Program *p, const char *path) {
         e.prefix = arena_printf(&s->arena, "model%d", s->o->variant->number);
         return add_binary(s, p, &e, FORM_object, path, &out) && write_outputs(s, out.n, out.items);
     }
+    Outputs weights = {0};
+    if (s->o->weights && !add_weights(s, p, &e, &weights)) return false;
     if (row->form == FORM_source) {
         if (!add_sources(s, p, &e, path, &out)) return false;
     } else if (row->form == FORM_spirv) {
@@ -458,7 +536,7 @@ bool write_program(Session *s, Program *p, const char *path) {
     } else if (!add_binary(s, p, &e, row->form, path, &out)) {
         return false;
     }
-    if (s->o->weights) add_weights(s, p, &out);
+    if (weights.n) vec_push(&s->arena, &out, weights.items[0]);
     return write_outputs(s, out.n, out.items);
 }
 

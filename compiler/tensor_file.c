@@ -254,7 +254,7 @@ OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const v
     file[9] = (unsigned char)(head.length >> 8);
     memcpy(file + 10, text_get(&head), head.length);
     if (t->bytes) memcpy(file + 10 + head.length, data, t->bytes);
-    return (OutputFile){path, file, bytes};
+    return (OutputFile){.path = path, .data = file, .bytes = bytes};
 }
 
 /* --- random tensors -------------------------------------------------------------------------------*/

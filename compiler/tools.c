@@ -40,36 +40,51 @@ void temp_remove(const char *folder) {
 
 void temp_remove_all(Session *s) {
     for (int i = 0; i < s->folders.n; i++) temp_remove(s->folders.items[i]);
-    s->folders.n = 0;
+    for (int i = 0; i < s->unfinished.n; i++) unlink(s->unfinished.items[i]);
+    s->folders.n = s->unfinished.n = 0;
+}
+
+FileWriter writer_open(Session *s, const char *path, const char *shown) {
+    FileWriter w = {.s = s, .path = path, .shown = shown};
+    w.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (w.fd < 0) w.error = errno;
+    return w;
+}
+
+bool writer_add(FileWriter *w, const void *data, size_t bytes) {
+    const char *at = data;
+    while (!w->error && bytes) {
+        ssize_t n = write(w->fd, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) w->error = n ? errno : EIO;
+        if (n <= 0) break;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return !w->error;
+}
+
+void writer_begin(FileWriter *w, const void *head, size_t bytes) {
+    if (!w->error && pwrite(w->fd, head, bytes, 0) != (ssize_t)bytes) w->error = errno;
+}
+
+bool writer_close(FileWriter *w, bool sync) {
+    if (!w->error && sync && fsync(w->fd) != 0 && errno != EINVAL && errno != EROFS)
+        w->error = errno;
+    if (w->fd >= 0 && close(w->fd) != 0 && !w->error) w->error = errno;
+    if (!w->error) return true;
+    struct stat st; /* a device is not ours to remove */
+    if (w->fd >= 0 && stat(w->path, &st) == 0 && S_ISREG(st.st_mode)) unlink(w->path);
+    diag_error(&w->s->diag, E0002, "cannot write '%s': %s", w->shown, strerror(w->error));
+    return false;
 }
 
 /* Writes and syncs; the message names `shown`. */
 static bool write_synced(Session *s, const char *path, const char *shown, const void *data,
                          size_t bytes, bool sync) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    const char *at = data;
-    size_t left = bytes;
-    bool ok = fd >= 0;
-    while (ok && left) {
-        ssize_t n = write(fd, at, left);
-        if (n < 0 && errno == EINTR) continue;
-        ok = n > 0;
-        if (ok) {
-            at += n;
-            left -= (size_t)n;
-        }
-    }
-    if (ok && sync) ok = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
-    int error = errno;
-    if (fd >= 0 && close(fd) != 0 && ok) {
-        ok = false;
-        error = errno;
-    }
-    if (ok) return true;
-    struct stat st; /* a device is not ours to remove */
-    if (fd >= 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode)) unlink(path);
-    diag_error(&s->diag, E0002, "cannot write '%s': %s", shown, strerror(error));
-    return false;
+    FileWriter w = writer_open(s, path, shown);
+    writer_add(&w, data, bytes);
+    return writer_close(&w, sync);
 }
 
 bool write_file(Session *s, const char *path, const void *data, size_t bytes) {
@@ -81,6 +96,13 @@ static const char *unfinished(Session *s, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return path;
     return arena_printf(&s->arena, "%s.tmp%ld", path, (long)getpid());
+}
+
+const char *output_begin(Session *s, const char *path) {
+    const char *name = unfinished(s, path), *folder = name == path ? temp_folder(s) : NULL;
+    if (name == path) return folder ? arena_printf(&s->arena, "%s/output", folder) : NULL;
+    vec_push(&s->arena, &s->unfinished, name);
+    return name;
 }
 
 /* Do both paths name the same place in the same folder, however they are spelled? */
@@ -113,6 +135,38 @@ static bool check_places(Session *s, int n, const OutputFile *files) {
     return true;
 }
 
+static bool copy_file(Session *s, const char *from, const char *to, const char *shown) {
+    const size_t room = (size_t)1 << 20;
+    int fd = open(from, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        diag_error(&s->diag, E0002, "cannot read '%s': %s", from, strerror(errno));
+        return false;
+    }
+    void *piece = arena_borrow(&s->arena, room);
+    FileWriter w = writer_open(s, to, shown);
+    for (ssize_t n; (n = read(fd, piece, room)) != 0;) {
+        if (n < 0 && errno != EINTR) w.error = errno;
+        if (w.error || (n > 0 && !writer_add(&w, piece, (size_t)n))) break;
+    }
+    close(fd);
+    arena_return(&s->arena, piece, room);
+    return writer_close(&w, true);
+}
+
+static bool sync_file(Session *s, const char *path, const char *shown) {
+    FileWriter w = {.s = s, .path = path, .shown = shown};
+    w.fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (w.fd < 0) w.error = errno;
+    return writer_close(&w, true);
+}
+
+/* Brings what the file shall be to `temp`. */
+static bool write_unfinished(Session *s, const OutputFile *file, const char *temp) {
+    if (!file->from) return write_synced(s, temp, file->path, file->data, file->bytes, true);
+    return strcmp(file->from, temp) ? copy_file(s, file->from, temp, file->path)
+                                    : sync_file(s, temp, file->path);
+}
+
 bool write_outputs(Session *s, int n, const OutputFile *files) {
     if (!check_places(s, n, files)) return false;
     const char **temp = ARENA_ARRAY(&s->arena, n, const char *);
@@ -120,8 +174,7 @@ bool write_outputs(Session *s, int n, const OutputFile *files) {
     bool ok = true;
     for (; written < n && ok; written++) {
         temp[written] = unfinished(s, files[written].path);
-        ok = write_synced(s, temp[written], files[written].path, files[written].data,
-                          files[written].bytes, true);
+        ok = write_unfinished(s, &files[written], temp[written]);
     }
     for (int i = 0; i < written && ok; i++)
         if (temp[i] != files[i].path && rename(temp[i], files[i].path) != 0) {
@@ -162,8 +215,8 @@ bool load_file(Session *s, const char *from, OutputFile *file) {
 }
 
 bool install_file(Session *s, const char *from, const char *to) {
-    OutputFile file = {.path = to};
-    return load_file(s, from, &file) && write_outputs(s, 1, &file);
+    OutputFile file = {.path = to, .from = from};
+    return write_outputs(s, 1, &file);
 }
 
 /* Waits until the child has ended. A signal that asks mlcc to end is passed on to the child, which

@@ -303,7 +303,9 @@ static int tune(Tune *t) {
     Schedules table = winners(t);
     Text text = text_new(&s->arena);
     schedules_print(&text, &table);
-    OutputFile file = {s->o->output ? s->o->output : default_path(s), text_get(&text), text.length};
+    OutputFile file = {.path = s->o->output ? s->o->output : default_path(s),
+                       .data = text_get(&text),
+                       .bytes = text.length};
     if (write_outputs(s, 1, &file)) print_result(t, file.path);
     return 0;
 }

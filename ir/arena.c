@@ -11,7 +11,7 @@ struct ArenaBlock {
     _Alignas(16) unsigned char data[];
 };
 
-void arena_init(Arena *arena, size_t limit, void (*on_limit)(void *, size_t), void *user) {
+void arena_init(Arena *arena, size_t limit, ArenaLimitFn *on_limit, void *user) {
     *arena = (Arena){.limit = limit, .on_limit = on_limit, .user = user};
 }
 
@@ -25,8 +25,8 @@ void arena_free(Arena *arena) {
     memset(arena->spare, 0, sizeof arena->spare);
 }
 
-static void out_of_memory(Arena *arena, size_t wanted) {
-    if (arena->on_limit) arena->on_limit(arena->user, wanted);
+static void out_of_memory(Arena *arena, size_t wanted, bool refused) {
+    if (arena->on_limit) arena->on_limit(arena->user, wanted, refused);
     fprintf(stderr, "mlcc: error[E0006]: out of memory (%zu bytes wanted)\n", wanted);
     exit(6);
 }
@@ -34,16 +34,16 @@ static void out_of_memory(Arena *arena, size_t wanted) {
 static ArenaBlock *new_block(Arena *arena, size_t bytes) {
     if (bytes > SIZE_MAX / 2 ||
         (arena->limit && (bytes > arena->limit || arena->used > arena->limit - bytes)))
-        out_of_memory(arena, bytes);
+        out_of_memory(arena, bytes, false);
     ArenaBlock *block = calloc(1, sizeof *block + bytes);
-    if (!block) out_of_memory(arena, bytes);
+    if (!block) out_of_memory(arena, bytes, true);
     block->size = bytes;
     arena->used += bytes;
     return block;
 }
 
 void *arena_alloc(Arena *arena, size_t bytes) {
-    if (bytes > SIZE_MAX / 2) out_of_memory(arena, bytes);
+    if (bytes > SIZE_MAX / 2) out_of_memory(arena, bytes, false);
     bytes = (bytes + 15) & ~(size_t)15;
     ArenaBlock *head = arena->head;
     if (!head || head->size - head->used < bytes) {
@@ -65,7 +65,7 @@ void *arena_alloc(Arena *arena, size_t bytes) {
 }
 
 void *arena_array(Arena *arena, size_t count, size_t size) {
-    if (size && count > SIZE_MAX / size) out_of_memory(arena, SIZE_MAX);
+    if (size && count > SIZE_MAX / size) out_of_memory(arena, SIZE_MAX, false);
     return arena_alloc(arena, count * size);
 }
 

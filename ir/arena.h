@@ -2,13 +2,15 @@
  *
  * Everything the compiler builds lives in an arena; nothing is freed piece by piece (a walk's own
  * tables are borrowed and returned, or memory would grow with the time spent). An arena may be
- * bounded (`--max-memory`): the allocation that would pass the bound calls `on_limit`, which must not
- * return (the driver jumps back to its own frame and reports E0006).
+ * bounded (`--max-memory`): the allocation that would pass the bound, or that the system refuses,
+ * calls `on_limit`, which must not return (the driver jumps back to its own frame and reports
+ * E0006).
  */
 #ifndef IR_ARENA_H
 #define IR_ARENA_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,16 +18,19 @@ typedef struct ArenaBlock ArenaBlock;
 
 #define ARENA_SPARES 48
 
+/* `refused`: it is the system that has no more memory, for us or at all. */
+typedef void ArenaLimitFn(void *user, size_t wanted, bool refused);
+
 typedef struct Arena {
     ArenaBlock *head;
     size_t used;  /* bytes taken from the system so far */
     size_t limit; /* 0: none */
-    void (*on_limit)(void *user, size_t wanted);
+    ArenaLimitFn *on_limit;
     void *user;
     void *spare[ARENA_SPARES]; /* given back by arena_return: a list for each power of two */
 } Arena;
 
-void arena_init(Arena *arena, size_t limit, void (*on_limit)(void *, size_t), void *user);
+void arena_init(Arena *arena, size_t limit, ArenaLimitFn *on_limit, void *user);
 void arena_free(Arena *arena);
 
 /* `bytes` bytes, zeroed, aligned to 16. Never NULL. */

@@ -46,6 +46,7 @@ typedef enum Combine { COMBINE_none, COMBINE_sum, COMBINE_prod, COMBINE_max, COM
 typedef struct Op Op;
 typedef struct Graph Graph;
 typedef struct Value Value;
+typedef struct Packed Packed;
 
 /* An image that the host decodes before a run: three inputs that it makes of another. */
 typedef struct GraphImage {
@@ -68,6 +69,9 @@ struct Value {
     const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
                           first ones, NULL: zeros; else NULL */
     struct Value *outer; /* OP_input: see graph_captured; else NULL */
+    /* OP_const without data: how its elements are made, see constant.h; else NULL */
+    const Packed *packed;
+    const Op *made;
     struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
     /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
      * its own; NULL: it has */

@@ -1,5 +1,5 @@
 /* Builders of the core operators; see graph.h. */
-#include "ir/graph.h"
+#include "ir/constant.h"
 #include "ir/interp.h"
 
 #include <string.h>
@@ -274,6 +274,7 @@ static const Expr *guarded(const Builder *b, const Expr *e, Scalar otherwise) {
 
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
+#define FOLD_LATE_BYTES   ((size_t)4 << 20) /* of floats: computed when somebody wants them */
 
 static void note_counter(void *user, const Expr *e) {
     if (e->op == EX_ctr) *(bool *)user = true;
@@ -301,51 +302,64 @@ static bool widens_bytes(const Op *op) {
     return false;
 }
 
-/* What an operator of constants computes; NULL if they are not, or if that would bloat the program: a
- * large result must not be more than `growth` times as large as what it is made of. */
-static void *fold(Graph *g, const Op *op, size_t growth) {
+/* Can the operator be computed now? Not if it is not one of constants, nor if its result would
+ * bloat the program: where it is large it must not be more than `growth` times as large as what it
+ * is made of. */
+static bool folds(Graph *g, const Op *op, size_t growth) {
     if (g->no_fold || g->diag->n_errors || dims_vary(op->out[0]->rank, op->out[0]->dims))
-        return NULL;
+        return false;
     size_t in_bytes = 0, out_bytes = 0;
     for (int i = 0; i < op->n_in; i++) {
-        if (!value_is_const(op->in[i]) || dt_kind(op->in[i]->dt) == DK_string) return NULL;
+        if (!value_is_const(op->in[i]) || dt_kind(op->in[i]->dt) == DK_string) return false;
         in_bytes += value_bytes(op->in[i]);
     }
     out_bytes = value_bytes(op->out[0]);
-    if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > growth * in_bytes) return NULL;
+    if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > growth * in_bytes) return false;
     int64_t extent[MAX_RANK], work = 1;
     int n = op_extents(op, extent);
     for (int i = 0; i < n; i++) {
         work *= extent[i];
-        if (work > FOLD_MAX_WORK) return NULL;
+        if (work > FOLD_MAX_WORK) return false;
     }
-    if (g->depth && reads_counter(g, op)) return NULL;
+    return !g->depth || !reads_counter(g, op);
+}
+
+/* Gives `out`, the result of a const, the elements that `op` computes. */
+static void fold(Graph *g, const Op *op, Value *out) {
+    size_t bytes = value_bytes(out);
+    if (op->kind == OP_map && dt_is_float(out->dt) && bytes >= FOLD_LATE_BYTES) {
+        constant_made(g, out, op);
+        return;
+    }
     const void **in = ARENA_ARRAY(g->arena, op->n_in, const void *);
-    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i]->data;
-    void *data = arena_alloc(g->arena, out_bytes + 1);
+    for (int i = 0; i < op->n_in; i++) in[i] = constant_settle(g->arena, op->in[i]);
+    void *data = arena_alloc(g->arena, bytes + 1);
     interp_op(g->arena, op, in, &data, NULL);
-    return data;
+    out->data = data;
 }
 
 void graph_fold(Graph *g, Op *op, int growth) {
-    const void *data;
-    if (op->kind == OP_reshape)
-        data = op->in[0]->data;
-    else if (op->kind == OP_map || op->kind == OP_reduce)
-        data = fold(g, op, (size_t)growth);
-    else
+    bool computes = op->kind == OP_map || op->kind == OP_reduce;
+    if (op->kind == OP_reshape ? !value_is_const(op->in[0])
+                               : !computes || !folds(g, op, (size_t)growth))
         return;
-    if (!data) return;
     Value *out = op->out[0];
+    const Op *before = arena_copy(g->arena, op, sizeof *op);
     *op = (Op){.kind = OP_const, .n_out = 1, .out = op->out, .src = op->src, .prev = op->prev,
                .next = op->next};
-    out->data = data;
+    if (before->kind == OP_reshape)
+        constant_alias(out, before->in[0]); /* renamed dimensions */
+    else
+        fold(g, before, out);
 }
 
 static Value *finish(Graph *g, Op *op, DType dt, int rank, const int64_t *shape) {
     graph_new_value(g, op, 0, dt, rank, shape);
-    const void *data = widens_bytes(op) ? NULL : fold(g, op, 2);
-    if (data) return graph_const(g, dt, rank, shape, data);
+    if (!widens_bytes(op) && folds(g, op, 2)) {
+        Value *v = graph_const(g, dt, rank, shape, NULL);
+        fold(g, op, v);
+        return v;
+    }
     graph_append(g, op);
     return op->out[0];
 }

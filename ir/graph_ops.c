@@ -1,4 +1,5 @@
 /* Common tensor operators made of the core ones; see graph.h. */
+#include "ir/constant.h"
 #include "ir/graph_dims.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@ Value *g_reshape(Graph *g, Value *v, int rank, const int64_t *shape) {
     if (shape_equal(v->rank, v->dims, rank, shape)) return v;
     if (dims_vary(v->rank, v->dims) || dims_vary(rank, shape))
         return reshape_varying(g, v, rank, shape);
-    if (value_is_const(v)) return graph_const(g, v->dt, rank, shape, v->data);
+    if (value_is_const(v)) return constant_like(g, v, rank, shape);
     if (v->def->kind == OP_reshape && !dims_vary(v->def->in[0]->rank, v->def->in[0]->dims))
         return g_reshape(g, v->def->in[0], rank, shape);
     return reshape_memory(g, v, rank, shape);

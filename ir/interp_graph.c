@@ -1,6 +1,7 @@
 /* Interpretation of whole graphs; see interp.h. Operators inside loops are planned once and kept,
  * those outside are planned as they come; a value's memory is taken when it is made and given back
  * after its last use. */
+#include "ir/constant.h"
 #include "ir/interp_plan.h"
 
 #include <stdlib.h>
@@ -109,7 +110,8 @@ static bool run_step(GraphPlan *p, const PlanStep *step, int64_t *counters) {
     const Op *op = step->op;
     if (op->kind == OP_input) return true;
     if (op->kind == OP_const) {
-        p->data[op->out[0]->id] = (void *)(uintptr_t)op->out[0]->data;
+        const void *data = constant_settle(p->g->arena, op->out[0]);
+        p->data[op->out[0]->id] = (void *)(uintptr_t)data;
         return true;
     }
     for (int i = 0; i < op->n_out; i++)

@@ -4,6 +4,7 @@
  * each that the host decodes, and `states N` where there are any. `src` and names stand last on the
  * line. The sub-graph of a loop stands in braces behind it and numbers its values on its own.
  */
+#include "ir/constant.h"
 #include "ir/text.h"
 
 #include <stdio.h>
@@ -21,41 +22,48 @@ typedef struct GraphPrinter {
 static void print_graph_body(GraphPrinter *p, const Graph *g, int indent);
 
 /* True if every element survives being written as a literal and read back. */
-static bool listable(const Value *v, int64_t n) {
+static bool listable(const Value *v, const unsigned char *data, int64_t n) {
     if (dt_kind(v->dt) >= DK_complex || dt_kind(v->dt) == DK_none) return false;
     size_t size = dt_store(v->dt);
     for (int64_t i = 0; i < n; i++) {
         unsigned char back[16] = {0};
-        dt_save(v->dt, back, 0, dt_load(v->dt, v->data, (size_t)i));
-        if (memcmp(back, (const unsigned char *)v->data + (size_t)i * size, size) != 0)
-            return false;
+        dt_save(v->dt, back, 0, dt_load(v->dt, data, (size_t)i));
+        if (memcmp(back, data + (size_t)i * size, size) != 0) return false;
     }
     return true;
+}
+
+static uint64_t digest_of(Arena *arena, const Value *v) {
+    uint64_t sum = FNV_SEED;
+    ConstantPieces c = constant_pieces(arena, v, CONSTANT_PIECE);
+    while (constant_next(&c)) sum = fnv1a(c.data, c.bytes, sum);
+    return sum;
 }
 
 static void print_data(GraphPrinter *p, const Value *v) {
     Text *out = p->out;
     int64_t n = value_numel(v), limit = p->options.inline_limit;
     size_t bytes = value_bytes(v);
-    if (n <= (limit ? limit : INLINE_LIMIT) && listable(v, n)) {
+    bool few = n <= (limit ? limit : INLINE_LIMIT), elided = p->options.elide || v->dt == DT_str;
+    const unsigned char *data = few || !elided ? constant_data(out->arena, v) : NULL;
+    if (few && listable(v, data, n)) {
         text_add(out, "[");
         for (int64_t i = 0; i < n; i++) {
             if (i) text_add(out, ", ");
-            text_scalar(out, v->dt, dt_load(v->dt, v->data, (size_t)i), false);
+            text_scalar(out, v->dt, dt_load(v->dt, data, (size_t)i), false);
         }
         text_add(out, "]");
         return;
     }
-    if (p->options.elide || v->dt == DT_str) {
-        uint64_t sum = v->dt == DT_str ? 0 : fnv1a(v->data, bytes, FNV_SEED);
+    if (elided) {
+        uint64_t sum = v->dt == DT_str ? 0 : digest_of(out->arena, v);
         text_addf(out, "<%zu bytes, fnv %016llx>", bytes, (unsigned long long)sum);
         return;
     }
     static const char digits[] = "0123456789abcdef";
     text_add(out, "0x");
     for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = ((const unsigned char *)v->data)[i];
-        char pair[2] = {digits[byte >> 4], digits[byte & 15]};
+        char pair[2] = {digits[data[i] >> 4], digits[data[i] & 15]};
         text_addn(out, pair, 2);
     }
 }
@@ -144,7 +152,8 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
         text_add(out, " ");
         text_string(out, v->name);
     }
-    if ((op->kind == OP_const || op->kind == OP_input) && op->out[0]->data) {
+    if ((op->kind == OP_const || op->kind == OP_input) &&
+        (op->out[0]->data || op->out[0]->packed || op->out[0]->made)) {
         text_add(out, " = ");
         print_data(p, op->out[0]);
     }

@@ -1,4 +1,5 @@
 /* Passes that take away: dce, cse, tidy; and the use lists that they and fuse share. */
+#include "ir/constant.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -71,7 +72,9 @@ static uint64_t op_hash(const Op *op) {
     if (op->body) h = fnv1a(&op->body->id, sizeof op->body->id, h);
     const Value *out = op->out[0];
     h = fnv1a(out->shape, (size_t)out->rank * sizeof *out->shape, h);
-    if (op->kind == OP_const)
+    if (op->kind == OP_const && out->made)
+        h = fnv1a(&out->made->body->id, sizeof out->made->body->id, h);
+    else if (op->kind == OP_const && out->data)
         h = fnv1a(out->data, value_bytes(out) < 4096 ? value_bytes(out) : 4096, h);
     return h;
 }
@@ -84,7 +87,8 @@ static bool same_op(const Op *a, const Op *b) {
     for (int i = 0; i < a->n_in; i++)
         if (a->in[i] != b->in[i]) return false;
     switch (a->kind) {
-    case OP_const: return va->data == vb->data || !memcmp(va->data, vb->data, value_bytes(va));
+    case OP_const:
+        return constant_same(va, vb);
     case OP_map:
     case OP_reshape: return a->body == b->body;
     case OP_reduce:

@@ -5,6 +5,7 @@
  * tensor in a product are rounded when compiling. Sums, and all that happens between them, stay in
  * f32.
  */
+#include "ir/constant.h"
 #include "passes/inline.h"
 #include "passes/passes.h"
 
@@ -63,15 +64,9 @@ static void choose(void *user, const Expr *e) {
 static Value *rounded(Narrow *n, Value *v) {
     if (n->rounded[v->id]) return n->rounded[v->id];
     Graph *g = n->g;
-    int64_t numel = value_numel(v);
-    void *data = arena_array(g->arena, (size_t)numel + 1, dt_store(n->dt));
-    for (int64_t i = 0; i < numel; i++)
-        dt_save(n->dt, data, (size_t)i, dt_load(v->dt, v->data, (size_t)i));
-    Op *op = graph_new_op(g, OP_const, 0, NULL, 1);
-    Value *twin = graph_new_value(g, op, 0, n->dt, v->rank, v->dims);
-    twin->data = data;
+    Value *twin = constant_cast(g, v, n->dt);
     twin->name = v->name;
-    graph_insert_before(g, v->def->next, op);
+    graph_insert_before(g, v->def->next, twin->def);
     return n->rounded[v->id] = twin;
 }
 

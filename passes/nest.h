@@ -89,6 +89,11 @@ void nest_fix(Nest *n, int a, const Expr *value);
  * op, in order, then the output; packed constants replace theirs). */
 Kernel *nest_build(Nest *n, const char *name, Value ***args);
 
+/* Has constant inputs of the op laid out in the order in which the nest reads them, by `body`, over
+ * the variables of `k` and with loads of flat elements. Their args become the new constants;
+ * returns the body that reads these. */
+const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Value **args);
+
 /* The place of the output's element at the operator's coordinates. NULL for a scatter. */
 const Expr *nest_output_index(const Nest *n);
 /* `e` with the loads of op's inputs flattened to one index each, row-major. */

@@ -3,6 +3,7 @@
  * Every parameter is a buffer of one dimension: loads are flattened row-major before they are
  * simplified, so that divisions that take an index apart meet the products that put it together.
  */
+#include "ir/constant.h"
 #include "passes/nest.h"
 
 #include <math.h>
@@ -288,103 +289,6 @@ static const Expr *without_limits(Build *b, const Expr *e) {
 
 static bool is_thread(Role role) {
     return role >= ROLE_thread_x && role <= ROLE_thread_z;
-}
-
-/* --- packing
- * --------------------------------------------------------------------------------------*/
-
-typedef struct LoadIndex {
-    int source;        /* input of the op */
-    const Expr *index; /* its flat index; NULL: not loaded */
-    bool many;         /* loaded at several indices */
-} LoadIndex;
-
-static void find_load(void *user, const Expr *e) {
-    LoadIndex *u = user;
-    if (e->op != EX_load || e->k.i != u->source) return;
-    u->many |= u->index && u->index != e->arg[0];
-    u->index = e->arg[0];
-}
-
-typedef struct Redirect {
-    Exprs *x;
-    int source;
-    const Expr *index;
-} Redirect;
-
-static const Expr *redirect_leaf(void *user, const Expr *e, const Expr *const *args) {
-    Redirect *r = user;
-    if (e->op != EX_load) return e;
-    return e->k.i == r->source ? ex_load(r->x, (DType)e->dt, r->source, 1, &r->index)
-                               : ex_rebuild(r->x, e, args);
-}
-
-static void find_unknown(void *user, const Expr *e) {
-    bool *found = user;
-    if (e->op == EX_load || e->op == EX_ctr) *found = true;
-}
-
-/* Lays constant input `source` out in the order in which the loops read it. Returns the body that
- * reads the new layout. */
-static const Expr *pack_input(Build *b, int source, const Expr *body) {
-    Nest *n = b->n;
-    const Value *v = n->op->in[source];
-    LoadIndex u = {.source = source};
-    bool unknown = false;
-    ex_visit(b->p->arena, body, find_load, &u);
-    if (!u.index || u.many) return body;
-    ex_visit(b->p->arena, u.index, find_unknown, &unknown);
-    if (unknown) return body;
-    /* the loops it depends on, outermost first; the index grows evenly with the last of them */
-    int loops[NEST_MAX_LOOPS], count = 0, first_even = 0;
-    int64_t total = 1, numel = value_numel(v), dense = 1, stride[NEST_MAX_LOOPS];
-    for (int i = 0; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        bool even = ex_stride(u.index, l->var, &stride[count]);
-        if ((even && stride[count] == 0) || l->extent == 1) continue;
-        loops[count++] = n->order[i];
-        if (!even) first_even = count;
-        total *= l->extent;
-        if (total > 2 * numel + 1024) return body;
-    }
-    bool in_order = first_even == 0;
-    for (int i = count - 1; i >= 0; i--) {
-        in_order &= stride[i] == dense;
-        dense *= n->loop[loops[i]].extent;
-    }
-    if (in_order) return body;
-    size_t size = dt_store(v->dt);
-    unsigned char *data = arena_alloc(b->p->arena, (size_t)total * size + 1);
-    int64_t at[NEST_MAX_LOOPS] = {0}, value[MAX_VARS] = {0}, from = ex_eval(u.index, value).i;
-    for (int64_t e = 0; e < total; e++) {
-        if (from >= 0 && from < numel)
-            memcpy(data + (size_t)e * size, (const char *)v->data + (size_t)from * size, size);
-        for (int i = count - 1; i >= 0; i--) {
-            const NestLoop *l = &n->loop[loops[i]];
-            bool more = ++at[i] < l->extent;
-            if (!more) at[i] = 0;
-            value[l->var] = at[i];
-            if (i >= first_even) from += more ? stride[i] : -stride[i] * (l->extent - 1);
-            if (i < first_even && more) from = ex_eval(u.index, value).i;
-            if (more) break;
-        }
-    }
-    b->args[source] = graph_const(b->p->graph, v->dt, 1, &total, data);
-    Redirect r = {b->x, source, ex_i(b->x, 0)};
-    for (int i = 0; i < count; i++)
-        r.index = ex_add(b->x, ex_mul(b->x, r.index, ex_i(b->x, n->loop[loops[i]].extent)),
-                         b->loop_var[loops[i]]);
-    r.index = simplify(b, r.index);
-    return ex_rewrite(b->x, body, redirect_leaf, &r);
-}
-
-static const Expr *pack_constants(Build *b, const Expr *body) {
-    for (int i = 0; i < b->n->op->n_in; i++) {
-        LoadIndex post = {.source = i}; /* what post reads too must keep its layout */
-        if (b->n->op->post) ex_visit(b->p->arena, b->n->op->post, find_load, &post);
-        if (value_is_const(b->n->op->in[i]) && !post.index) body = pack_input(b, i, body);
-    }
-    return body;
 }
 
 /* --- staging
@@ -706,7 +610,7 @@ static Stmt *build_reduction(Build *b) {
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &at);
     const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
     const Expr *body = rewrite(b, op->body);
-    if (n->pack) body = pack_constants(b, body);
+    if (n->pack) body = nest_pack_constants(n, b->k, body, b->args);
 
     Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
     for (int f = 0; f < 2; f++)
@@ -796,15 +700,18 @@ static void note_counters(Build *b) {
 
 /* What no element of a constant exceeds, of the few limits that tell printers how to encode results
  * as bytes: kernels that differ in their constants stay the same. */
-static double magnitude(const Value *v) {
+static double magnitude(Arena *arena, const Value *v) {
     double most = 0;
     if (!value_is_const(v) || v->dt != DT_f32) return HUGE_VAL;
-    const float *x = v->data;
-    for (int64_t i = 0; i < value_numel(v); i++) {
-        if (!(fabsf(x[i]) <= 65536)) return HUGE_VAL;
-        if (fabsf(x[i]) > most) most = fabsf(x[i]);
+    ConstantPieces c = constant_pieces(arena, v, CONSTANT_PIECE);
+    while (constant_next(&c)) {
+        const float *x = c.data;
+        for (size_t i = 0; i < c.bytes / sizeof *x; i++) {
+            if (!(fabsf(x[i]) <= 65536)) most = HUGE_VAL;
+            if (fabsf(x[i]) > most) most = fabsf(x[i]);
+        }
     }
-    return most <= 0.5 ? 0.5 : 65536;
+    return most <= 0.5 ? 0.5 : most <= 65536 ? 65536 : HUGE_VAL;
 }
 
 Kernel *nest_build(Nest *n, const char *name, Value ***args) {
@@ -852,7 +759,8 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
-        if (dt_store(op->out[0]->dt) == 1) k->buffers.items[i]->most = magnitude(b.args[i]);
+        if (dt_store(op->out[0]->dt) == 1)
+            k->buffers.items[i]->most = magnitude(p->arena, b.args[i]);
     }
     *args = b.args;
     return k;

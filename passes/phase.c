@@ -13,6 +13,7 @@
  *
  * The padding p is that of the enlarged image; its zeros are the image's own padding then.
  */
+#include "ir/constant.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -242,7 +243,7 @@ static Value *pad_source(Phase *u) {
 /* The weights of every phase: dimensions of the phases, then those of the weights. */
 static Value *phase_weights(Phase *u) {
     Graph *g = u->g;
-    const Value *w = u->op->in[u->factor[!u->image]->k.i];
+    Value *w = u->op->in[u->factor[!u->image]->k.i];
     int64_t shape[MAX_RANK], at[MAX_RANK] = {0};
     int rank = u->n_axes + w->rank;
     for (int k = 0; k < u->n_axes; k++) shape[k] = u->axis[k].times;
@@ -251,13 +252,14 @@ static Value *phase_weights(Phase *u) {
     int64_t numel = shape_numel(rank, shape), n = value_numel(w), phases = 1;
     for (int k = 0; k < u->n_axes; k++) phases *= shape[k];
     double *sum = ARENA_ARRAY(g->arena, numel + 1, double);
+    const void *weights = constant_settle(g->arena, w);
     for (int64_t e = 0; e < n; e++) { /* every weight, to where it belongs in each phase */
         int64_t rest = e;
         for (int i = w->rank - 1; i >= 0; i--) {
             at[u->n_axes + i] = rest % w->shape[i];
             rest /= w->shape[i];
         }
-        double value = dt_load(w->dt, w->data, (size_t)e).f;
+        double value = dt_load(w->dt, weights, (size_t)e).f;
         for (int64_t phase = 0; phase < phases; phase++) {
             int64_t to[MAX_RANK], flat = 0;
             memcpy(to, at, sizeof to);

@@ -5,6 +5,7 @@
  * such a function. A byte that is decoded as soon as it is encoded is never wrapped. A factor of
  * what is encoded goes into the constants that the sum behind it is scaled with and added to.
  */
+#include "ir/constant.h"
 #include "ir/expr_memo.h"
 #include "passes/passes.h"
 
@@ -174,11 +175,12 @@ static const Expr *unwrapped(Tables *t, const Expr *e) {
 
 /* A constant input times `factor`, as another input. */
 static const Expr *scaled_load(Tables *t, const Expr *load, double factor) {
-    const Value *v = t->in[load->k.i];
+    Value *v = t->in[load->k.i];
     if (!value_is_const(v) || v->dt != DT_f32 || t->n_in == t->cap) return NULL;
     int64_t n = value_numel(v);
     float *data = ARENA_ARRAY(t->g->arena, n, float);
-    for (int64_t i = 0; i < n; i++) data[i] = (float)(((const float *)v->data)[i] * factor);
+    const float *from = constant_settle(t->g->arena, v);
+    for (int64_t i = 0; i < n; i++) data[i] = (float)(from[i] * factor);
     Op *op = graph_new_op(t->g, OP_const, 0, NULL, 1);
     Value *scaled = graph_new_value(t->g, op, 0, v->dt, v->rank, v->dims);
     scaled->data = data;

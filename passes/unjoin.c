@@ -13,6 +13,7 @@
  * nobody uses it in another way. Every operator is rewritten for itself, between reshapes, which
  * share memory.
  */
+#include "ir/constant.h"
 #include "passes/passes.h"
 
 #define MAX_PARTS 8
@@ -225,7 +226,7 @@ static Value *apart(Unjoin *u, Op *user, Value *v) {
                                    : graph_new_op(u->g, OP_reshape, 1, &whole, 1);
         op->src = v->def->src;
         made = graph_new_value(u->g, op, 0, v->dt, rank, shape);
-        made->data = v->data;
+        constant_alias(made, v);
         graph_insert_before(u->g, user, op);
     }
     return u->apart[v->id] = made;

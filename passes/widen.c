@@ -4,6 +4,7 @@
  * instruction for that, the operand is decoded once, into a tensor of its own; constants when
  * compiling. It runs before fuse, which joins the decoding with whatever makes the operand.
  */
+#include "ir/constant.h"
 #include "passes/passes.h"
 
 typedef struct Widen {
@@ -30,23 +31,20 @@ static Value *widened(Widen *w, Op *before, Value *v) {
     if (w->wide[v->id]) return w->wide[v->id];
     Graph *g = w->g;
     DType reg = dt_reg(v->dt);
-    bool constant = value_is_const(v);
-    Op *op = graph_new_op(g, constant ? OP_const : OP_map, constant ? 0 : 1, &v, 1);
-    Value *out = graph_new_value(g, op, 0, reg, v->rank, v->dims);
-    if (constant) {
-        size_t n = (size_t)value_numel(v);
-        void *data = arena_array(g->arena, n + 1, dt_store(reg));
-        for (size_t i = 0; i < n; i++) dt_save(reg, data, i, dt_load(v->dt, v->data, i));
-        out->data = data;
+    Op *op;
+    if (value_is_const(v)) {
+        op = constant_cast(g, v, reg)->def;
     } else {
         const Expr *index[MAX_RANK];
+        op = graph_new_op(g, OP_map, 1, &v, 1);
+        graph_new_value(g, op, 0, reg, v->rank, v->dims);
         for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
         op->body = ex_cast(g->x, reg, ex_load(g->x, v->dt, 0, v->rank, index));
         op->src = v->def->src;
     }
     /* right behind what makes it: others may use it before this product does */
     graph_insert_before(g, v->def->next ? v->def->next : before, op);
-    return w->wide[v->id] = out;
+    return w->wide[v->id] = op->out[0];
 }
 
 static const Expr *wide_leaf(void *user, const Expr *e, const Expr *const *args) {

@@ -13,6 +13,7 @@
  * half floats do. The weights are transformed when compiling and take four times their room. Where
  * that, the transforms or tiles beyond the edge cost more than is won, the convolution stays.
  */
+#include "ir/constant.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -123,7 +124,7 @@ static Value *matrix(Graph *g, int rows, int columns, const double *from) {
 /* G g Gt of every pair of channels: [6, 6, c, k]. */
 static Value *transformed_weights(const Convolution *v) {
     int64_t shape[4] = {POINTS, POINTS, v->c, v->k}, pairs = v->c * v->k;
-    const float *from = v->weights->data;
+    const float *from = constant_settle(v->g->arena, v->weights);
     float *data = arena_array(v->g->arena, (size_t)(POINTS * POINTS * pairs), sizeof *data);
     for (int64_t k = 0; k < v->k; k++)
         for (int64_t c = 0; c < v->c; c++) {

@@ -6,6 +6,7 @@
  * and nodes that need it are passed over in silence.
  */
 #include "compiler/onnx/import_impl.h"
+#include "ir/constant.h"
 
 #include <string.h>
 
@@ -55,7 +56,7 @@ static Entity *capture(Import *im, Scope *s, Entity *e) {
     if (is_value(e)) {
         Value *v = e->tensor;
         if (value_is_const(v)) {
-            inner->tensor = graph_const(s->g, v->dt, v->rank, v->dims, v->data);
+            inner->tensor = constant_like(s->g, v, v->rank, v->dims);
         } else {
             inner->tensor = graph_captured(s->g, v);
             vec_push(im->arena, s->captured, v);

@@ -122,6 +122,11 @@ const OnnxMap *maps_external(OnnxMaps *maps, Diag *diag, const char *location) {
     return known;
 }
 
+void maps_release(const OnnxMaps *maps) {
+    for (const OnnxMap *map = maps->list; map; map = map->next)
+        if (map->data) madvise(map->data, map->size, MADV_DONTNEED);
+}
+
 void maps_close(OnnxMaps *maps) {
     for (OnnxMap *map = maps->list; map; map = map->next) {
         if (map->data) munmap(map->data, map->size);

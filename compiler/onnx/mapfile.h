@@ -35,6 +35,9 @@ const OnnxMap *maps_open(OnnxMaps **maps, Arena *arena, Diag *diag, const char *
 /* Maps the external data file at `location`; the second time it costs nothing. NULL after a message
  * (E1202, E1203). */
 const OnnxMap *maps_external(OnnxMaps *maps, Diag *diag, const char *location);
+/* Takes what has been read of the files out of memory; it is read again where it is wanted again.
+ */
+void maps_release(const OnnxMaps *maps);
 void maps_close(OnnxMaps *maps);
 
 #endif

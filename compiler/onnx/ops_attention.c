@@ -1,5 +1,6 @@
 /* Attention and its relatives of ai.onnx and ai.onnx.preview; what they share is in attention.h. */
 #include "compiler/onnx/attention.h"
+#include "ir/constant.h"
 
 #include <math.h>
 #include <string.h>
@@ -193,7 +194,7 @@ static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out)
         Value *v = part[i]->v;
         if (!v) continue;
         if (value_is_const(v)) {
-            part[i]->v = graph_const(sub, v->dt, v->rank, v->dims, v->data);
+            part[i]->v = constant_like(sub, v, v->rank, v->dims);
         } else {
             in[n_in++] = v;
             part[i]->v = graph_input(sub, v->name, v->dt, v->rank, v->dims);

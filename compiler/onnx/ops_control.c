@@ -12,6 +12,7 @@
  * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
  */
 #include "compiler/onnx/control.h"
+#include "ir/constant.h"
 
 #include <string.h>
 
@@ -178,7 +179,7 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
 
 /* An outer value inside of a loop's body; see import_subgraph. */
 static Value *inside(Graph *sub, Value *v, ValueVec *captured) {
-    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->dims, v->data);
+    if (value_is_const(v)) return constant_like(sub, v, v->rank, v->dims);
     vec_push(sub->arena, captured, v);
     return graph_captured(sub, v);
 }

@@ -10,6 +10,7 @@
  * runs backwards begins at its own last element.
  */
 #include "compiler/onnx/window.h"
+#include "ir/constant.h"
 
 #include <strings.h>
 
@@ -414,7 +415,7 @@ static Value *initial_state(Rnn *r, int i) {
 /* An outer value as the body of the loop sees it: a constant of its own, or one more input. */
 static Value *bring_in(Graph *sub, Value *v, Value **in, int *n_in) {
     if (!v) return NULL;
-    if (value_is_const(v)) return graph_const(sub, v->dt, v->rank, v->dims, v->data);
+    if (value_is_const(v)) return constant_like(sub, v, v->rank, v->dims);
     in[(*n_in)++] = v;
     return graph_input(sub, NULL, v->dt, v->rank, v->dims);
 }

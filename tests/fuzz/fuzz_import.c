@@ -20,7 +20,8 @@ typedef struct Try {
     jmp_buf limit;
 } Try;
 
-static void limit_hit(void *user, size_t wanted) {
+static void limit_hit(void *user, size_t wanted, bool refused) {
+    (void)refused;
     (void)wanted;
     longjmp(((Try *)user)->limit, 1);
 }

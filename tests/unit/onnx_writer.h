@@ -26,7 +26,8 @@ typedef struct Bench {
     char folder[64];
 } Bench;
 
-static inline void over_limit(void *user, size_t wanted) {
+static inline void over_limit(void *user, size_t wanted, bool refused) {
+    (void)refused;
     (void)wanted;
     longjmp(((Bench *)user)->limit, 1);
 }

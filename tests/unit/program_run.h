@@ -3,6 +3,7 @@
 #ifndef TESTS_PROGRAM_RUN_H
 #define TESTS_PROGRAM_RUN_H
 
+#include "ir/constant.h"
 #include "ir/interp.h"
 #include "ir/target.h"
 #include "ir/text.h"
@@ -204,9 +205,7 @@ static inline const char *run_program(Program *p, void **inputs, void **outputs)
     run.weights = arena_alloc(p->arena, (size_t)p->weight_bytes + 16);
     memset(run.arena, 0xff, (size_t)p->arena_bytes); /* NaN as a float, -1 as an integer */
     for (int i = 0; i < p->weights.n; i++)
-        if (value_bytes(p->weights.items[i]))
-            memcpy(run.weights + p->weight_offset.items[i], p->weights.items[i]->data,
-                   value_bytes(p->weights.items[i]));
+        constant_read(p->arena, p->weights.items[i], run.weights + p->weight_offset.items[i]);
     run.kept = arena_alloc(p->arena, (size_t)p->state_bytes + 16);
     move_states(&run, false);
     run_steps(&run, 0, 0);

@@ -343,7 +343,7 @@ static void write_weights(Fixture *f, const Program *p, const char *name, bool h
     size_t bytes;
     const void *block = weights_block(p, &bytes);
     unsigned char *file = arena_alloc(&f->arena, bytes + WEIGHTS_HEAD);
-    weights_head(p, file);
+    weights_head(weights_digest(p, NULL), file);
     if (bytes) memcpy(file + WEIGHTS_HEAD, block, bytes);
     write_text(in_folder(f, name), (const char *)file + (head ? 0 : WEIGHTS_HEAD),
                bytes + (head ? WEIGHTS_HEAD : 0));
@@ -360,7 +360,7 @@ static void test_weights(void **state) {
 
     Text assembly = text_new(&f->arena);
     write_weights(f, p, "block", false);
-    emit_weights_asm("large_weights", in_folder(f, "block"), 64, &assembly);
+    emit_weights_asm(p, "large_weights", in_folder(f, "block"), 64, &assembly);
     write_text(in_folder(f, "weights.s"), text_get(&assembly), assembly.length);
     o.weights_symbol = "large_weights";
     run_c(f, p, o, &t, in_folder(f, "weights.s"), NULL);

@@ -17,7 +17,8 @@ typedef struct Model {
     Graph *g;
 } Model;
 
-static void too_large(void *user, size_t wanted) {
+static void too_large(void *user, size_t wanted, bool refused) {
+    (void)refused;
     (void)user;
     fail_msg("more than %zu MiB wanted (%zu bytes the last)", (size_t)256, wanted);
 }
