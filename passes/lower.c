@@ -221,6 +221,7 @@ static void lower_loop(Lower *l, Op *op) {
         lower_copy(l, op->in[i], inner, -1, op->src);
         op->out[i]->storage = inner;
     }
+    if (op->trips == 0) return; /* what it stacks is empty */
     Step begin = {.kind = STEP_loop, .trips = op->trips}, end = {.kind = STEP_end};
     vec_push(l->p->arena, &l->p->steps, begin);
     lower_graph(l, sub);
