@@ -1,6 +1,7 @@
 /* What each operator looks like: types, literals, memory, casts, arithmetic; see cprint.h. */
 #include "codegen/cexpr.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,14 +51,20 @@ bool is_scalar_buffer(const Buffer *b) {
     return b->space == SPACE_reg && buffer_elements(b) == 1;
 }
 
-/* The shortest decimal that reads back as the same value. */
+/* Prints so many digits; do they read back as the same value? */
+static bool digits_suffice(char text[40], int digits, double value, bool single) {
+    snprintf(text, 40, "%.*g", digits, value);
+    return single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
+}
+
+/* The shortest decimal that reads back as the same value. Where as many digits as every value keeps
+ * do not, fewer need not be tried. */
 static const char *decimal(Arena *arena, double value, bool single) {
     char text[40];
     if (fabs(value) < 1e6 && value == floor(value)) return arena_printf(arena, "%.1f", value);
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value) break;
-    }
+    int kept = single ? FLT_DIG : DBL_DIG;
+    int digits = digits_suffice(text, kept, value, single) ? 1 : kept + 1;
+    while (!digits_suffice(text, digits, value, single) && digits < 17) digits++;
     return arena_printf(arena, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
 }
 

@@ -235,18 +235,62 @@ static int by_size(const void *a, const void *b) {
     return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->root->index - y->root->index;
 }
 
-/* The lowest place that is free for all of `life`, among `n` lives placed before and sorted by
- * offset; *at: where it belongs among them. */
-static int64_t free_place(const Plan *pl, const Life *life, int n, Life *const *placed, int *at) {
+/* Lives that have a place, by time: a tree of spans of steps, each half of the one above. A life is
+ * in the lists of the largest spans that it lasts through, so those that are there at some time are
+ * in the spans around that time and below. */
+typedef struct Timeline {
+    Arena *arena;
+    int steps; /* of the root's span: a power of two */
+    VEC(Life *) * span;
+    bool *below; /* there are lives in a span or under it */
+    VEC(Life *) found;
+} Timeline;
+
+static Timeline timeline_new(Arena *arena, int steps) {
+    Timeline t = {.arena = arena, .steps = 1};
+    while (t.steps < steps) t.steps *= 2;
+    t.span = arena_array(arena, (size_t)t.steps * 2, sizeof *t.span);
+    t.below = ARENA_ARRAY(arena, t.steps * 2, bool);
+    return t;
+}
+
+/* Span number `at` is that of `steps` steps from `first` on. */
+static void timeline_add(Timeline *t, Life *life, int at, int first, int steps) {
+    if (life->first >= first + steps || life->last < first) return;
+    t->below[at] = true;
+    if (life->first <= first && life->last >= first + steps - 1) {
+        vec_push(t->arena, &t->span[at], life);
+        return;
+    }
+    timeline_add(t, life, at * 2, first, steps / 2);
+    timeline_add(t, life, at * 2 + 1, first + steps / 2, steps / 2);
+}
+
+/* Finds those that are there together with `life`, some of them more than once. */
+static void timeline_find(Timeline *t, const Life *life, int at, int first, int steps) {
+    if (!t->below[at] || life->first >= first + steps || life->last < first) return;
+    for (int i = 0; i < t->span[at].n; i++) vec_push(t->arena, &t->found, t->span[at].items[i]);
+    if (steps == 1) return;
+    timeline_find(t, life, at * 2, first, steps / 2);
+    timeline_find(t, life, at * 2 + 1, first + steps / 2, steps / 2);
+}
+
+static int by_offset(const void *a, const void *b) {
+    const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* The lowest place that is free for all of `life`. */
+static int64_t free_place(const Plan *pl, Timeline *t, const Life *life) {
     int64_t offset = 0;
-    int i = 0;
-    for (; i < n && placed[i]->offset < offset + life->bytes; i++) {
-        if (placed[i]->first > life->last || life->first > placed[i]->last) continue;
-        int64_t end = align_up(placed[i]->offset + placed[i]->bytes, pl->target->buffer_align);
+    t->found.n = 0;
+    timeline_find(t, life, 1, 0, t->steps);
+    if (t->found.n) qsort(t->found.items, (size_t)t->found.n, sizeof(Life *), by_offset);
+    for (int i = 0; i < t->found.n && t->found.items[i]->offset < offset + life->bytes; i++) {
+        const Life *other = t->found.items[i];
+        int64_t end = align_up(other->offset + other->bytes, pl->target->buffer_align);
         if (end > offset) offset = end;
     }
-    while (i && placed[i - 1]->offset > offset) i--;
-    *at = i;
     return offset;
 }
 
@@ -254,16 +298,15 @@ static void place_lives(Plan *pl) {
     Program *p = pl->p;
     int n = 0;
     Life **order = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
-    Life **placed = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
     for (int i = 0; i < pl->lives.n; i++)
         if (pl->lives.items[i].merged < 0 && pl->lives.items[i].state < 0)
             order[n++] = &pl->lives.items[i];
-    qsort(order, (size_t)n, sizeof *order, by_size);
-    for (int i = 0, at; i < n; i++) {
+    if (n) qsort(order, (size_t)n, sizeof *order, by_size);
+    Timeline t = timeline_new(p->arena, p->steps.n);
+    for (int i = 0; i < n; i++) {
         Life *life = order[i];
-        life->offset = free_place(pl, life, i, placed, &at);
-        memmove(&placed[at + 1], &placed[at], (size_t)(i - at) * sizeof *placed);
-        placed[at] = life;
+        life->offset = free_place(pl, &t, life);
+        timeline_add(&t, life, 1, 0, t.steps);
         if (life->offset + life->bytes > p->arena_bytes)
             p->arena_bytes = life->offset + life->bytes;
     }
