@@ -106,10 +106,12 @@ char *arena_strdup(Arena *arena, const char *text) {
 }
 
 char *arena_vprintf(Arena *arena, const char *format, va_list args) {
+    char small[256];
     va_list again;
     va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, again);
+    int length = vsnprintf(small, sizeof small, format, again);
     va_end(again);
+    if ((size_t)length < sizeof small) return arena_strndup(arena, small, (size_t)length);
     char *result = arena_alloc(arena, (size_t)length + 1);
     vsnprintf(result, (size_t)length + 1, format, args);
     return result;
