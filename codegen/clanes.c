@@ -200,7 +200,7 @@ int lanes_widest(const Expr *e, int var, int widest) {
     if (!lanes_vary(e, var)) return widest;
     int bytes = e->dt == DT_bool ? 4 : (int)dt_store((DType)e->dt);
     if (bytes > widest) widest = bytes;
-    for (int i = 0; i < e->n && e->op != EX_load; i++)
+    for (int i = 0; i < e->n && (e->op != EX_load || is_gather(e, var)); i++)
         widest = lanes_widest(e->arg[i], var, widest);
     return widest;
 }

@@ -9,6 +9,7 @@
 #include "ir/expr_memo.h"
 #include "passes/passes.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MIN_COST    16 /* of what a table replaces: one function */
@@ -180,7 +181,10 @@ static const Expr *scaled_load(Tables *t, const Expr *load, double factor) {
     int64_t n = value_numel(v);
     float *data = ARENA_ARRAY(t->g->arena, n, float);
     const float *from = constant_settle(t->g->arena, v);
-    for (int64_t i = 0; i < n; i++) data[i] = (float)(from[i] * factor);
+    for (int64_t i = 0; i < n; i++) {
+        data[i] = (float)(from[i] * factor);
+        if (!isfinite(data[i])) return NULL;
+    }
     Op *op = graph_new_op(t->g, OP_const, 0, NULL, 1);
     Value *scaled = graph_new_value(t->g, op, 0, v->dt, v->rank, v->dims);
     scaled->data = data;
@@ -190,11 +194,17 @@ static const Expr *scaled_load(Tables *t, const Expr *load, double factor) {
     return ex_load(t->g->x, DT_f32, t->n_in++, load->n, load->arg);
 }
 
-/* e * factor, without a multiplication more than e has; NULL: there is no such form. */
+static const Expr *scaled_const(Exprs *x, const Expr *e, double factor) {
+    float value = (float)(e->k.f * factor);
+    return isfinite(value) ? ex_num(x, DT_f32, value) : NULL;
+}
+
+/* e * factor, without a multiplication more than e has; NULL: there is no such form, or a constant
+ * in it would be beyond all floats. */
 static const Expr *scaled(Tables *t, const Expr *e, double factor) {
     Exprs *x = t->g->x;
     if (e->dt != DT_f32) return NULL;
-    if (ex_is_const(e)) return ex_num(x, DT_f32, e->k.f * factor);
+    if (ex_is_const(e)) return scaled_const(x, e, factor);
     if (e->op == EX_load) return scaled_load(t, e, factor);
     if (e->op == EX_mul)
         for (int i = 1; i >= 0; i--) {
@@ -202,9 +212,9 @@ static const Expr *scaled(Tables *t, const Expr *e, double factor) {
             if (part) return ex_mul(x, e->arg[1 - i], part);
         }
     if ((e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]) && factor > 0) {
-        const Expr *inside = scaled(t, e->arg[0], factor);
-        double bound = e->arg[1]->k.f * factor;
-        return inside ? ex_bin(x, (ExprOp)e->op, inside, ex_num(x, DT_f32, bound)) : NULL;
+        const Expr *bound = scaled_const(x, e->arg[1], factor);
+        const Expr *inside = bound ? scaled(t, e->arg[0], factor) : NULL;
+        return inside ? ex_bin(x, (ExprOp)e->op, inside, bound) : NULL;
     }
     if (e->op != EX_add) return NULL;
     const Expr *a = scaled(t, e->arg[0], factor);

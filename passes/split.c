@@ -129,17 +129,19 @@ static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
 }
 
 static void split_box(Split *s, Box box, const Expr *value) {
-    int bounds = 0;
+    int bounds = 0, inner = 0;
     for (int i = 0; i < s->n_loops; i++)
         if (box.hi[i] <= box.lo[i]) return;
     if (value->op == EX_select && s->n_pieces < MAX_PIECES) {
         const Expr *guard = value->arg[0], *yes = value->arg[1], *no = value->arg[2];
-        if (is_box(s, guard, &bounds) && s->n_pieces + bounds < MAX_PIECES) {
+        bool is_one = is_box(s, guard, &bounds);
+        if (is_one && s->n_pieces + bounds < MAX_PIECES) {
             box = cut_off(s, box, guard, no);
             split_box(s, box, yes);
             return;
         }
-        if (yes->op == EX_select && is_box(s, yes->arg[0], &bounds)) { /* the guard inside first */
+        if (!is_one && yes->op == EX_select &&
+            is_box(s, yes->arg[0], &inner)) { /* the guard inside first */
             Exprs *x = s->p->x;
             const Expr *a = ex_select(x, guard, yes->arg[1], no);
             const Expr *b = ex_select(x, guard, yes->arg[2], no);
