@@ -520,6 +520,26 @@ static inline void make_pixels(Maker *m) {
     maker_add(m, build_map(&b, type, e), 255, true);
 }
 
+/* A function of bytes between encoded tensors: exact, for every target reads it from a table. */
+static inline void make_activation(Maker *m) {
+    Exprs *x = m->x;
+    const Expr *at[MAX_RANK];
+    Value *in = NULL;
+    for (int i = 0; i < m->n; i++)
+        if (m->pool[i].v->dt == DT_u8 || m->pool[i].v->dt == DT_i8) in = m->pool[i].v;
+    if (!in) {
+        int64_t shape[2] = {1 + random_below(m->r, 3), 1 + random_below(m->r, 300)};
+        in = m->g->depth > 0 ? maker_const(m, DT_u8, 2, shape)->v
+                             : graph_input(m->g, "bytes", DT_u8, 2, shape);
+    }
+    Builder b = build(m->g, in->rank, in->shape);
+    for (int i = 0; i < in->rank; i++) at[i] = ex_var(x, i);
+    const Expr *e = ex_cast(x, DT_f32, ex_cast(x, DT_i32, build_load(&b, in, at)));
+    e = ex_un(x, EX_exp, ex_mul(x, e, ex_num(x, DT_f32, 0.0078125)));
+    e = ex_sub(x, ex_mul(x, e, ex_num(x, DT_f32, 16)), ex_num(x, DT_f32, 20));
+    maker_add(m, build_map(&b, in->dt, as_byte(m, in->dt, e)), 255, true);
+}
+
 static inline void make_scan(Maker *m) {
     Item a = tame(m, *pick(m));
     if (a.v->rank == 0) return;
@@ -689,15 +709,15 @@ static inline void make_loop(Maker *m) {
 
 static inline void make_steps(Maker *m, int count) {
     static void (*const makers[])(Maker *) = {
-        make_binary,     make_binary,         make_unary,       make_unary,
-        make_cast,       make_transpose,      make_slice,       make_pad,
-        make_concat,     make_reshape,        make_reshape,     make_expand,
-        make_reduce,     make_reduce,         make_matmul,      make_gram,
-        make_conv,       make_channel_window, make_pixels,      make_scan,
-        make_mirror,     make_mirror,         make_band,        make_band,
-        make_gather,     make_scatter,        make_softmax,     make_loop,
-        make_binary,     make_unary,          make_contraction, make_contraction,
-        make_long_reduce};
+        make_binary,      make_binary,         make_unary,   make_unary,
+        make_cast,        make_transpose,      make_slice,   make_pad,
+        make_concat,      make_reshape,        make_reshape, make_expand,
+        make_reduce,      make_reduce,         make_matmul,  make_gram,
+        make_conv,        make_channel_window, make_pixels,  make_activation,
+        make_scan,        make_mirror,         make_mirror,  make_band,
+        make_band,        make_gather,         make_scatter, make_softmax,
+        make_loop,        make_binary,         make_unary,   make_contraction,
+        make_contraction, make_long_reduce};
     const int n = (int)(sizeof makers / sizeof *makers);
     for (int i = 0; i < count; i++) makers[random_below(m->r, n)](m);
 }
