@@ -655,6 +655,17 @@ void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *fn, void *user) {
     memo_end(&memo);
 }
 
+static void mark_var(void *user, const Expr *e) {
+    uint64_t *set = user;
+    if (e->op == EX_var && e->k.i < 64) *set |= (uint64_t)1 << e->k.i;
+}
+
+uint64_t ex_vars(Arena *scratch, const Expr *e) {
+    uint64_t set = 0;
+    ex_visit(scratch, e, mark_var, &set);
+    return set;
+}
+
 typedef struct Shift {
     Exprs *x;
     int by;

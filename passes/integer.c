@@ -237,14 +237,8 @@ typedef struct Sum {
     Decoded part[2]; /* over the coordinates of op; q NULL: not decoded */
 } Sum;
 
-static void mark_vars(void *user, const Expr *e) {
-    if (e->op == EX_var) *(uint32_t *)user |= 1u << e->k.i;
-}
-
 static uint32_t vars_of(const Sum *s, const Expr *e) {
-    uint32_t set = 0;
-    if (e) ex_visit(s->g->arena, e, mark_vars, &set);
-    return set;
+    return e ? (uint32_t)ex_vars(s->g->arena, e) : 0;
 }
 
 static bool is_summed(const Sum *s, const Expr *e) {

@@ -58,21 +58,6 @@ static void look_at_factor(void *user, const Expr *e) {
     f->connects |= v->rank != 2 || v->shape[0] > MAX_MATRIX || v->shape[1] > MAX_MATRIX;
 }
 
-typedef struct Vars {
-    uint32_t set;
-} Vars;
-
-static void collect_vars(void *user, const Expr *e) {
-    Vars *v = user;
-    if (e->op == EX_var) v->set |= 1u << e->k.i;
-}
-
-static uint32_t vars_of(Graph *g, const Expr *e) {
-    Vars v = {0};
-    ex_visit(g->arena, e, collect_vars, &v);
-    return v.set;
-}
-
 typedef struct Operands {
     Layout *l;
     const Op *op;
@@ -87,7 +72,7 @@ static void wish_for_operand(void *user, const Expr *e) {
     const Value *v = u->op->in[e->k.i];
     int best = -1;
     for (int i = 0; i < e->n; i++) {
-        uint32_t vars = vars_of(u->l->g, e->arg[i]);
+        uint64_t vars = ex_vars(u->l->g->arena, e->arg[i]);
         if (vars && !(vars & ~u->weights) && (best < 0 || v->shape[i] > v->shape[best])) best = i;
     }
     if (best >= 0 && v->shape[best] >= u->least) wish(u->l, v, best);

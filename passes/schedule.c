@@ -16,19 +16,14 @@
 #define MOST_UNROLLED_WINDOW 32
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
-static void mark_vars(void *user, const Expr *e) {
-    uint64_t *mask = user;
-    if (e->op == EX_var) *mask |= (uint64_t)1 << e->k.i;
-}
-
 bool find_product(Nest *n, Product *m) {
     const Op *op = n->op;
     *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
-    uint64_t mask[2] = {0, 0};
+    uint64_t mask[2];
     const Expr *body = nest_body(n);
     if (body->op != EX_mul) return false;
-    for (int f = 0; f < 2; f++) ex_visit(n->p->arena, body->arg[f], mark_vars, &mask[f]);
+    for (int f = 0; f < 2; f++) mask[f] = ex_vars(n->p->arena, body->arg[f]);
     for (int k = 0; k < n->n_order; k++) {
         int i = n->order[k];
         int64_t extent = n->loop[i].extent;
@@ -234,9 +229,7 @@ static bool goes_apart(const Nest *n, int loop) {
         if (n->limit[d] && n->coord[d] == ex_var(n->x, loop) && n->loop[loop].extent > 1)
             return true;
     if (!n->guard[1] || !n->loop[loop].reduce) return false;
-    uint64_t vars = 0;
-    ex_visit(n->p->arena, n->guard[1], mark_vars, &vars);
-    return vars >> loop & 1;
+    return ex_vars(n->p->arena, n->guard[1]) >> loop & 1;
 }
 
 /* Joins neighbouring loops that every load walks through in one stride. */
@@ -438,7 +431,7 @@ static NarrowFactor narrow_factor(const Nest *n, const Expr *factor) {
     NarrowFactor f = {NULL, 0};
     if (factor->op == EX_cast && factor->arg[0]->op == EX_load) {
         f.load = factor->arg[0];
-        ex_visit(n->p->arena, f.load, mark_vars, &f.loops);
+        f.loops = ex_vars(n->p->arena, f.load);
     }
     return f;
 }

@@ -77,17 +77,6 @@ typedef struct Loads {
     uint32_t wild; /* coordinates that are used in another way than as an index */
 } Loads;
 
-static void collect_vars(void *user, const Expr *e) {
-    uint32_t *set = user;
-    if (e->op == EX_var) *set |= 1u << e->k.i;
-}
-
-static uint32_t vars_of(Graph *g, const Expr *e) {
-    uint32_t set = 0;
-    ex_visit(g->arena, e, collect_vars, &set);
-    return set;
-}
-
 static void classify_load(void *user, const Expr *e) {
     Loads *l = user;
     if (e->op != EX_load) {
@@ -102,7 +91,7 @@ static void classify_load(void *user, const Expr *e) {
             unite(l->u, coordinate(l->u, l->op, (int)e->arg[i]->k.i), node);
         } else if (v->shape[i] > 1) {
             block(l->u, node);
-            l->wild |= vars_of(l->u->g, e->arg[i]);
+            l->wild |= (uint32_t)ex_vars(l->u->g->arena, e->arg[i]);
         }
     }
 }

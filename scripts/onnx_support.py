@@ -397,9 +397,9 @@ def all_limits():
     row = r'^(?:OP|DYN|TEXT|DYN_TEXT)\("([^"]*)", "(\w+)", \d+, (\w+)\)'
     rows = re.findall(row, table, re.M)
     for domain, name, function in rows:
-        functions, seen, todo = bodies[home[function]], set(), [function]
-        while todo:
-            at = todo.pop(0)
+        functions, seen, waiting = bodies[home[function]], set(), [function]
+        while waiting:
+            at = waiting.pop(0)
             if at in seen:
                 continue
             seen.add(at)
@@ -407,7 +407,7 @@ def all_limits():
                 if message not in limits[domain, name]:
                     limits[domain, name].append(message)
             called = re.findall(r"\b(\w+)\b", functions[at])
-            todo += [f for f in dict.fromkeys(called) if f in functions and f not in seen]
+            waiting += [f for f in dict.fromkeys(called) if f in functions and f not in seen]
     return limits
 
 
