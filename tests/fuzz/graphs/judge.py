@@ -31,6 +31,10 @@ def _long_integers(node, arrays):
     )
 
 
+def _below_single(node, arrays):
+    return any(a.dtype.itemsize < 4 for a in arrays.values())
+
+
 def _attribute(node, name):
     for a in node.attribute:
         if a.name == name:
@@ -65,6 +69,7 @@ REFERENCE_IS_WRONG = {
     "Erf": (_always, "an f64 is rounded to f32"),
     "OneHot": (_always, "indices outside the range are wrapped"),
     "Gemm": (_large_integers, "integers are multiplied by a float"),
+    "Softplus": (_below_single, "1 + exp(x) is rounded to the type, and is 1 for most x below 0"),
 }
 
 
