@@ -32,6 +32,27 @@ void reshape_to_map(Graph *g, Op *op) {
                             out->rank, out->shape);
 }
 
+const Expr *without_casts(const Expr *factor) {
+    const Expr *e = factor;
+    while (e->op == EX_cast) e = e->arg[0];
+    return e->op == EX_load ? e : factor;
+}
+
+const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Expr *e) {
+    if (factor == inner) return e;
+    return ex_cast(x, (DType)factor->dt, with_casts(x, factor->arg[0], inner, e));
+}
+
+int load_dimension(Arena *a, const Expr *load, int var) {
+    int found = -1;
+    for (int i = 0; i < load->n; i++) {
+        if (!(ex_vars(a, load->arg[i]) >> var & 1)) continue;
+        if (found >= 0 || load->arg[i]->op != EX_var) return -1;
+        found = i;
+    }
+    return found;
+}
+
 int list_add(Value **list, int *n, Value *v) {
     for (int i = 0; i < *n; i++)
         if (list[i] == v) return i;

@@ -1,4 +1,4 @@
-/* Substitution of one operator into another; shared by fuse and integer. */
+/* Reading and rewriting the bodies of operators; shared by passes on graphs. */
 #ifndef PASSES_INLINE_H
 #define PASSES_INLINE_H
 
@@ -7,6 +7,11 @@
 /* What memory a value lies in: a reshape's is its operand's. */
 static inline Value *through_reshape(Value *v) {
     return v->def->kind == OP_reshape ? v->def->in[0] : v;
+}
+
+/* Is it a small matrix, which transforms tiles rather than connects channels? */
+static inline bool is_transform(const Value *v) {
+    return v->rank == 2 && v->shape[0] <= 6 && v->shape[1] <= 6;
 }
 
 /* The coordinates in a tensor of shape `to` of the element at `index` of the same memory with shape
@@ -26,6 +31,14 @@ int list_add(Value **list, int *n, Value *v);
 
 /* `e` with to[i] as the number of load i, i < n. */
 const Expr *renumber_loads(Exprs *x, const Expr *e, int n, const int *to);
+
+/* What the factor of a product loads, without the casts around it; the factor if it is no load. */
+const Expr *without_casts(const Expr *factor);
+/* `e` with the casts that stand around `inner` in the factor. */
+const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Expr *e);
+
+/* The dimension of the load that coordinate `var` alone runs through, and that alone; -1: none. */
+int load_dimension(Arena *a, const Expr *load, int var);
 
 /* Input i of c, which a map or a reshape of a map computes, is replaced by the map's body wherever
  * c loads it. False, and nothing changed, if c would get more than `most` inputs and more than

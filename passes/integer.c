@@ -8,9 +8,8 @@
  *
  * so that the sum is one of products of bytes, and the rest is an epilogue: of constant weights all
  * of it is folded. Where the target multiplies bytes by fours, rows are brought to unsigned and
- * columns to signed ones, and a depth that is no multiple of four is padded. A sum of few products,
- * without rows that share columns, is computed in floats that hold it exactly, if the target has
- * vectors of them.
+ * columns to signed ones. A sum of few products, without rows that share columns, is computed in
+ * floats that hold it exactly, if the target has vectors of them.
  *
  * What is encoded as it was before it was decoded stays as it is. Weights alone may be quantised:
  * then the scale is taken out of the sum, and the bytes are decoded where they are read. What
@@ -374,49 +373,6 @@ static void change_sign(Sum *s, int i, DType dt) {
     if (is_zero(d->zero)) d->zero = NULL;
 }
 
-/* The dimension of the load that coordinate r alone runs through, and that alone; -1: none. */
-static int dimension_of(const Sum *s, const Expr *load, int r) {
-    int found = -1;
-    for (int i = 0; i < load->n; i++) {
-        if (!(vars_of(s, load->arg[i]) >> r & 1)) continue;
-        if (found >= 0 || load->arg[i]->op != EX_var) return -1;
-        found = i;
-    }
-    return found;
-}
-
-static void pad_part(Sum *s, int i, int r, int64_t by) {
-    Decoded *d = &s->part[i];
-    Value *v = input_of(s, d->q);
-    int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
-    after[dimension_of(s, d->q, r)] = by;
-    Value *padded = g_pad(s->g, v, before, after, (Scalar){.i = 0});
-    d->q = ex_load(s->x, v->dt, list_add(s->in, &s->n_in, padded), d->q->n, d->q->arg);
-}
-
-static void set_red(Sum *s, int r, int64_t extent) {
-    int64_t *red = arena_copy(s->g->arena, s->op->red, (size_t)s->op->n_red * sizeof *red);
-    red[r - s->rank] = extent;
-    s->op->red = red;
-    s->extent[r] = extent;
-}
-
-/* The summed coordinate along which bytes are taken by fours becomes a multiple of four. The bytes
- * that are added meet zeros, for the constant part is padded with them. */
-static void pad_depth(Sum *s) {
-    int best = -1;
-    for (int r = s->rank; r < s->n; r++) {
-        int64_t extent = s->extent[r];
-        if (dimension_of(s, s->part[0].q, r) < 0 || dimension_of(s, s->part[1].q, r) < 0) continue;
-        if (extent % BYTES_AT_ONCE == 0) return;
-        if (extent >= BYTES_AT_ONCE / 2 && (best < 0 || extent > s->extent[best])) best = r;
-    }
-    if (best < 0) return;
-    int64_t by = BYTES_AT_ONCE - s->extent[best] % BYTES_AT_ONCE;
-    for (int i = 0; i < 2; i++) pad_part(s, i, best, by);
-    set_red(s, best, s->extent[best] + by);
-}
-
 /* Rows unsigned, columns signed. False if the sum is no product of a matrix. */
 static bool as_matrix_product(Sum *s) {
     uint32_t spatial = (1u << s->rank) - 1;
@@ -431,7 +387,6 @@ static bool as_matrix_product(Sum *s) {
     if (!(vars[column] & ~vars[!column] & spatial)) return false;
     change_sign(s, column, DT_i8);
     change_sign(s, !column, DT_u8);
-    if (constant[column]) pad_depth(s);
     return true;
 }
 
@@ -440,7 +395,7 @@ static int window_depth(const Sum *s, int weights) {
     for (int r = s->rank; r < s->n; r++) {
         int64_t fours = (s->extent[r] + BYTES_AT_ONCE - 1) / BYTES_AT_ONCE;
         if (3 * BYTES_AT_ONCE * fours <= 4 * s->extent[r] &&
-            dimension_of(s, s->part[weights].q, r) >= 0)
+            load_dimension(s->g->arena, s->part[weights].q, r) >= 0)
             return r;
     }
     return -1;
@@ -454,13 +409,21 @@ static int as_window(Sum *s, int *weights) {
     int w = value_is_const(input_of(s, s->part[1].q)), r = window_depth(s, w);
     bool channels = false;
     for (int k = 0; k < s->rank; k++)
-        channels |= s->extent[k] >= BYTES_AT_ONCE && dimension_of(s, s->part[w].q, k) >= 0 &&
-                    dimension_of(s, s->part[!w].q, k) >= 0;
+        channels |= s->extent[k] >= BYTES_AT_ONCE &&
+                    load_dimension(s->g->arena, s->part[w].q, k) >= 0 &&
+                    load_dimension(s->g->arena, s->part[!w].q, k) >= 0;
     if (!channels || r < 0 || !value_is_const(input_of(s, s->part[w].q))) return -1;
     change_sign(s, w, DT_i8);
     change_sign(s, !w, DT_u8);
     int64_t spare = s->extent[r] % BYTES_AT_ONCE;
-    if (spare) pad_part(s, w, r, BYTES_AT_ONCE - spare);
+    if (spare) {
+        Decoded *d = &s->part[w];
+        Value *v = input_of(s, d->q);
+        int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
+        after[load_dimension(s->g->arena, d->q, r)] = BYTES_AT_ONCE - spare;
+        Value *padded = g_pad(s->g, v, before, after, (Scalar){.i = 0});
+        d->q = ex_load(s->x, v->dt, list_add(s->in, &s->n_in, padded), d->q->n, d->q->arg);
+    }
     *weights = w;
     return r;
 }
@@ -518,8 +481,12 @@ static void in_integers(Sum *s, bool product) {
         }
         body = body ? ex_mul(x, body, q) : q;
     }
-    if (window >= 0)
-        set_red(s, window, (s->extent[window] + BYTES_AT_ONCE - 1) / BYTES_AT_ONCE * BYTES_AT_ONCE);
+    if (window >= 0) {
+        int64_t *red = arena_copy(s->g->arena, s->op->red, (size_t)s->op->n_red * sizeof *red);
+        int64_t groups = (s->extent[window] + BYTES_AT_ONCE - 1) / BYTES_AT_ONCE;
+        s->extent[window] = red[window - s->rank] = groups * BYTES_AT_ONCE;
+        s->op->red = red;
+    }
     finish(s, body, acc);
 }
 

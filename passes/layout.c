@@ -18,7 +18,6 @@
 
 #include <string.h>
 
-#define MAX_MATRIX 6  /* rows or columns of one that transforms, rather than connects channels */
 #define MIN_EXTENT 4  /* a dimension that is worth being innermost */
 #define MIN_DEPTH  16 /* ... if the product must go along it, for its results are few */
 
@@ -55,7 +54,7 @@ static void look_at_factor(void *user, const Expr *e) {
     if (e->op != EX_load) return;
     const Value *v = f->op->in[e->k.i];
     f->constant &= value_is_const(v);
-    f->connects |= v->rank != 2 || v->shape[0] > MAX_MATRIX || v->shape[1] > MAX_MATRIX;
+    f->connects |= !is_transform(v);
 }
 
 typedef struct Operands {

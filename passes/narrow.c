@@ -21,8 +21,10 @@ typedef struct Narrow {
 } Narrow;
 
 static bool is_product(const Op *op) {
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul &&
-           op->body->dt == DT_f32 && shape_numel(op->n_red, op->red) >= MIN_DEPTH;
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    for (int i = 0; i < op->n_in; i++)
+        if (value_is_const(op->in[i]) && is_transform(op->in[i])) return false;
+    return op->body->dt == DT_f32 && shape_numel(op->n_red, op->red) >= MIN_DEPTH;
 }
 
 /* Which tensors may change: those that maps and reductions make and read, and reshapes of them. */

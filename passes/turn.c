@@ -54,18 +54,6 @@ static Factor factor_of(Graph *g, const Op *op, int i, int column) {
     return f;
 }
 
-/* What a factor loads, without the casts around it. */
-static const Expr *without_casts(const Expr *factor) {
-    const Expr *e = factor;
-    while (e->op == EX_cast) e = e->arg[0];
-    return e->op == EX_load ? e : factor;
-}
-
-static const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Expr *e) {
-    if (factor == inner) return e;
-    return ex_cast(x, (DType)factor->dt, with_casts(x, factor->arg[0], inner, e));
-}
-
 static bool reads(const Op *op, const Value *v) {
     for (int i = 0; i < op->n_in; i++)
         if (op->in[i] == v) return true;

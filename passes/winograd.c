@@ -1,44 +1,56 @@
 /* winograd: a convolution with a window of 3 x 3 and stride 1 as products of transformed tiles, for
  * targets of plain loops with vectors.
  *
- * Of every tile of 4 x 4 results, 6 x 6 inputs d and the weights g are transformed, multiplied
- * element by element and summed over the channels, and the sum is transformed back (Winograd's
- * minimal filtering F(4 x 4, 3 x 3), with the points 0, 1, -1, 2, -2 and infinity as in Lavin and
- * Gray, "Fast Algorithms for Convolutional Neural Networks"):
+ * Of every tile of m x m results, m + 2 squared inputs d and the weights g are transformed,
+ * multiplied element by element and summed over the channels, and the sum is transformed back
+ * (Winograd's minimal filtering F(m x m, 3 x 3), with the points 0, 1, -1 and infinity, and 2 and
+ * -2 for m = 4, as in Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks"):
  *
  *     Y = At [ (G g Gt) * (Bt d B) ] A
  *
- * 36 multiply-adds take the place of 144. In f32 the result differs from the direct sum by about
- * 1e-6 of the output's scale, more than the direct sum errs, but less than a thousandth of what
- * half floats do. The weights are transformed when compiling and take four times their room. Where
- * that, the transforms or tiles beyond the edge cost more than is won, the convolution stays.
+ * For m = 4, 36 multiply-adds take the place of 144; in f32 the result differs from the direct sum
+ * by about 1e-6 of the output's scale, more than the direct sum errs, but less than a thousandth of
+ * what half floats do. For m = 2, 16 take the place of 36, and what is rounded grows so little that
+ * with --precision the transformed tiles and weights may be of 16 bits, which errs about twice as
+ * much as the direct sum of rounded operands. The weights are transformed when compiling and take
+ * 4 or 16/9 times their room. Where that, the transforms or tiles beyond the edge cost more than is
+ * won, the convolution stays.
  */
 #include "ir/constant.h"
 #include "passes/passes.h"
 
 #include <string.h>
 
-#define TILE   4
-#define WINDOW 3
-#define POINTS (TILE + WINDOW - 1)
+#define WINDOW      3
+#define MOST_POINTS 6
 
-static const double input_transform[POINTS][POINTS] = {
-    {4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0},
-    {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1},
+/* F(tile x tile, 3 x 3); points = tile + 2. */
+typedef struct Winograd {
+    int tile, points;
+    double cost; /* of the transforms of an input or a result, in multiply-adds of one lane; the
+                    passes over memory between them come to most of it */
+    double input[MOST_POINTS * MOST_POINTS];  /* Bt [points][points] */
+    double weight[MOST_POINTS * WINDOW];      /* G [points][3] */
+    double output[MOST_POINTS * MOST_POINTS]; /* At [tile][points] */
+} Winograd;
+
+static const Winograd two = {
+    .tile = 2,
+    .points = 4,
+    .cost = 60,
+    .input = {1, 0, -1, 0, 0, 1, 1, 0, 0, -1, 1, 0, 0, -1, 0, 1},
+    .weight = {1, 0, 0, 0.5, 0.5, 0.5, 0.5, -0.5, 0.5, 0, 0, 1},
+    .output = {1, 1, 1, 0, 0, 1, -1, 1},
 };
-static const double weight_transform[POINTS][WINDOW] = {
-    {1.0 / 4, 0, 0},
-    {-1.0 / 6, -1.0 / 6, -1.0 / 6},
-    {-1.0 / 6, 1.0 / 6, -1.0 / 6},
-    {1.0 / 24, 1.0 / 12, 1.0 / 6},
-    {1.0 / 24, -1.0 / 12, 1.0 / 6},
-    {0, 0, 1},
-};
-static const double output_transform[TILE][POINTS] = {
-    {1, 1, 1, 1, 1, 0},
-    {0, 1, -1, 2, -2, 0},
-    {0, 1, 1, 4, 4, 0},
-    {0, 1, -1, 8, -8, 1},
+static const Winograd four = {
+    .tile = 4,
+    .points = 6,
+    .cost = 60,
+    .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
+              0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1},
+    .weight = {1.0 / 4, 0, 0, -1.0 / 6, -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6, 1.0 / 24,
+               1.0 / 12, 1.0 / 6, 1.0 / 24, -1.0 / 12, 1.0 / 6, 0, 0, 1},
+    .output = {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0, 0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1},
 };
 
 typedef struct Convolution {
@@ -47,6 +59,7 @@ typedef struct Convolution {
     Op *op;
     Value *image, *weights; /* [n, c, h, w], padded; [k, c, 3, 3] */
     int64_t n, c, k, height, width;
+    const Winograd *f;
     int64_t tiles_y, tiles_x;
 } Convolution;
 
@@ -91,24 +104,36 @@ static bool read_convolution(Convolution *v) {
         v->n = out->shape[0], v->k = out->shape[1];
         v->height = out->shape[2], v->width = out->shape[3];
         v->c = op->red[0];
-        v->tiles_y = (v->height + TILE - 1) / TILE;
-        v->tiles_x = (v->width + TILE - 1) / TILE;
         return true;
     }
     return false;
 }
 
-/* Costs in multiply-adds of one lane. A transform's multiply-adds and the passes over memory
- * between them come to about 60 for each input and result of a tile; weights that the cache does
- * not keep are read at an eighth of the rate of multiply-adds. */
-static bool worth_it(const Convolution *v, const Target *t) {
-    double ck = (double)v->c * (double)v->k, pixels = (double)(v->n * v->height * v->width);
-    double tiled = (double)(v->n * v->tiles_y * v->tiles_x * TILE * TILE);
-    double direct = 9 * ck * pixels;
-    double transformed = tiled * (2.25 * ck + 60 * (double)(v->c + v->k));
-    if (9 * ck * 4 > (double)t->l2_bytes) direct += 9 * 8 * ck;
-    if (36 * ck * 4 > (double)t->l2_bytes) transformed += 36 * 8 * ck;
-    return v->c >= 16 && v->k >= 16 && transformed < 0.8 * direct;
+/* The filtering that costs least; false if the direct sum does. Costs in multiply-adds of one lane,
+ * of f32; weights that the cache does not keep are read at an eighth of their rate. */
+static bool choose(Convolution *v, const PassOptions *o) {
+    bool exact = o->precision == DT_none || o->precision == DT_f32;
+    DType dt = exact ? DT_f32 : o->precision;
+    double at_once = target_products(o->target, dt, dt), ck = (double)v->c * (double)v->k;
+    double of_weights = (double)dt_store(dt) * ck, l2 = (double)o->target->l2_bytes;
+    double best = 9 * ck / at_once * (double)(v->n * v->height * v->width);
+    if (9 * of_weights > l2) best += 9 * 2 * of_weights;
+    best *= 0.8;
+    for (int i = 0; i < 1 + exact; i++) {
+        const Winograd *f = i ? &four : &two;
+        double tiles = (double)(v->n * ((v->height + f->tile - 1) / f->tile) *
+                                ((v->width + f->tile - 1) / f->tile));
+        double points = f->points * f->points, pixels = f->tile * f->tile;
+        double cost = tiles * (points * ck / at_once + pixels * f->cost * (double)(v->c + v->k));
+        if (points * of_weights > l2) cost += points * 2 * of_weights;
+        if (cost >= best) continue;
+        best = cost;
+        v->f = f;
+    }
+    if (!v->f || v->c < 16 || v->k < 16) return false;
+    v->tiles_y = (v->height + v->f->tile - 1) / v->f->tile;
+    v->tiles_x = (v->width + v->f->tile - 1) / v->f->tile;
+    return true;
 }
 
 /* --- rewriting
@@ -121,22 +146,24 @@ static Value *matrix(Graph *g, int rows, int columns, const double *from) {
     return graph_const(g, DT_f32, 2, shape, data);
 }
 
-/* G g Gt of every pair of channels: [6, 6, c, k]. */
+/* G g Gt of every pair of channels: [points, points, c, k]. */
 static Value *transformed_weights(const Convolution *v) {
-    int64_t shape[4] = {POINTS, POINTS, v->c, v->k}, pairs = v->c * v->k;
+    int points = v->f->points;
+    const double *m = v->f->weight;
+    int64_t shape[4] = {points, points, v->c, v->k}, pairs = v->c * v->k;
     const float *from = constant_settle(v->g->arena, v->weights);
-    float *data = arena_array(v->g->arena, (size_t)(POINTS * POINTS * pairs), sizeof *data);
+    float *data = arena_array(v->g->arena, (size_t)(points * points * pairs), sizeof *data);
     for (int64_t k = 0; k < v->k; k++)
         for (int64_t c = 0; c < v->c; c++) {
             const float *w = from + (k * v->c + c) * WINDOW * WINDOW;
-            for (int i = 0; i < POINTS; i++)
-                for (int j = 0; j < POINTS; j++) {
+            for (int i = 0; i < points; i++)
+                for (int j = 0; j < points; j++) {
                     double sum = 0;
                     for (int r = 0; r < WINDOW; r++)
                         for (int s = 0; s < WINDOW; s++)
-                            sum += weight_transform[i][r] * weight_transform[j][s] *
-                                   (double)w[r * WINDOW + s];
-                    data[(i * POINTS + j) * pairs + c * v->k + k] = (float)sum;
+                            sum +=
+                                m[i * WINDOW + r] * m[j * WINDOW + s] * (double)w[r * WINDOW + s];
+                    data[(i * points + j) * pairs + c * v->k + k] = (float)sum;
                 }
         }
     return graph_const(v->g, DT_f32, 4, shape, data);
@@ -154,24 +181,26 @@ static Value *transform(const Convolution *v, int rank, const int64_t *shape, Va
     return build_reduce(&b, DT_f32, COMBINE_sum, body, NULL);
 }
 
-/* Bt d B: [6, 6, n, tiles_y, tiles_x, c]. */
+/* Bt d B: [points, points, n, tiles_y, tiles_x, c]. */
 static Value *transformed_image(const Convolution *v) {
     Graph *g = v->g;
     Exprs *x = v->x;
-    const Expr *var[6], *tile = ex_i(x, TILE);
+    int points = v->f->points;
+    const Expr *var[6], *tile = ex_i(x, v->f->tile);
     for (int i = 0; i < 6; i++) var[i] = ex_var(x, i);
     int64_t before[4] = {0}, after[4] = {0};
-    int64_t rows = v->tiles_y * TILE + WINDOW - 1, columns = v->tiles_x * TILE + WINDOW - 1;
+    int64_t rows = v->tiles_y * v->f->tile + WINDOW - 1;
+    int64_t columns = v->tiles_x * v->f->tile + WINDOW - 1;
     after[2] = rows - v->image->shape[2];
     after[3] = columns - v->image->shape[3];
     Value *image = v->image;
     if (after[2] || after[3]) image = g_pad(g, image, before, after, (Scalar){.f = 0});
-    Value *m = matrix(g, POINTS, POINTS, input_transform[0]);
-    /* columns of tiles first: [6, n, tiles_y, w, c] */
-    int64_t shape[6] = {POINTS, v->n, v->tiles_y, columns, v->c};
+    Value *m = matrix(g, points, points, v->f->input);
+    /* columns of tiles first: [points, n, tiles_y, w, c] */
+    int64_t shape[6] = {points, v->n, v->tiles_y, columns, v->c};
     const Expr *down[4] = {var[1], var[4], ex_mul(x, var[2], tile), var[3]};
     Value *half = transform(v, 5, shape, m, 0, image, down, 2);
-    int64_t whole[6] = {POINTS, POINTS, v->n, v->tiles_y, v->tiles_x, v->c};
+    int64_t whole[6] = {points, points, v->n, v->tiles_y, v->tiles_x, v->c};
     const Expr *across[5] = {var[0], var[2], var[3], ex_mul(x, var[4], tile), var[5]};
     return transform(v, 6, whole, m, 1, half, across, 3);
 }
@@ -180,19 +209,20 @@ static void rewrite(Convolution *v) {
     Graph *g = v->g;
     Exprs *x = v->x;
     Op *op = v->op, *last = g->last;
+    int64_t tile = v->f->tile, points = v->f->points;
     const Expr *var[MAX_RANK];
     for (int i = 0; i < MAX_RANK; i++) var[i] = ex_var(x, i);
     Value *image = transformed_image(v), *weights = transformed_weights(v);
-    int64_t shape[6] = {POINTS, POINTS, v->n, v->tiles_y, v->tiles_x, v->k};
+    int64_t shape[6] = {points, points, v->n, v->tiles_y, v->tiles_x, v->k};
     Builder b = build(g, 6, shape);
     const Expr *c = build_red(&b, v->c);
     const Expr *in[6] = {var[0], var[1], var[2], var[3], var[4], c};
     const Expr *w[4] = {var[0], var[1], c, var[5]};
     const Expr *product = ex_mul(x, build_load(&b, image, in), build_load(&b, weights, w));
     Value *sums = build_reduce(&b, DT_f32, COMBINE_sum, product, NULL);
-    /* At first: [4, 6, n, tiles_y, tiles_x, k] */
-    Value *m = matrix(g, TILE, POINTS, output_transform[0]);
-    int64_t back[6] = {TILE, POINTS, v->n, v->tiles_y, v->tiles_x, v->k};
+    /* At first: [tile, points, n, tiles_y, tiles_x, k] */
+    Value *m = matrix(g, v->f->tile, v->f->points, v->f->output);
+    int64_t back[6] = {tile, points, v->n, v->tiles_y, v->tiles_x, v->k};
     const Expr *from[6] = {NULL, var[1], var[2], var[3], var[4], var[5]};
     Value *half = transform(v, 6, back, m, 0, sums, from, 0);
     /* then A, with what op did to its sum */
@@ -200,11 +230,11 @@ static void rewrite(Convolution *v) {
     memcpy(inputs, op->in, (size_t)op->n_in * sizeof *inputs);
     inputs[op->n_in] = half;
     inputs[op->n_in + 1] = m;
-    const Expr *tile = ex_i(x, TILE), *point = var[4];
-    const Expr *at[6] = {ex_bin(x, EX_rem, var[2], tile), point, var[0], ex_div(x, var[2], tile),
-                         ex_div(x, var[3], tile),         var[1]};
-    const Expr *factor[2] = {ex_bin(x, EX_rem, var[3], tile), point};
-    int64_t points = POINTS, extent[5] = {v->n, v->k, v->height, v->width, POINTS};
+    const Expr *by = ex_i(x, tile), *point = var[4];
+    const Expr *at[6] = {ex_bin(x, EX_rem, var[2], by), point, var[0], ex_div(x, var[2], by),
+                         ex_div(x, var[3], by),         var[1]};
+    const Expr *factor[2] = {ex_bin(x, EX_rem, var[3], by), point};
+    int64_t extent[5] = {v->n, v->k, v->height, v->width, points};
     op->body =
         ex_mul(x, ex_load(x, DT_f32, op->n_in, 6, at), ex_load(x, DT_f32, op->n_in + 1, 2, factor));
     op->body = ex_simplify(x, op->body, 5, extent);
@@ -221,11 +251,10 @@ static void rewrite(Convolution *v) {
 }
 
 void pass_winograd(Graph *g, const PassOptions *o) {
-    bool exact = o->precision == DT_none || o->precision == DT_f32;
-    if (o->target->blocks || !o->target->vector_types || !exact) return;
+    if (o->target->blocks || !o->target->vector_types) return;
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_winograd(op->sub, o);
         Convolution v = {.g = g, .x = g->x, .op = op};
-        if (read_convolution(&v) && worth_it(&v, o->target)) rewrite(&v);
+        if (read_convolution(&v) && choose(&v, o)) rewrite(&v);
     }
 }

@@ -253,34 +253,43 @@ static void test_too_many_dimensions(void **state) {
 
 /* --- tiles of convolutions ---------------------------------------------------------------------*/
 
-/* A convolution whose last tiles go beyond the edge; its weights are too many for a text. */
-static void test_winograd(void **state) {
-    Fixture *f = *state;
+/* A convolution whose last tiles go beyond the edge; its weights are too many for a text. Tiles are
+ * of `points` in each direction. */
+static void check_winograd(Fixture *f, const char *arch, DType precision, int points) {
     Exprs *x = &f->x;
     Graph *g = graph_new(&f->arena, x, &f->diag, "tiles");
-    int64_t in[4] = {2, 32, 18, 17}, w[4] = {40, 32, 3, 3}, out[4] = {2, 40, 16, 15};
+    int64_t in[4] = {2, 64, 18, 17}, w[4] = {48, 64, 3, 3}, out[4] = {2, 48, 16, 15};
     Value *image = graph_input(g, "x", DT_f32, 4, in);
     float *data = ARENA_ARRAY(&f->arena, shape_numel(4, w), float);
     for (int i = 0; i < shape_numel(4, w); i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
     Value *weights = graph_const(g, DT_f32, 4, w, data);
     Builder b = build(g, 4, out);
-    const Expr *c = build_red(&b, 32), *r = build_red(&b, 3), *s = build_red(&b, 3);
+    const Expr *c = build_red(&b, 64), *r = build_red(&b, 3), *s = build_red(&b, 3);
     const Expr *at[4] = {ex_var(x, 0), c, ex_add(x, ex_var(x, 2), r), ex_add(x, ex_var(x, 3), s)};
     const Expr *tap[4] = {ex_var(x, 1), c, r, s};
     const Expr *body = ex_mul(x, build_load(&b, image, at), build_load(&b, weights, tap));
     const Expr *post = ex_bin(x, EX_max, ex_acc(x, DT_f32), ex_num(x, DT_f32, 0));
     graph_output(g, build_reduce(&b, DT_f32, COMBINE_sum, body, post), "y");
     Results before = run_before(f, g);
-    Target target = target_for_arch(target_find("c"), "x86-64-v3");
-    PassOptions options = {.target = &target};
+    Target target = target_for_arch(target_find("c"), arch);
+    PassOptions options = {.target = &target, .precision = precision};
     pass_winograd(g, &options);
     assert_true(verify_graph(g, &f->diag, "winograd"));
     int sums = 0;
-    for (const Op *op = g->first; op; op = op->next) sums += op->kind == OP_reduce;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_reduce) continue;
+        sums++;
+        if (sums == 3) assert_int_equal(op->out[0]->shape[0], points); /* the products */
+    }
     assert_int_equal(sums, 5);
     void **got = value_buffers(&f->arena, 1, g->outputs.items, 0xee);
     assert_true(interp_graph(g, (const void *const *)before.in, got));
     compare(f, g, &before, got, "winograd", 1e-5);
+}
+
+static void test_winograd(void **state) {
+    check_winograd(*state, "x86-64-v3", DT_none, 6);
+    check_winograd(*state, "x86-64-v3", DT_bf16, 4);
 }
 
 /* --- all of it --------------------------------------------------------------------------------*/

@@ -1,0 +1,87 @@
+/* deepen: the depth of products is a multiple of how many the target adds at once.
+ *
+ * Where the target adds two or four products of narrow types with one instruction, those must lie
+ * side by side: the three channels of an image become four. The columns are constant and get zeros;
+ * what the rows get does not matter then, and is zero too. With --precision this goes by the types
+ * that `narrow` will give to what the product reads; it has to be known before `layout` and `fuse`
+ * look at the operators.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+/* One of the two factors of a product: a load, with or without casts around it. */
+typedef struct Factor {
+    const Expr *factor, *load;
+    Value *v;
+    DType dt; /* that it has when the product is computed */
+    uint64_t vars;
+} Factor;
+
+static bool read_factor(Graph *g, const Op *op, int i, const PassOptions *o, Factor *f) {
+    const Expr *factor = op->body->arg[i], *e = without_casts(factor);
+    if (e->op != EX_load) return false;
+    *f = (Factor){factor, e, op->in[e->k.i], (DType)e->dt, ex_vars(g->arena, e)};
+    if (e->dt == DT_f32 && o->precision != DT_none) f->dt = o->precision;
+    return true;
+}
+
+/* The coordinate to be made longer; -1 if one of them fits as it is, or none will do. */
+static int coordinate_to_pad(Graph *g, const Op *op, const Factor *f, int64_t at_once) {
+    int rank = op->out[0]->rank, best = -1;
+    for (int k = 0; k < op->n_red; k++) {
+        int64_t extent = op->red[k];
+        if (load_dimension(g->arena, f[0].load, rank + k) < 0 ||
+            load_dimension(g->arena, f[1].load, rank + k) < 0)
+            continue;
+        if (extent % at_once == 0) return -1;
+        if (extent >= at_once / 2 && (best < 0 || extent > op->red[best])) best = k;
+    }
+    return best;
+}
+
+/* A factor with `by` zeros behind coordinate r; what it reads then is added to the inputs. */
+static const Expr *padded(Graph *g, Op *op, const Factor *f, int r, int64_t by) {
+    int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
+    after[load_dimension(g->arena, f->load, r)] = by;
+    Op *last = g->last;
+    Value *v = g_pad(g, f->v, before, after, (Scalar){.i = 0});
+    for (Op *made; (made = last->next);) { /* builders append */
+        if (made->kind != OP_const) made->src = op->src;
+        graph_unlink(g, made);
+        graph_insert_before(g, op, made);
+    }
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i];
+    int at = list_add(in, &op->n_in, v);
+    op->in = in;
+    return with_casts(g->x, f->factor, f->load, ex_load(g->x, v->dt, at, f->load->n, f->load->arg));
+}
+
+static void deepen(Graph *g, Op *op, const PassOptions *o) {
+    Factor f[2];
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    for (int i = 0; i < 2; i++)
+        if (!read_factor(g, op, i, o, &f[i])) return;
+    int rows = value_is_const(f[0].v);
+    uint64_t spatial = ((uint64_t)1 << op->out[0]->rank) - 1;
+    if (value_is_const(f[rows].v) || !value_is_const(f[!rows].v)) return;
+    if (!(f[!rows].vars & ~f[rows].vars & spatial)) return; /* no columns */
+    int64_t at_once = target_products(o->target, f[rows].dt, f[!rows].dt);
+    int k = coordinate_to_pad(g, op, f, at_once);
+    if (k < 0) return;
+    int64_t by = at_once - op->red[k] % at_once;
+    const Expr *part[2];
+    for (int i = 0; i < 2; i++) part[i] = padded(g, op, &f[i], op->out[0]->rank + k, by);
+    op->body = ex_mul(g->x, part[0], part[1]);
+    int64_t *red = arena_copy(g->arena, op->red, (size_t)op->n_red * sizeof *red);
+    red[k] += by;
+    op->red = red;
+    graph_drop_inputs(g, op);
+}
+
+void pass_deepen(Graph *g, const PassOptions *o) {
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_deepen(op->sub, o);
+        deepen(g, op, o);
+    }
+}
