@@ -2,21 +2,27 @@
  * of the reduction that makes their operand. Fusion is substitution of expressions.
  *
  * Walking in order, at every operator c:
- *   inline    an input that a map m computes is replaced by m's body at the index c loads it from,
- * if that does not compute much twice (see worth_inlining); epilogue  if c is a map of a
- * reduction's result at its own coordinates, and nobody else wants that result, c becomes the
- * reduction's post. Both look through reshapes: an index is put together with the one shape and
- * taken apart with the other.
+ *
+ *   inline: an input that a map m computes is replaced by m's body at the index c loads it from, if
+ *   that does not compute much twice (see worth_inlining);
+ *
+ *   epilogue: if c is a map of a reduction's result at its own coordinates, and nobody else wants
+ *   that result, c becomes the reduction's post.
+ *
+ * Both look through reshapes: an index is put together with the one shape and taken apart with the
+ * other. A map that decodes bytes becomes an epilogue only if its users would not have it, for what
+ * they read is a quarter as large before.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <string.h>
 
-#define MAX_INPUTS 12   /* a fused operator keeps to what every device can bind */
-#define MAX_SIZE   4000 /* nodes of a fused body, as a tree */
-#define MIN_SIZE   250  /* ... when much was rewritten before, see size_limit */
-#define MAX_WORK   (8 << 20)
+#define MAX_INPUTS   12   /* a fused operator keeps to what every device can bind */
+#define MAX_SIZE     4000 /* nodes of a fused body, as a tree */
+#define MIN_SIZE     250  /* ... when much was rewritten before, see size_limit */
+#define MAX_WORK     (8 << 20)
+#define MAX_DECODING 4 /* cost of decoding a byte, and of a little more */
 
 /* How large a body may grow. A step that moves what it puts in rewrites all of it, so a chain of
  * such steps would take time by its length times this size: after so many nodes bodies are kept
@@ -285,6 +291,12 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     return true;
 }
 
+/* Does the map make a float of one byte, at little cost? Its users had better read the byte. */
+static bool decodes(Graph *g, const Op *c) {
+    return c->kind == OP_map && c->n_in == 1 && dt_store(c->in[0]->dt) == 1 &&
+           dt_is_float(c->out[0]->dt) && body_cost(g, c->body) <= MAX_DECODING;
+}
+
 void pass_fuse(Graph *g, const PassOptions *o) {
     int64_t work = 0; /* nodes rewritten */
     graph_count_uses(g);
@@ -294,6 +306,8 @@ void pass_fuse(Graph *g, const PassOptions *o) {
             c->kind != OP_scatter)
             continue;
         for (int i = 0; i < c->n_in;) i = try_inline(g, c, i, &work) ? 0 : i + 1;
-        if (c->kind == OP_map) try_epilogue(g, c, &work);
+        if (c->kind == OP_map && !decodes(g, c)) try_epilogue(g, c, &work);
     }
+    for (Op *c = g->first; c; c = c->next) /* decoding that its users did not take */
+        if (decodes(g, c)) try_epilogue(g, c, &work);
 }

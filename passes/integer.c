@@ -11,10 +11,10 @@
  * columns to signed ones. A sum of few products, without rows that share columns, is computed in
  * floats that hold it exactly, if the target has vectors of them.
  *
- * What is encoded as it was before it was decoded stays as it is. Weights alone may be quantised:
- * then the scale is taken out of the sum, and the bytes are decoded where they are read. What
- * QuantizeLinear divides by is multiplied with its reciprocal behind such a sum, of which the last
- * bit is open anyway.
+ * The greatest of decoded bytes is found among the bytes. What is encoded as it was before it was
+ * decoded stays as it is. Weights alone may be quantised: then the scale is taken out of the sum,
+ * and the bytes are decoded where they are read. What QuantizeLinear divides by is multiplied with
+ * its reciprocal behind such a sum, of which the last bit is open anyway.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -501,22 +501,117 @@ static void weights_alone(Sum *s, int i) {
     finish(s, ex_mul(s->x, s->op->body->arg[!i], decode(s->x, &d, dt)), acc);
 }
 
-static void rewrite_sum(Graph *g, Op *op, const Target *t) {
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum) return;
-    if (op->body->dt != DT_f32 && op->body->dt != DT_i32) return;
-    bool product = op->body->op == EX_mul;
+static Sum read_reduction(Graph *g, Op *op, const Target *t) {
     Sum s = {.g = g, .x = g->x, .target = t, .op = op, .rank = op->out[0]->rank};
     s.n = op_extents(op, s.extent);
     s.in = ARENA_ARRAY(g->arena, op->n_in + 4 * MAX_RANK, Value *);
     for (int i = 0; i < op->n_in; i++) s.in[s.n_in++] = op->in[i];
+    return s;
+}
+
+static void rewrite_sum(Graph *g, Op *op, const Target *t) {
+    if (op->body->dt != DT_f32 && op->body->dt != DT_i32) return;
+    bool product = op->body->op == EX_mul;
+    Sum s = read_reduction(g, op, t);
     bool read[2] = {false, false};
-    Op *last = g->last;
     for (int i = 0; i < 1 + product; i++)
         read[i] = read_part(&s, product ? op->body->arg[i] : op->body, &s.part[i]);
     if (read[0] && (read[1] || !product))
         in_integers(&s, product);
     else if (read[0] || read[1])
         weights_alone(&s, read[1]);
+}
+
+/* --- the greatest and the least
+ * -------------------------------------------------------------------*/
+
+#define MOST_PLACES 64 /* of a window, to be looked at one by one */
+
+/* Does some place of the window fulfil the condition, whatever the window? */
+static bool somewhere(const Sum *s, const Expr *inside) {
+    const Expr *to[MAX_RANK];
+    int64_t places = shape_numel(s->op->n_red, s->op->red);
+    for (int i = 0; i < s->rank; i++) to[i] = ex_var(s->x, i);
+    for (int64_t at = 0; at < places && places <= MOST_PLACES; at++) {
+        int64_t rest = at;
+        for (int i = s->rank; i < s->n; rest /= s->extent[i++])
+            to[i] = ex_i(s->x, rest % s->extent[i]);
+        const Expr *there = ex_subst_vars(s->x, inside, s->n, to);
+        if (ex_is_int(ex_simplify(s->x, there, s->rank, s->extent), 1)) return true;
+    }
+    return false;
+}
+
+/* `e` with what it is where it is not the identity of op's combination, and where that is (NULL:
+ * everywhere). */
+static const Expr *without_rim(const Op *op, const Expr *e, const Expr **inside) {
+    *inside = NULL;
+    if (e->op != EX_select || !ex_is_const(e->arg[2]) || e->dt != DT_f32 ||
+        e->arg[2]->k.f != combine_identity(op->combine, DT_f32).f)
+        return e;
+    *inside = e->arg[0];
+    return e->arg[1];
+}
+
+/* Puts the rim around what the reduction reads into its body. */
+static void inline_rim(Graph *g, Op *op) {
+    const Expr *e = op->body, *inside;
+    const Op *m = e->op == EX_load ? op->in[e->k.i]->def : NULL;
+    int64_t work = 0;
+    if (!m || m->kind != OP_map) return;
+    without_rim(op, m->body, &inside);
+    if (inside) op_inline(g, op, (int)e->k.i, MAX_RANK, &work);
+}
+
+/* The greatest of decoded bytes is the greatest byte, decoded: a reduction before op finds the
+ * latter, and op becomes a map that decodes it. The least alike. False, and nothing changed, if op
+ * reads no decoded bytes. */
+static bool rewrite_extreme(Graph *g, Op *op, const Target *t) {
+    Exprs *x = g->x;
+    const Expr *inside, *e = without_rim(op, op->body, &inside), *own[MAX_RANK];
+    Sum s = read_reduction(g, op, t);
+    Decoded d;
+    if (e->dt != DT_f32 || !read_part(&s, e, &d) || (inside && !somewhere(&s, inside)))
+        return false;
+    if ((d.scale && !(ex_is_const(d.scale) && d.scale->k.f > 0)) ||
+        (d.zero && !ex_is_const(d.zero)))
+        return false;
+    Op *found = graph_new_op(g, OP_reduce, s.n_in, s.in, 1);
+    found->combine = op->combine;
+    found->n_red = op->n_red;
+    found->red = op->red;
+    found->body = ex_cast(x, DT_i32, d.q);
+    if (inside)
+        found->body = ex_select(x, inside, found->body,
+                                ex_const(x, DT_i32, combine_identity(op->combine, DT_i32)));
+    found->post = ex_cast(x, (DType)d.q->dt, ex_acc(x, DT_i32));
+    found->src = op->src;
+    const Value *out = op->out[0];
+    Value *v = graph_new_value(g, found, 0, (DType)d.q->dt, out->rank, out->dims);
+    graph_insert_before(g, op, found);
+    graph_drop_inputs(g, found);
+    for (int i = 0; i < s.rank; i++) own[i] = ex_var(x, i);
+    d.q = ex_load(x, v->dt, list_add(s.in, &s.n_in, v), s.rank, own);
+    Post p = {x, decode(x, &d, DT_f32)};
+    op->kind = OP_map;
+    op->n_red = 0;
+    op->body = ex_rewrite(x, op->post, post_leaf, &p);
+    op->post = NULL;
+    op->in = s.in;
+    op->n_in = s.n_in;
+    graph_drop_inputs(g, op);
+    return true;
+}
+
+static void rewrite_reduction(Graph *g, Op *op, const Target *t) {
+    Op *last = g->last;
+    if (op->kind != OP_reduce) return;
+    if (op->combine == COMBINE_sum) rewrite_sum(g, op, t);
+    if (op->combine == COMBINE_max || op->combine == COMBINE_min) {
+        Op old = *op;
+        inline_rim(g, op);
+        if (!rewrite_extreme(g, op, t)) *op = old;
+    }
     for (Op *made; (made = last->next);) { /* builders append */
         if (made->kind != OP_const) made->src = op->src;
         graph_unlink(g, made);
@@ -562,7 +657,7 @@ void pass_integer(Graph *g, const PassOptions *o) {
             skip_coding(g, op);
             if (from && is_byte(op->out[0]->dt)) op->body = by_reciprocal(g->x, op->body);
         }
-        rewrite_sum(g, op, o->target);
+        rewrite_reduction(g, op, o->target);
         open[op->out[0]->id] = is_open(g->x, op, open, values);
     }
     pass_dce(g, o);
