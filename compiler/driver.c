@@ -26,6 +26,14 @@ static size_t parse_size(const char *text) {
     return (size_t)value << shift;
 }
 
+/* Levels that gcc and clang know. */
+static bool is_level(const char *word) {
+    static const char *const levels[] = {"0", "1", "2", "3", "s", "g", "z", "fast"};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(word, levels[i])) return true;
+    return false;
+}
+
 int with_session(const Options *o, int (*body)(Session *)) {
     static const size_t default_limit = (size_t)16 << 30;
     Session *s = calloc(1, sizeof *s);
@@ -38,6 +46,8 @@ int with_session(const Options *o, int (*body)(Session *)) {
     if (!s->arena.limit) {
         diag_error(&s->diag, E0001, "--max-memory wants a size such as 512M, not '%s'",
                    o->max_memory);
+    } else if (o->optimize && !is_level(o->optimize)) {
+        diag_error(&s->diag, E0001, "-O wants 0, 1, 2, 3, s, g, z or fast, not '%s'", o->optimize);
     } else if (setjmp(s->limit) == 0) {
         status = body(s);
     } else if (s->refused) {
