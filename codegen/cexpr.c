@@ -12,7 +12,7 @@
 #define LONGEST    98 /* columns of any line */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
 
-/* --- nodes ----------------------------------------------------------------------------------*/
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static Node **node_slot(Printer *p, const Expr *e) {
     uint32_t at = e->hash & (p->cap - 1);
@@ -38,7 +38,7 @@ Node *node_of(Printer *p, const Expr *e) {
     return *slot;
 }
 
-/* --- preparation ----------------------------------------------------------------------------*/
+/* --- preparation ------------------------------------------------------------------------------ */
 
 static int n_vars(const Printer *p) {
     return p->k->vars.n;
@@ -64,7 +64,7 @@ const Expr *prepare(Printer *p, const Expr *e) {
     return ex_simplify(p->x, ex_rewrite(p->x, e, prepare_leaf, p), n_vars(p), p->extent);
 }
 
-/* --- the statement at work ------------------------------------------------------------------*/
+/* --- the statement at work -------------------------------------------------------------------- */
 
 static bool is_leaf(const Expr *e) {
     return e->n == 0; /* const, var, ctr, a register */
@@ -192,7 +192,7 @@ static size_t room(const Printer *p) {
     return (size_t)(columns > SHORT_TEXT ? columns : SHORT_TEXT);
 }
 
-/* --- guarded parts --------------------------------------------------------------------------*/
+/* --- guarded parts ---------------------------------------------------------------------------- */
 
 static bool count_small(Printer *p, const Expr *e, int *budget) {
     const Node *node = node_of(p, e);
@@ -283,7 +283,7 @@ Piece compose_logic(Printer *p, const Expr *e) {
     return (Piece){text, prec};
 }
 
-/* --- printing -------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 Piece print(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);

@@ -32,7 +32,8 @@ Piece print(Printer *p, const Expr *e);
 Piece compose(Printer *p, const Expr *e);
 Piece compose_select(Printer *p, const Expr *e);
 Piece compose_logic(Printer *p, const Expr *e);
-/* The function that computes the operator on floats of a type, which is noted as used; NULL: none. */
+/* The function that computes the operator on floats of a type, which is noted as used; NULL: none.
+ */
 const char *function_name(Printer *p, ExprOp op, DType dt);
 /* Gives `e` a constant of its own; its name. Not under p->inline_only. */
 const char *bind(Printer *p, const Expr *e);

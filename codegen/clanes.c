@@ -15,7 +15,7 @@
 
 #define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
 
-/* --- what can be in lanes ---------------------------------------------------------------------*/
+/* --- what can be in lanes --------------------------------------------------------------------- */
 
 bool lanes_vary(const Expr *e, int var) {
     if (e->op == EX_var) return e->k.i == var;
@@ -258,7 +258,7 @@ bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot) {
     return false;
 }
 
-/* --- types and functions ----------------------------------------------------------------------*/
+/* --- types and functions ---------------------------------------------------------------------- */
 
 static int log_of(int width) {
     int log = 0;
@@ -379,7 +379,7 @@ void print_vector_types(const Unit *unit, Text *out) {
     print_lane_helpers(unit, ALWAYS_INLINE, out);
 }
 
-/* --- text -------------------------------------------------------------------------------------*/
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* `e` in this step, at the first of the lanes. */
 static const Expr *at_start(const Lanes *l, const Expr *e) {

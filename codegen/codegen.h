@@ -23,20 +23,21 @@ typedef struct EmitOptions {
     const char *weights_file;
     const char *weights_symbol;
     const uint64_t *weights_digest; /* of the block; NULL: it is computed where a text needs it */
-    const char *header_name; /* C: what the .c includes; NULL: nothing, it declares itself */
-    int vector_bytes;        /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
-    bool descriptor;         /* C: also print the mlcc_model descriptor (for .so) */
+    const char *header_name;        /* C: what the .c includes; NULL: nothing, it declares itself */
+    int vector_bytes; /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
+    bool descriptor;  /* C: also print the mlcc_model descriptor (for .so) */
     bool profile; /* C, with descriptor: the time of each step is measured, by runtime/profile.h */
     bool threads; /* C, with descriptor: the steps may run on several threads, by runtime/team.h */
     int64_t least_shared; /* threads: kernels of less work, in something like cycles, are not worth
                              the time that threads wait for each other: one of them does these */
     const char *image_decoder; /* text of runtime/image_decoder.h, for graphs with images */
-    const char *prologue;    /* CUDA: text of runtime/cuda_intrin.h; NULL: it is included by name */
+    const char *prologue; /* CUDA: text of runtime/cuda_intrin.h; NULL: it is included by name */
 } EmitOptions;
 
 /* C99: the .c file and its header. */
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header);
-/* True if the program has work for several threads: with `threads` its text needs runtime/team.h. */
+/* True if the program has work for several threads: with `threads` its text needs runtime/team.h.
+ */
 bool emit_c_shares(const Program *p, const EmitOptions *o);
 
 /* CUDA: the kernels, one translation unit: for NVRTC, or as C after `-include cuda_emu.h`, where

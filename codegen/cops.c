@@ -13,7 +13,7 @@ static Piece atom(const char *text) {
 
 #define TEXT(...) arena_printf(p->scratch, __VA_ARGS__)
 
-/* --- types and literals ---------------------------------------------------------------------*/
+/* --- types and literals ----------------------------------------------------------------------- */
 
 static void note_type(Unit *unit, DType dt) {
     if (dt == DT_bool) unit->needs |= NEEDS_bool;
@@ -145,7 +145,7 @@ static Piece infix(Printer *p, Piece a, const char *op, Piece b, int prec) {
 
 static Piece reg_cast(Printer *p, DType from, DType to, Piece a);
 
-/* --- memory ---------------------------------------------------------------------------------*/
+/* --- memory ----------------------------------------------------------------------------------- */
 
 const char *print_place(Printer *p, int buffer, const Expr *index) {
     const char *name = p->buffer[buffer];
@@ -225,7 +225,7 @@ static Piece compose_load(Printer *p, const Expr *e) {
     return held_wide(p, b) ? raw : from_memory(p, b->dt, raw);
 }
 
-/* --- casts ----------------------------------------------------------------------------------*/
+/* --- casts ------------------------------------------------------------------------------------ */
 
 static Piece reg_cast(Printer *p, DType from, DType to, Piece a) {
     note_type(p->unit, to);
@@ -320,7 +320,7 @@ static Piece compose_bits(Printer *p, const Expr *e) {
     return call(p, helper(p, "mlcc_%s_decode", to), a);
 }
 
-/* --- arithmetic -----------------------------------------------------------------------------*/
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
 /* A function of the language or a helper, of one or two operands of type dt. */
 const char *function_name(Printer *p, ExprOp op, DType dt) {

@@ -7,7 +7,7 @@
 #define LONGEST_LINE  92
 #define MOST_UNROLLED 64 /* iterations; more only costs compile time */
 
-/* --- names and setup ------------------------------------------------------------------------*/
+/* --- names and setup -------------------------------------------------------------------------- */
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect) {
     *unit = (Unit){.arena = arena, .dialect = dialect};
@@ -88,7 +88,7 @@ void printer_share(Printer *p, const Stmt *loop) {
     p->end = names_take(&p->names, "end", "end");
 }
 
-/* --- declarations ---------------------------------------------------------------------------*/
+/* --- declarations ----------------------------------------------------------------------------- */
 
 static bool reads_buffer(Printer *p, const Expr *e, int buffer) {
     if (e->op == EX_load && e->k.i == buffer) return true;
@@ -127,7 +127,7 @@ static void print_alloc(Printer *p, const Stmt *s) {
         print_line(p, "%s %s;", type, name);
 }
 
-/* --- statements -----------------------------------------------------------------------------*/
+/* --- statements ------------------------------------------------------------------------------- */
 
 static void print_block(Printer *p, const Stmt *s);
 
@@ -329,8 +329,8 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (strip)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);
     else
-        print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var, last,
-                   var);
+        print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var,
+                   last, var);
     end_statement(p, mark);
     print_indented(p, s->body);
     print_line(p, "}");
@@ -374,7 +374,7 @@ void print_body(Printer *p) {
     print_block(p, p->k->body);
 }
 
-/* --- around kernels -------------------------------------------------------------------------*/
+/* --- around kernels --------------------------------------------------------------------------- */
 
 void text_list(Text *out, int n, const char *const *piece, int column, int indent) {
     for (int i = 0; i < n; i++) {

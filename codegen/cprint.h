@@ -32,14 +32,14 @@ enum {
 typedef struct Unit {
     Arena *arena;
     const Dialect *dialect;
-    Names names;    /* file scope */
-    unsigned needs; /* NEEDS_* */
-    StrMap helpers; /* those used: name -> row of helpers.def */
+    Names names;               /* file scope */
+    unsigned needs;            /* NEEDS_* */
+    StrMap helpers;            /* those used: name -> row of helpers.def */
     int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
     uint64_t lane_rows;        /* ... which rows of lanes.def */
     uint8_t keeps;             /* vectors of 16, 32, 64 bytes are kept in registers */
-    uint8_t *lane_helpers;     /* ... and which of helpers.def on vectors: bits 4, 8, 16: so many lanes */
+    uint8_t *lane_helpers;     /* ... and which on vectors: bits 4, 8, 16: of so many lanes */
 } Unit;
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);
@@ -93,8 +93,8 @@ typedef struct Printer {
     VEC(Node *) local;
     uint64_t *must; /* for each local node the set of those it surely evaluates */
     int words;
-    VEC(Node *) named; /* nodes with names, innermost scope last */
-    bool inline_only;  /* under a guard: nothing may be printed before the statement */
+    VEC(Node *) named;  /* nodes with names, innermost scope last */
+    bool inline_only;   /* under a guard: nothing may be printed before the statement */
     const Stmt *shared; /* a loop of which the function does the part from begin to end; or NULL */
     const char *begin, *end; /* names of the parameters that say so */
 } Printer;
@@ -120,15 +120,15 @@ void kernel_comment(const Kernel *k, Arena *arena, Text *out);
  * stands, `indent`: where new lines begin. */
 void text_list(Text *out, int n, const char *const *piece, int column, int indent);
 
-/* --- cvector.c ------------------------------------------------------------------------------*/
+/* --- cvector.c -------------------------------------------------------------------------------- */
 
 /* Finds the arrays that are kept in vectors. */
 void hold_arrays(Printer *p);
 /* Prints the loop as vectors, if it can be; else false. */
 bool print_vectors(Printer *p, const Stmt *s);
 /* Opens a scope in which the loop's variable exists and prints a loop over strips of lanes, if its
- * statements handle bytes that can be vectors; what is left over is to be done one by one. 0: nothing
- * was printed. end_strips closes it. */
+ * statements handle bytes that can be vectors; what is left over is to be done one by one. 0:
+ * nothing was printed. end_strips closes it. */
 int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last);
 void end_strips(Printer *p);
 /* Declares the vectors of a buffer that is held; else false. */
@@ -144,7 +144,7 @@ void unit_note_vectors(Unit *unit, const char *text);
 /* The vector types and functions that were used. */
 void print_vector_types(const Unit *unit, Text *out);
 
-/* --- cexpr.c --------------------------------------------------------------------------------*/
+/* --- cexpr.c ---------------------------------------------------------------------------------- */
 
 void print_line(Printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Loads with one flat index, variables of known value replaced, simplified. */

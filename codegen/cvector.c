@@ -75,7 +75,7 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     return true;
 }
 
-/* --- arrays in registers --------------------------------------------------------------------*/
+/* --- arrays in registers ---------------------------------------------------------------------- */
 
 static bool is_array(const Printer *p, int buffer) {
     const Buffer *b = p->k->buffers.items[buffer];
@@ -170,7 +170,7 @@ void hold_arrays(Printer *p) {
     }
 }
 
-/* --- text -----------------------------------------------------------------------------------*/
+/* --- text ------------------------------------------------------------------------------------- */
 
 static const char *without_parentheses(Printer *p, const char *text) {
     size_t n = strlen(text);
@@ -297,7 +297,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
     return true;
 }
 
-/* --- strips ----------------------------------------------------------------------------------*/
+/* --- strips ----------------------------------------------------------------------------------- */
 
 /* Bytes, half floats and functions are what compilers make poor vectors of. */
 static bool wants_lanes(const Printer *p, const Expr *e) {
@@ -400,7 +400,7 @@ void end_strips(Printer *p) {
     print_line(p, "}");
 }
 
-/* --- around the loops -----------------------------------------------------------------------*/
+/* --- around the loops ------------------------------------------------------------------------- */
 
 bool print_held_alloc(Printer *p, int buffer) {
     if (p->held[buffer] <= 0) return false;

@@ -39,8 +39,8 @@ int input_symbol(const Program *p, int i);
 int symbol_input(const Program *p, int symbol);
 /* Do dimensions of inputs or outputs vary? */
 bool program_varies(const Program *p);
-/* The functions and the descriptor of a C library; `team`: its steps are for several threads, `kept`:
- * it has states. */
+/* The functions and the descriptor of a C library; `team`: its steps are for several threads,
+ * `kept`: it has states. */
 void print_c_library(const Program *p, const EmitOptions *o, bool team, bool kept, Text *out);
 /* mlcc_open, mlcc_close and mlcc_reset of a C library with states, and the type mlcc_instance of
  * what one that is open has; `team`: it is the user of a team (runtime/team.h). */

@@ -28,7 +28,7 @@ typedef struct Host {
 
 #define PRINTF(...) arena_printf(h->arena, __VA_ARGS__)
 
-/* --- names ----------------------------------------------------------------------------------*/
+/* --- names ------------------------------------------------------------------------------------ */
 
 static int weight_at(const Program *p, int64_t offset) {
     int low = 0, high = p->weights.n; /* offsets ascend */
@@ -164,7 +164,7 @@ static void claim_image_names(Host *h) {
     for (int i = 0; names[i]; i++) names_claim(&h->unit.names, names[i], true);
 }
 
-/* --- PREFIX_run -----------------------------------------------------------------------------*/
+/* --- PREFIX_run ------------------------------------------------------------------------------- */
 
 static const char *tensor_parameter(Host *h, const Value *v, const char *name, bool input) {
     const char *type = mem_type(&h->unit, v->dt), *is_const = input ? "const " : "";
@@ -473,7 +473,7 @@ static void print_run(Host *h, Text *out) {
     print_steps_call(h, steps_name(p, h->o), input, out);
 }
 
-/* --- kernels --------------------------------------------------------------------------------*/
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static void print_kernel(Host *h, int index, Text *out) {
     const Program *p = h->p;
@@ -524,7 +524,7 @@ static void print_weights(Host *h, Text *out) {
     if (rows) print_bytes_guard(out, false);
 }
 
-/* --- the files ------------------------------------------------------------------------------*/
+/* --- the files -------------------------------------------------------------------------------- */
 
 static void print_head(Host *h, const char *what, Text *out) {
     text_addf(out, "/* %s: %s, made by mlcc.", comment_text(h->arena, h->o->model_name), what);

@@ -21,7 +21,7 @@ static int kernel_index(const Program *p, const Kernel *k) {
     return i;
 }
 
-/* --- data -----------------------------------------------------------------------------------*/
+/* --- data ------------------------------------------------------------------------------------- */
 
 static void print_block(Text *out, const char *name, const void *data, size_t bytes) {
     text_add(out, "static const union {\n    ");
@@ -66,7 +66,7 @@ static void print_data(const GpuHost *h, Text *out) {
     print_bytes_guard(out, false);
 }
 
-/* --- tables ---------------------------------------------------------------------------------*/
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static void print_kernels(const GpuHost *h, Text *out) {
     const Program *p = h->p;

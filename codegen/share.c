@@ -31,7 +31,7 @@ static int count_loops(const Kernel *k) {
     return long_ones ? n : 0;
 }
 
-/* --- work -----------------------------------------------------------------------------------*/
+/* --- work ------------------------------------------------------------------------------------- */
 
 static void count_functions(void *user, const Expr *e) {
     int *n = user;
@@ -71,7 +71,7 @@ bool emit_c_shares(const Program *p, const EmitOptions *o) {
     return false;
 }
 
-/* --- kernels in pieces ----------------------------------------------------------------------*/
+/* --- kernels in pieces ------------------------------------------------------------------------ */
 
 /* A copy of the kernel, whose body is one of its statements. */
 static Kernel *piece_of(Arena *arena, const Kernel *k, const Stmt *s) {
@@ -126,7 +126,7 @@ const Program *share_loops(const Program *p, int64_t least) {
     return split;
 }
 
-/* --- barriers -------------------------------------------------------------------------------*/
+/* --- barriers --------------------------------------------------------------------------------- */
 
 /* What was touched since the last barrier. */
 typedef struct Access {

@@ -40,8 +40,7 @@ typedef struct Bench {
     KernelTime *kernels; /* the longest first */
 } Bench;
 
-/* --- measuring
- * ------------------------------------------------------------------------------------*/
+/* --- measuring -------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -140,8 +139,7 @@ static bool measure_kernels(Bench *b) {
     return ok;
 }
 
-/* --- printing
- * -------------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 /* "12.3 M" */
 static const char *in_units(Session *s, double value) {
@@ -246,8 +244,7 @@ static void print_json(const Bench *b) {
     printf("]}\n");
 }
 
-/* --- the command
- * ----------------------------------------------------------------------------------*/
+/* --- the command ------------------------------------------------------------------------------ */
 
 /* The path of the library to measure: the one given, or one made of the model. NULL after
  * diagnostics. */

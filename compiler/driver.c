@@ -7,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* --- sessions
- * -------------------------------------------------------------------------------------*/
+/* --- sessions --------------------------------------------------------------------------------- */
 
 static void limit_hit(void *user, size_t wanted, bool refused) {
     Session *s = user;
@@ -75,8 +74,7 @@ int with_session(const Options *o, int (*body)(Session *)) {
     return status;
 }
 
-/* --- the pipeline
- * ---------------------------------------------------------------------------------*/
+/* --- the pipeline ----------------------------------------------------------------------------- */
 
 static bool read_dims(Session *s, ImportOptions *options) {
     const StringList *list = &s->o->dims;
@@ -209,8 +207,7 @@ static bool is_extent(const Graph *g, int in, int out) {
 
 static bool is_stream(const Graph *g, int in) {
     bool found = false;
-    for (int i = 0; i < g->images.n; i++)
-        found |= g->images.items[i].stream == g->inputs.items[in];
+    for (int i = 0; i < g->images.n; i++) found |= g->images.items[i].stream == g->inputs.items[in];
     return found;
 }
 
@@ -403,8 +400,7 @@ Program *session_program(Session *s) {
     return g ? session_lower(s, g) : NULL;
 }
 
-/* --- compile
- * --------------------------------------------------------------------------------------*/
+/* --- compile ---------------------------------------------------------------------------------- */
 
 static const char *suffix_of(const char *path) {
     const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');

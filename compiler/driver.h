@@ -1,5 +1,6 @@
 /* The driver: from options to results. Each command is one function that returns the exit status
- * (STYLE: 0 done, 1 model wrong, 2 usage, 3 file or system, 4 not supported, 5 differ, 6 limit, 70 bug).
+ * (STYLE: 0 done, 1 model wrong, 2 usage, 3 file or system, 4 not supported, 5 differ, 6 limit, 70
+ * bug).
  */
 #ifndef COMPILER_DRIVER_H
 #define COMPILER_DRIVER_H
@@ -35,11 +36,11 @@ typedef struct Options {
     const char *model; /* first word that is no option */
 #define OPTION(field, kind, name, value, commands, help) OPTION_TYPE_##kind field;
 #include "compiler/options.def"
-    const char *runtime_cache; /* no option: a folder where a caller that compiles many models keeps the
-                                  runtime's object files; NULL: they are compiled anew */
+    const char *runtime_cache; /* no option: a folder where a caller that compiles many models keeps
+                                  the runtime's object files; NULL: they are compiled anew */
     bool profile; /* no option: libraries measure the time of their steps (runtime/profile.h) */
     const Variant *variant; /* no option; NULL: there is one architecture */
-    struct Trial *trial; /* no option; NULL: the schedules are those thought best */
+    struct Trial *trial;    /* no option; NULL: the schedules are those thought best */
 } Options;
 
 /* A compilation with other schedules than those thought best, for mlcc tune. */
@@ -59,7 +60,7 @@ struct Session {
     OnnxModel model;
     bool model_open;
     const Target *target;
-    VEC(const char *) folders; /* temporary ones that may still be there */
+    VEC(const char *) folders;    /* temporary ones that may still be there */
     VEC(const char *) unfinished; /* outputs that are written, but have not got their names yet */
     size_t refused;               /* bytes that the system did not give; 0: --max-memory was hit */
     jmp_buf limit;                /* taken when memory runs out */
@@ -109,7 +110,7 @@ int command_tune(Session *s);
  * changed). */
 int64_t count_macs(const Graph *g);
 
-/* --- files and tools (tools.c) --------------------------------------------------------------------*/
+/* --- files and tools (tools.c) ---------------------------------------------------------------- */
 
 /* A temporary folder, removed with all in it by temp_remove. NULL after a diagnostic. */
 const char *temp_folder(Session *s);
@@ -149,11 +150,11 @@ bool install_file(Session *s, const char *from, const char *to);
  * output stays one. */
 const char *shown_name(Session *s, const char *name);
 /* Runs a program in `folder` with arguments (argv[0] is searched in PATH); output to the terminal.
- * A signal that ends mlcc meanwhile ends the program too and leaves no temporary folder. False after a
- * diagnostic. */
+ * A signal that ends mlcc meanwhile ends the program too and leaves no temporary folder. False
+ * after a diagnostic. */
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint);
 
-/* --- models as shared libraries (model_so.c) ------------------------------------------------------*/
+/* --- models as shared libraries (model_so.c) -------------------------------------------------- */
 
 typedef struct LoadedModel {
     void *library;

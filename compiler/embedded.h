@@ -1,4 +1,5 @@
-/* The runtime's sources, carried inside mlcc (written by scripts/embed-files when mlcc is built). */
+/* The runtime's sources, carried inside mlcc (written by scripts/embed-files when mlcc is built).
+ */
 #ifndef COMPILER_EMBEDDED_H
 #define COMPILER_EMBEDDED_H
 

@@ -98,9 +98,9 @@ int command_inspect(Session *s) {
                      info_of_value(&s->arena, v, v->name, v->text));
     }
     for (int i = 0; i < graph_n_outputs(g); i++)
-        print_tensor(
-            s, "output",
-            info_of_value(&s->arena, g->outputs.items[i], g->output_names.items[i], g->output_text.items[i]));
+        print_tensor(s, "output",
+                     info_of_value(&s->arena, g->outputs.items[i], g->output_names.items[i],
+                                   g->output_text.items[i]));
     printf("weights: %lld bytes\nmultiply-adds: %lld\nunsupported operators: none\n",
            (long long)count_weights(g), (long long)count_macs(g));
     return 0;

@@ -3,8 +3,8 @@
  * Where dimensions vary, some inputs hold extents of others (one int32 each), and some outputs the
  * extents of others (int64); they are set and read here, and the outside does not see them.
  *
- * A model may be called several times, with the tensors of one call behind those of the call before;
- * its states (graphs: inputs and outputs behind all others) are handed on.
+ * A model may be called several times, with the tensors of one call behind those of the call
+ * before; its states (graphs: inputs and outputs behind all others) are handed on.
  */
 #ifndef COMPILER_IO_H
 #define COMPILER_IO_H
@@ -13,7 +13,7 @@
 
 typedef struct Io {
     int n_in, n_out;
-    TensorInfo *in, *out; /* shape and bytes are those of the run at work */
+    TensorInfo *in, *out;       /* shape and bytes are those of the run at work */
     void **in_data, **out_data; /* room for the largest shapes, of all calls */
     int calls;
     size_t *out_room;     /* from one call of an output to the next */

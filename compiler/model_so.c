@@ -1,4 +1,5 @@
-/* Loading and running models compiled into shared libraries, through the descriptor of mlcc/model.h. */
+/* Loading and running models compiled into shared libraries, through the descriptor of
+ * mlcc/model.h. */
 #include "compiler/driver.h"
 
 #include <dlfcn.h>
@@ -7,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the file end before its section headers, which come last? The loader maps such a library all the
- * same and dies of reading what is not there. */
+/* Does the file end before its section headers, which come last? The loader maps such a library all
+ * the same and dies of reading what is not there. */
 static bool cut_short(const char *path) {
     unsigned char head[64];
     FILE *f = fopen(path, "rb");
     bool cut = false;
-    if (f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "\x7f""ELF\2\1", 6)) {
+    if (f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "\177ELF\2\1", 6)) {
         uint64_t end = 0; /* e_shoff + e_shentsize * e_shnum */
         for (int i = 7; i >= 0; i--) end = end << 8 | head[40 + i];
         end += (uint64_t)(head[58] | head[59] << 8) * (uint64_t)(head[60] | head[61] << 8);
@@ -38,8 +39,8 @@ static bool set_threads(Session *s, LoadedModel *m) {
     bool offered = m->model->struct_bytes >= offsetof(mlcc_model, set_threads) + sizeof(void *) &&
                    m->model->set_threads;
     if (!offered && threads > 1)
-        diag_error(&s->diag, E0001, "--threads=%s: this library does not work on several; leave it out",
-                   text);
+        diag_error(&s->diag, E0001,
+                   "--threads=%s: this library does not work on several; leave it out", text);
     else if (offered && m->model->set_threads(m->state, (int)threads) != MLCC_OK)
         diag_error(&s->diag, E0006, "the system gives no %ld threads", threads);
     m->threads = (int)threads;
@@ -50,7 +51,8 @@ bool model_load(Session *s, LoadedModel *m, const char *path, const char *weight
     *m = (LoadedModel){0};
     if (!strchr(path, '/')) path = arena_printf(&s->arena, "./%s", path);
     if (cut_short(path)) {
-        diag_error(&s->diag, E0008, "cannot be loaded: the file ends early (was a copy cut short?)");
+        diag_error(&s->diag, E0008,
+                   "cannot be loaded: the file ends early (was a copy cut short?)");
         return false;
     }
     m->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -68,8 +70,8 @@ bool model_load(Session *s, LoadedModel *m, const char *path, const char *weight
     }
     m->model = symbol.function();
     if (m->model->abi_version != MLCC_ABI_VERSION) {
-        diag_error(&s->diag, E0008, "has ABI version %u, this mlcc knows %u",
-                   m->model->abi_version, MLCC_ABI_VERSION);
+        diag_error(&s->diag, E0008, "has ABI version %u, this mlcc knows %u", m->model->abi_version,
+                   MLCC_ABI_VERSION);
         return false;
     }
     int status = m->model->open(&m->state, weights);

@@ -22,8 +22,8 @@ typedef struct FormRow {
 } FormRow;
 
 static const FormRow forms[] = {
-    {".c", FORM_source, "c"},         {".cu", FORM_source, "cuda"},  {".comp", FORM_source, "vulkan"},
-    {".spv", FORM_spirv, "vulkan"},   {".o", FORM_object, NULL},     {".a", FORM_archive, NULL},
+    {".c", FORM_source, "c"},       {".cu", FORM_source, "cuda"}, {".comp", FORM_source, "vulkan"},
+    {".spv", FORM_spirv, "vulkan"}, {".o", FORM_object, NULL},    {".a", FORM_archive, NULL},
     {".so", FORM_library, NULL},
 };
 
@@ -37,7 +37,8 @@ static void add_output(Session *s, Outputs *out, const char *path, const void *d
 
 static const FormRow *find_form(const Target *t, const char *suffix) {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (!strcmp(forms[i].suffix, suffix) && (!forms[i].target || !strcmp(forms[i].target, t->name)))
+        if (!strcmp(forms[i].suffix, suffix) &&
+            (!forms[i].target || !strcmp(forms[i].target, t->name)))
             return &forms[i];
     return NULL;
 }
@@ -63,7 +64,7 @@ static const char *with_suffix(Session *s, const char *path, const char *suffix)
     return arena_printf(&s->arena, "%.*s%s", (int)(dot - path), path, suffix);
 }
 
-/* --- tools ----------------------------------------------------------------------------------------*/
+/* --- tools ------------------------------------------------------------------------------------ */
 
 typedef VEC(const char *) Words;
 
@@ -89,15 +90,17 @@ static void cc_words(Session *s, Words *argv) {
 
 static void compiler_words(Session *s, Words *argv, const char *flags) {
     cc_words(s, argv);
-    vec_push(&s->arena, argv, arena_printf(&s->arena, "-O%s", s->o->optimize ? s->o->optimize : "3"));
+    vec_push(&s->arena, argv,
+             arena_printf(&s->arena, "-O%s", s->o->optimize ? s->o->optimize : "3"));
     add_words(s, argv, "-w -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -I.");
     bool plain = !strcmp(s->target->name, "c");
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
         vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));
     add_words(s, argv, flags);
     if (s->o->variant)
-        vec_push(&s->arena, argv,
-                 arena_printf(&s->arena, "-Dmlcc_model_v1=mlcc_model_v1_%d", s->o->variant->number));
+        vec_push(
+            &s->arena, argv,
+            arena_printf(&s->arena, "-Dmlcc_model_v1=mlcc_model_v1_%d", s->o->variant->number));
 }
 
 const char *ask_c_compiler(Session *s, const char *words) {
@@ -154,7 +157,7 @@ static bool write_embedded(Session *s, const char *folder) {
     mkdir(arena_printf(&s->arena, "%s/mlcc", folder), 0700);
     for (const EmbeddedFile *f = embedded_files; f->name; f++) {
         /* include/mlcc/x.h -> mlcc/x.h, runtime/x -> x */
-        const char *name = !strncmp(f->name, "include/", 8) ? f->name + 8
+        const char *name = !strncmp(f->name, "include/", 8)   ? f->name + 8
                            : !strncmp(f->name, "runtime/", 8) ? f->name + 8
                                                               : f->name;
         if (!write_file(s, arena_printf(&s->arena, "%s/%s", folder, name), f->data, f->bytes))
@@ -163,7 +166,7 @@ static bool write_embedded(Session *s, const char *folder) {
     return true;
 }
 
-/* --- what the libraries are made of ---------------------------------------------------------------*/
+/* --- what the libraries are made of ----------------------------------------------------------- */
 
 typedef struct Unit {
     const char *file, *flags; /* a source file in the folder, and how to compile it */
@@ -176,7 +179,7 @@ typedef struct Units {
     int n_objects; /* compiled before */
     const char *const *objects;
     const char *libraries;
-    Text *header; /* of the model's C functions; NULL: it has none */
+    Text *header;    /* of the model's C functions; NULL: it has none */
     Decoder decoder; /* empty where no images are decoded */
 } Units;
 
@@ -205,8 +208,8 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     emit_c(p, e, &source, &header);
     if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
         return false;
-    add_unit(units, "model.c", arena_printf(&s->arena, "-std=c99 -ffp-contract=fast %s",
-                                            units->decoder.flags));
+    add_unit(units, "model.c",
+             arena_printf(&s->arena, "-std=c99 -ffp-contract=fast %s", units->decoder.flags));
     units->header = ARENA_NEW(&s->arena, Text);
     *units->header = header;
     units->libraries = "-lm";
@@ -233,8 +236,8 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
     } else {
         NvrtcHeader header = {.name = "cuda_intrin.h",
                               .text = embedded_text("runtime/cuda_intrin.h")};
-        NvrtcOptions options = {.folder = s->o->nvrtc, .archs = s->o->march, .n_headers = 1,
-                                .headers = &header};
+        NvrtcOptions options = {
+            .folder = s->o->nvrtc, .archs = s->o->march, .n_headers = 1, .headers = &header};
         if (nvrtc_compile(&s->arena, &s->diag, &options, "kernels.cu", text_get(&kernels), &code))
             return false;
         add_runtime(units, "cuda.c");
@@ -303,15 +306,15 @@ static bool build_units(Session *s, const char *folder, const Units *units, Form
         if (!object) return false;
         vec_push(&s->arena, &objects, object);
     }
-    for (int i = 0; i < units->n_objects; i++)
-        vec_push(&s->arena, &objects, units->objects[i]);
+    for (int i = 0; i < units->n_objects; i++) vec_push(&s->arena, &objects, units->objects[i]);
     Words argv = {0};
     if (form == FORM_archive)
         add_words(s, &argv, "ar rcsD out");
     else {
         cc_words(s, &argv);
-        add_words(s, &argv, form == FORM_library ? "-shared -Wl,--build-id=none -Wl,-z,defs -o out"
-                                                 : "-r -nostdlib -Wl,--build-id=none -o out");
+        add_words(s, &argv,
+                  form == FORM_library ? "-shared -Wl,--build-id=none -Wl,-z,defs -o out"
+                                       : "-r -nostdlib -Wl,--build-id=none -o out");
     }
     for (int i = 0; i < objects.n; i++) vec_push(&s->arena, &argv, objects.items[i]);
     if (form == FORM_library) {
@@ -447,9 +450,10 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
     return ok;
 }
 
-/* --- sources --------------------------------------------------------------------------------------*/
+/* --- sources ---------------------------------------------------------------------------------- */
 
-/* One file per kernel; a single one has the name asked for, more have the kernel's name in theirs. */
+/* One file per kernel; a single one has the name asked for, more have the kernel's name in theirs.
+ */
 static void add_per_kernel(Session *s, Program *p, const char *path, const Blob *blobs,
                            Outputs *out) {
     const char *suffix = strrchr(path, '.');
@@ -517,9 +521,9 @@ bool write_program(Session *s, Program *p, const char *path) {
     if (s->target->vector_types) e.vector_bytes = s->target->vector_bytes;
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;
-    e.digest = arena_printf(&s->arena, "%016llx",
-                            (unsigned long long)fnv1a(s->model.file.data, s->model.file.size,
-                                                      FNV_SEED));
+    e.digest =
+        arena_printf(&s->arena, "%016llx",
+                     (unsigned long long)fnv1a(s->model.file.data, s->model.file.size, FNV_SEED));
     Outputs out = {0};
     if (s->o->variant) {
         e.prefix = arena_printf(&s->arena, "model%d", s->o->variant->number);

@@ -34,7 +34,7 @@ static TensorInfo in_file(Session *s, const Io *io, const TensorInfo *t) {
     return all;
 }
 
-/* --- run ------------------------------------------------------------------------------------------*/
+/* --- run -------------------------------------------------------------------------------------- */
 
 static bool read_inputs(Session *s, Io *io) {
     const StringList *list = &s->o->inputs;
@@ -76,7 +76,8 @@ static bool read_inputs(Session *s, Io *io) {
     return s->diag.n_errors == 0 && io_set_extents(s, io);
 }
 
-/* DIR/NAME.npy for output `i`. Characters of the name other than letters, digits, '_', '.', '-' become
+/* DIR/NAME.npy for output `i`. Characters of the name other than letters, digits, '_', '.', '-'
+ * become
  * '_', and a long name is cut; where that gives the name of an output before it, "_I" is added. */
 static const char *result_path(Session *s, const Io *io, int i, int n_before,
                                const OutputFile *before) {
@@ -135,7 +136,8 @@ static bool check_library_options(Session *s) {
         const char *message;
     } rows[] = {
         {&s->o->dims, "--dim is for ONNX files: a library's shapes are fixed"},
-        {&s->o->string_bytes, "--string-bytes is for ONNX files: a library's strings have their size"},
+        {&s->o->string_bytes,
+         "--string-bytes is for ONNX files: a library's strings have their size"},
         {&s->o->items, "--items is for ONNX files: a library's inputs are tensors"},
         {&s->o->states, "--state is for ONNX files: a library has its states"},
         {&s->o->fixed, "--fix is for ONNX files: give a library's inputs with --input"},
@@ -183,12 +185,12 @@ int command_run(Session *s) {
     return 0;
 }
 
-/* --- verify ---------------------------------------------------------------------------------------*/
+/* --- verify ----------------------------------------------------------------------------------- */
 
 typedef struct Difference {
     double absolute, relative; /* largest; relative to the largest magnitude of the reference */
     size_t at;
-    bool wrong_kind;           /* NaN or infinity on one side only */
+    bool wrong_kind; /* NaN or infinity on one side only */
 } Difference;
 
 static Difference compare(const TensorInfo *t, const void *got, const void *want) {
@@ -204,7 +206,8 @@ static Difference compare(const TensorInfo *t, const void *got, const void *want
     double scale = 0;
     for (size_t i = 0; i < n; i++) {
         Scalar a = dt_load(t->dt, got, i), b = dt_load(t->dt, want, i);
-        double x = dt_is_float(t->dt) ? a.f : (double)a.i, y = dt_is_float(t->dt) ? b.f : (double)b.i;
+        double x = dt_is_float(t->dt) ? a.f : (double)a.i,
+               y = dt_is_float(t->dt) ? b.f : (double)b.i;
         if (isnan(x) && isnan(y)) continue;
         if (isinf(x) && isinf(y) && (x > 0) == (y > 0)) continue;
         if (!isfinite(x) || !isfinite(y)) {
@@ -232,8 +235,8 @@ static void find_rounding(void *user, const Expr *e) {
     *(bool *)user |= e->op == EX_round && dt_is_float((DType)e->dt);
 }
 
-/* Does the model encode floats as bytes? A difference in the last bit of a float is one of a whole step
- * where it is rounded, and of several after a few layers of that. */
+/* Does the model encode floats as bytes? A difference in the last bit of a float is one of a whole
+ * step where it is rounded, and of several after a few layers of that. */
 static bool quantises(const Graph *g) {
     bool found = false;
     for (const Op *op = g->first; op && !found; op = op->next) {

@@ -61,8 +61,8 @@ static bool is_pattern(DType dt) {
 static const char *npy_descr(Arena *arena, const TensorInfo *t) {
     DType dt = t->dt;
     if (t->width) return arena_printf(arena, "|S%zu", t->width);
-    static const char kinds[] = {[DK_bool] = 'b', [DK_sint] = 'i', [DK_uint] = 'u',
-                                 [DK_float] = 'f', [DK_complex] = 'c'};
+    static const char kinds[] = {
+        [DK_bool] = 'b', [DK_sint] = 'i', [DK_uint] = 'u', [DK_float] = 'f', [DK_complex] = 'c'};
     size_t size = dt_store(dt);
     char kind = kinds[dt_kind(dt)];
     if (is_pattern(dt)) kind = 'u';
@@ -75,7 +75,8 @@ static void *read_all(Session *s, const char *path, size_t *bytes) {
     long size = -1;
     if (f && fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
         errno = EISDIR;
-    else if (f && fseek(f, 0, SEEK_END) == 0) size = ftell(f);
+    else if (f && fseek(f, 0, SEEK_END) == 0)
+        size = ftell(f);
     void *data = NULL;
     if (size >= 0 && fseek(f, 0, SEEK_SET) == 0) {
         data = arena_alloc(&s->arena, (size_t)size + 1);
@@ -170,8 +171,8 @@ static bool read_npy(Session *s, TensorInfo *want, const char *path, void *data)
     }
     char *header = arena_strndup(&s->arena, (char *)file + start, length);
     const char *descr = npy_field(header, "'descr'"), *wanted = npy_descr(&s->arena, want);
-    bool strings = want->width && (!strncmp(descr + !!*descr, "|S", 2) ||
-                                   !strncmp(descr + !!*descr, "<U", 2));
+    bool strings =
+        want->width && (!strncmp(descr + !!*descr, "|S", 2) || !strncmp(descr + !!*descr, "<U", 2));
     if (!strings && (want->width || !descr_fits(descr, wanted, want->dt))) {
         size_t quoted = *descr ? strcspn(descr + 1, "'\"") : 0;
         diag_error(&s->diag, E0009, "'%s' holds elements '%.*s'; input '%s' is %s ('%s')", path,
@@ -241,8 +242,7 @@ bool tensor_read(Session *s, TensorInfo *want, const char *path, void *data) {
 
 OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const void *data) {
     Text head = text_new(&s->arena);
-    text_addf(&head, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-              npy_descr(&s->arena, t));
+    text_addf(&head, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_descr(&s->arena, t));
     for (int i = 0; i < t->rank; i++) text_addf(&head, "%lld,", (long long)t->shape[i]);
     text_add(&head, "), }");
     while ((10 + head.length + 1) % 64) text_add(&head, " ");
@@ -257,7 +257,7 @@ OutputFile tensor_npy(Session *s, const TensorInfo *t, const char *path, const v
     return (OutputFile){.path = path, .data = file, .bytes = bytes};
 }
 
-/* --- random tensors -------------------------------------------------------------------------------*/
+/* --- random tensors --------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state) { /* splitmix64 */
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);

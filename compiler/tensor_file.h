@@ -25,13 +25,13 @@ TensorInfo info_of_model(Arena *arena, const mlcc_tensor *t);
  * zero byte in it. `path`: of the file that they come from. */
 bool tensor_strings(Session *s, const TensorInfo *t, const char *path, const OnnxString *from,
                     void *data);
-/* Fills a tensor with random numbers: floats uniform in [-1, 1), integers small, so that they may serve
- * as indices; strings are of a few small letters. *state is the generator's. */
+/* Fills a tensor with random numbers: floats uniform in [-1, 1), integers small, so that they may
+ * serve as indices; strings are of a few small letters. *state is the generator's. */
 void tensor_random(const TensorInfo *t, void *data, uint64_t *state);
 
-/* Reads a file that must hold a tensor of this type and shape into `data`; dimensions that vary may be
- * smaller, and `want` gets the shape that they have. bf16 and 8-bit floats, which
- * NumPy has no name for, are read from integers of their width. False after a diagnostic. */
+/* Reads a file that must hold a tensor of this type and shape into `data`; dimensions that vary may
+ * be smaller, and `want` gets the shape that they have. bf16 and 8-bit floats, which NumPy has no
+ * name for, are read from integers of their width. False after a diagnostic. */
 bool tensor_read(Session *s, TensorInfo *want, const char *path, void *data);
 /* The same of a tensor that was read; `path`: of the file that it comes from. */
 bool tensor_take(Session *s, TensorInfo *want, const char *path, const OnnxTensor *t, void *data);

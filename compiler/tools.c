@@ -91,7 +91,8 @@ bool write_file(Session *s, const char *path, const void *data, size_t bytes) {
     return write_synced(s, path, path, data, bytes, false);
 }
 
-/* A name beside `path` for its unfinished self. Files that are no regular files are written directly. */
+/* A name beside `path` for its unfinished self. Files that are no regular files are written
+ * directly. */
 static const char *unfinished(Session *s, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return path;
@@ -115,7 +116,8 @@ static bool same_place(Session *s, const char *a, const char *b) {
         const char *folder = arena_printf(&s->arena, "%.*s.", (int)(name[i] - path[i]), path[i]);
         if (stat(folder, &st[i]) != 0) return false;
     }
-    return !strcmp(name[0], name[1]) && st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
+    return !strcmp(name[0], name[1]) && st[0].st_dev == st[1].st_dev &&
+           st[0].st_ino == st[1].st_ino;
 }
 
 /* No output may take the place of the model, of a file with its data or of another output. */

@@ -52,8 +52,7 @@ typedef struct Tune {
     bool any_new; /* it has steps that were not tried */
 } Tune;
 
-/* --- building
- * -------------------------------------------------------------------------------------*/
+/* --- building --------------------------------------------------------------------------------- */
 
 /* Compiles the session's model. False after diagnostics. */
 static bool compile(Session *s, Built *b) {
@@ -84,8 +83,7 @@ static int find_steps(const Candidate *c, const char *steps) {
     return -1;
 }
 
-/* --- measuring
- * ------------------------------------------------------------------------------------*/
+/* --- measuring -------------------------------------------------------------------------------- */
 
 /* Nanoseconds of all launches of the operator; key 0: of all operators. */
 static uint64_t time_of(const Built *b, uint64_t key) {
@@ -203,8 +201,7 @@ static int run_confirmation(Session *s) {
     return 0;
 }
 
-/* --- the result
- * -----------------------------------------------------------------------------------*/
+/* --- the result ------------------------------------------------------------------------------- */
 
 static double tuned_us(const Candidate *c) {
     return (double)c->first * 1e-3 * (c->best ? c->ratio : 1);
@@ -255,8 +252,7 @@ static const char *default_path(Session *s) {
     return arena_printf(&s->arena, "%.*s.tune", (int)length, s->o->model);
 }
 
-/* --- the command
- * ----------------------------------------------------------------------------------*/
+/* --- the command ------------------------------------------------------------------------------ */
 
 /* A session of its own, so that its memory is given back. 0, or the exit status after diagnostics.
  */

@@ -35,11 +35,13 @@ void arena_free(Arena *arena);
 
 /* `bytes` bytes, zeroed, aligned to 16. Never NULL. */
 void *arena_alloc(Arena *arena, size_t bytes);
-/* The same for `count` elements of `size` bytes; an overflowing product counts as passing the limit. */
+/* The same for `count` elements of `size` bytes; an overflowing product counts as passing the
+ * limit. */
 void *arena_array(Arena *arena, size_t count, size_t size);
 void *arena_copy(Arena *arena, const void *data, size_t bytes);
 /* For tables that a walk needs only while it lasts: zeroed memory that goes back with arena_return,
- * to be borrowed again. `bytes` is a power of two, no less than a pointer's, and the same in both. */
+ * to be borrowed again. `bytes` is a power of two, no less than a pointer's, and the same in both.
+ */
 void *arena_borrow(Arena *arena, size_t bytes);
 void arena_return(Arena *arena, void *data, size_t bytes);
 char *arena_strdup(Arena *arena, const char *text);
@@ -47,8 +49,9 @@ char *arena_strndup(Arena *arena, const char *text, size_t length);
 char *arena_printf(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(Arena *arena, const char *format, va_list args);
 
-#define ARENA_NEW(arena, type)        ((type *)arena_alloc((arena), sizeof(type)))
-#define ARENA_ARRAY(arena, count, type) ((type *)arena_array((arena), (size_t)(count), sizeof(type)))
+#define ARENA_NEW(arena, type) ((type *)arena_alloc((arena), sizeof(type)))
+#define ARENA_ARRAY(arena, count, type)                                                            \
+    ((type *)arena_array((arena), (size_t)(count), sizeof(type)))
 
 /* A growing array in an arena: `items`, `n` used, `cap` allotted. Old storage stays in the arena.
  *     VEC(Op *) ops; vec_push(arena, &ops, op);                                                  */
@@ -58,10 +61,9 @@ char *arena_vprintf(Arena *arena, const char *format, va_list args);
         int n, cap;                                                                                \
     }
 #define vec_push(arena, vec, item)                                                                 \
-    ((vec)->n == (vec)->cap                                                                        \
-         ? (void)((vec)->items = arena_grow((arena), (vec)->items, &(vec)->cap,                    \
-                                            sizeof *(vec)->items))                                 \
-         : (void)0,                                                                                \
+    ((vec)->n == (vec)->cap ? (void)((vec)->items = arena_grow((arena), (vec)->items, &(vec)->cap, \
+                                                               sizeof *(vec)->items))              \
+                            : (void)0,                                                             \
      (vec)->items[(vec)->n++] = (item))
 void *arena_grow(Arena *arena, void *items, int *cap, size_t item_size);
 

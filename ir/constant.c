@@ -184,8 +184,7 @@ static void read_packed(const Packed *p, const Source *source, int64_t first, in
     }
 }
 
-/* --- making
- * -------------------------------------------------------------------------------------*/
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* Small ones are computed at once. */
 static void settle_small(Arena *arena, Value *v) {
@@ -244,8 +243,7 @@ bool constant_same(const Value *a, const Value *b) {
     return a->data == b->data || !memcmp(a->data, b->data, bytes);
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Arenas lend powers of two. */
 static size_t room_for(size_t bytes) {

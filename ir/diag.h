@@ -1,8 +1,8 @@
 /* Diagnostics: coded messages that name the place, collected, printed in order.
  *
- * Three failures, three kinds: the model is wrong (MODEL), not supported (UNSUPPORTED), our bug (BUG).
- * A message does not stop anything by itself: callers return NULL or -1 and the driver looks at
- * `diag->n_errors`. All unsupported operators of a model are reported in one run.
+ * Three failures, three kinds: the model is wrong (MODEL), not supported (UNSUPPORTED), our bug
+ * (BUG). A message does not stop anything by itself: callers return NULL or -1 and the driver looks
+ * at `diag->n_errors`. All unsupported operators of a model are reported in one run.
  */
 #ifndef IR_DIAG_H
 #define IR_DIAG_H
@@ -34,8 +34,9 @@ typedef struct DiagMessage {
 
 typedef struct Diag {
     Arena *arena;
-    const char *file;  /* what messages begin with: the model's path as the user gave it */
-    const char *where; /* current place, e.g. "node 'Conv_12' (Conv)"; NULL: none. Set by whoever walks */
+    const char *file; /* what messages begin with: the model's path as the user gave it */
+    const char
+        *where; /* current place, e.g. "node 'Conv_12' (Conv)"; NULL: none. Set by whoever walks */
     VEC(DiagMessage) messages;
     int n_errors;
 } Diag;

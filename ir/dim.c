@@ -70,7 +70,7 @@ static Known *known_of(const Exprs *x, const Expr *e) {
     return known;
 }
 
-/* --- bounds ---------------------------------------------------------------------------------*/
+/* --- bounds ----------------------------------------------------------------------------------- */
 
 static bool interval(const Exprs *x, const Expr *e, Interval *to);
 
@@ -198,7 +198,7 @@ bool dim_bounds(const Exprs *x, const Expr *e, int64_t *low, int64_t *high) {
     return true;
 }
 
-/* --- sums of products -----------------------------------------------------------------------*/
+/* --- sums of products ------------------------------------------------------------------------- */
 
 /* coef * product; product NULL: 1 */
 typedef struct Term {
@@ -438,7 +438,7 @@ static const Expr *normal(Exprs *x, const Expr *e) {
     return found;
 }
 
-/* --- dimensions -----------------------------------------------------------------------------*/
+/* --- dimensions ------------------------------------------------------------------------------- */
 
 int dim_new_symbol(Exprs *x, const char *name, int64_t low, int64_t high) {
     if (!x->dims) x->dims = ARENA_NEW(x->arena, struct Dims);

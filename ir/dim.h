@@ -44,8 +44,8 @@ static inline int64_t dim_same(int64_t a, int64_t b) {
     return dim_varies(a) ? b : a;
 }
 
-/* What was taken for granted of dimensions that vary. A run may be given others: graph_fault.c has it
- * checked there. */
+/* What was taken for granted of dimensions that vary. A run may be given others: graph_fault.c has
+ * it checked there. */
 typedef enum ClaimKind {
     CLAIM_equal,     /* a == b */
     CLAIM_broadcast, /* a == b, or one of them is 1 */

@@ -33,8 +33,7 @@ void exprs_init(Exprs *x, Arena *arena) {
     *x = (Exprs){.arena = arena};
 }
 
-/* --- hash-consing
- * ---------------------------------------------------------------------------------*/
+/* --- hash-consing ----------------------------------------------------------------------------- */
 
 static uint32_t hash_node(ExprOp op, DType dt, Scalar k, int n, const Expr *const *arg) {
     uint64_t h = FNV_SEED ^ ((uint64_t)op << 8) ^ (uint64_t)dt;
@@ -87,8 +86,7 @@ static const Expr *node(Exprs *x, ExprOp op, DType dt, Scalar k, int n, const Ex
     return e;
 }
 
-/* --- leaves
- * ---------------------------------------------------------------------------------------*/
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 const Expr *ex_const(Exprs *x, DType dt, Scalar value) {
     return node(x, EX_const, dt, value, 0, NULL);
@@ -127,8 +125,7 @@ const Expr *ex_load(Exprs *x, DType dt, int source, int n, const Expr *const *in
     return node(x, EX_load, dt, (Scalar){.i = source}, n, index);
 }
 
-/* --- evaluation of constants
- * ----------------------------------------------------------------------*/
+/* --- evaluation of constants ------------------------------------------------------------------ */
 
 static double float_unary(ExprOp op, double a) {
     switch (op) {
@@ -308,8 +305,7 @@ Scalar ex_eval(const Expr *e, const int64_t *vars) {
     return ex_apply((ExprOp)e->op, (DType)e->dt, e->n ? (DType)e->arg[0]->dt : DT_none, args);
 }
 
-/* --- operators
- * ------------------------------------------------------------------------------------*/
+/* --- operators -------------------------------------------------------------------------------- */
 
 static bool is_comparison(ExprOp op) {
     return op == EX_eq || op == EX_ne || op == EX_lt || op == EX_le;
@@ -520,8 +516,7 @@ const Expr *ex_bits(Exprs *x, DType dt, const Expr *a) {
     return node(x, EX_bits, dt, (Scalar){.i = 0}, 1, &a);
 }
 
-/* --- walking
- * --------------------------------------------------------------------------------------*/
+/* --- walking ---------------------------------------------------------------------------------- */
 
 void memo_end(Memo *m) {
     if (m->cap) arena_return(m->arena, m->slots, m->cap * sizeof *m->slots);

@@ -1,16 +1,16 @@
 /* Scalar expressions: what one element of a tensor is computed from.
  *
- * The same expressions stand in graph operators (bodies of map, reduce, scan, scatter) and in kernels
- * (right-hand sides, indices, extents). They are immutable and hash-consed: structurally equal
- * expressions are the same pointer, so common subexpressions are shared from the start, and every
- * constructor simplifies what it can see at once (constants, neutral elements).
+ * The same expressions stand in graph operators (bodies of map, reduce, scan, scatter) and in
+ * kernels (right-hand sides, indices, extents). They are immutable and hash-consed: structurally
+ * equal expressions are the same pointer, so common subexpressions are shared from the start, and
+ * every constructor simplifies what it can see at once (constants, neutral elements).
  *
- * In a graph operator, var 0..rank-1 are the coordinates of the output element and var rank.. those of
- * the reduction; load `i` reads the operator's input i. In a kernel, vars index Kernel.vars and loads
- * Kernel.buffers. Coordinates and indices are i32.
+ * In a graph operator, var 0..rank-1 are the coordinates of the output element and var rank.. those
+ * of the reduction; load `i` reads the operator's input i. In a kernel, vars index Kernel.vars and
+ * loads Kernel.buffers. Coordinates and indices are i32.
  *
- * Arithmetic on narrow types (dt_is_narrow) is built as arithmetic in dt_reg(dt) and a cast back, so
- * printers and interpreters see narrow types only in const, load, cast, bits and select.
+ * Arithmetic on narrow types (dt_is_narrow) is built as arithmetic in dt_reg(dt) and a cast back,
+ * so printers and interpreters see narrow types only in const, load, cast, bits and select.
  */
 #ifndef IR_EXPR_H
 #define IR_EXPR_H
@@ -25,13 +25,13 @@ typedef enum ExprOp {
 } ExprOp;
 
 typedef struct Expr {
-    uint8_t op;      /* ExprOp */
-    uint8_t dt;      /* DType of the value */
-    uint16_t n;      /* operands */
+    uint8_t op; /* ExprOp */
+    uint8_t dt; /* DType of the value */
+    uint16_t n; /* operands */
     uint32_t hash;
-    uint32_t id;     /* order of creation; operands have smaller ids */
-    uint32_t size;   /* nodes of the tree it stands for, saturating: a cost to bound fusion with */
-    Scalar k;        /* const: the value; var, ctr, load: the number in k.i */
+    uint32_t id;   /* order of creation; operands have smaller ids */
+    uint32_t size; /* nodes of the tree it stands for, saturating: a cost to bound fusion with */
+    Scalar k;      /* const: the value; var, ctr, load: the number in k.i */
     const struct Expr *arg[];
 } Expr;
 
@@ -92,18 +92,20 @@ static inline const Expr *ex_le(Exprs *x, const Expr *a, const Expr *b) {
     return ex_bin(x, EX_le, a, b);
 }
 
-/* An expression from text, for tables of elementwise operators: infix and call syntax of the IR text;
- * names are looked up in `names`/`values` (n of them); a number literal takes the other operand's type.
- * Example: "select(x > 0, x, alpha * (exp(x) - 1))". NULL and *error set on a mistake. */
+/* An expression from text, for tables of elementwise operators: infix and call syntax of the IR
+ * text; names are looked up in `names`/`values` (n of them); a number literal takes the other
+ * operand's type. Example: "select(x > 0, x, alpha * (exp(x) - 1))". NULL and *error set on a
+ * mistake. */
 const Expr *ex_formula(Exprs *x, const char *text, int n, const char *const *names,
                        const Expr *const *values, const char **error);
 
 /* Rebuilds `e` with `leaf(user, e)` applied to every var, ctr, acc and load (a load's operands are
- * rewritten before; `args` holds them). `leaf` returns the replacement. Shared parts are visited once. */
+ * rewritten before; `args` holds them). `leaf` returns the replacement. Shared parts are visited
+ * once. */
 typedef const Expr *ExprLeafFn(void *user, const Expr *leaf, const Expr *const *args);
 const Expr *ex_rewrite(Exprs *x, const Expr *e, ExprLeafFn *leaf, void *user);
-/* An order of expressions that depends on nothing but their structure (not on what was built before):
- * larger ones first. */
+/* An order of expressions that depends on nothing but their structure (not on what was built
+ * before): larger ones first. */
 int ex_order(const Expr *a, const Expr *b);
 /* The node `e` with other operands, through the constructors. `e` has operands. */
 const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg);
@@ -125,17 +127,18 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
  * below n. False if not of that form. */
 bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base);
 
-/* Reads a comparison as `bound <= var` (*below false) or `var < bound` (*below true), of one variable
- * below n; false if it is none. */
+/* Reads a comparison as `bound <= var` (*below false) or `var < bound` (*below true), of one
+ * variable below n; false if it is none. */
 bool ex_bound(Exprs *x, const Expr *e, int n, int *var, int64_t *bound, bool *below);
 
-/* How much `e` grows when var `var` grows by one and all else stays; false if that is not always the
- * same, or not plain to see. */
+/* How much `e` grows when var `var` grows by one and all else stays; false if that is not always
+ * the same, or not plain to see. */
 bool ex_stride(const Expr *e, int var, int64_t *stride);
 
 /* Evaluates an expression without loads on constants: vars[i] for var i. */
 Scalar ex_eval(const Expr *e, const int64_t *vars);
-/* Applies one operator (not a leaf, not load) to constant operands of type `from`, giving type `dt`. */
+/* Applies one operator (not a leaf, not load) to constant operands of type `from`, giving type
+ * `dt`. */
 Scalar ex_apply(ExprOp op, DType dt, DType from, const Scalar *args);
 
 /* Visits every distinct node once, operands first. */

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- bounds
- * ---------------------------------------------------------------------------------------*/
+/* --- bounds ----------------------------------------------------------------------------------- */
 
 #define MAX_AFFINE 128 /* variables of one kernel */
 
@@ -173,8 +172,7 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
     return bounds(&r, e, lo, hi);
 }
 
-/* --- affine form
- * ----------------------------------------------------------------------------------*/
+/* --- affine form ------------------------------------------------------------------------------ */
 
 /* Is `e` index arithmetic without vars below n? */
 static bool is_free(const Expr *e, int n) {
@@ -268,8 +266,7 @@ bool ex_stride(const Expr *e, int var, int64_t *stride) {
     return true;
 }
 
-/* --- linear forms
- * ---------------------------------------------------------------------------------*/
+/* --- linear forms ----------------------------------------------------------------------------- */
 
 typedef struct Term {
     const Expr *e;

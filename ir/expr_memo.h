@@ -14,8 +14,8 @@ typedef struct Memo {
     uint32_t n, cap;
 } Memo;
 
-/* The slot of `e`. If its key is NULL the caller fills key and value and counts it in memo->n, before
- * it asks for another slot. */
+/* The slot of `e`. If its key is NULL the caller fills key and value and counts it in memo->n,
+ * before it asks for another slot. */
 MemoSlot *memo_slot(Memo *memo, const Expr *e);
 void memo_set(Memo *memo, const Expr *e, const Expr *value);
 /* Gives the table back to the arena. */

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-static const char *const kind_names[OP_count] = {"input",   "const",   "map",     "reduce",
-                                                 "scan",    "scatter", "reshape", "loop"};
+static const char *const kind_names[OP_count] = {"input", "const",   "map",     "reduce",
+                                                 "scan",  "scatter", "reshape", "loop"};
 
 const char *op_kind_name(OpKind kind) {
     return kind_names[kind];
@@ -40,7 +40,7 @@ Scalar combine_identity(Combine combine, DType dt) {
                                                   : 0};
 }
 
-/* --- shapes ---------------------------------------------------------------------------------------*/
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 int64_t shape_numel(int rank, const int64_t *shape) {
     int64_t n = 1;
@@ -78,8 +78,8 @@ static int64_t broadcast_dim(Exprs *x, int64_t a, int64_t b) {
     return dim_mul(x, larger, dim_smaller(x, dim_smaller(x, a, b), 1));
 }
 
-bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
-                     int64_t *shape) {
+bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b,
+                     int *rank, int64_t *shape) {
     int r = rank_a > rank_b ? rank_a : rank_b;
     if (r > MAX_RANK) return false;
     /* from the last dimension on, for `shape` may be `a` or `b` */
@@ -123,7 +123,7 @@ const int64_t *value_ints(Graph *g, const Value *v, int *n) {
     return result;
 }
 
-/* --- graphs ---------------------------------------------------------------------------------------*/
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 Graph *graph_new(Arena *arena, Exprs *x, Diag *diag, const char *name) {
     Graph *g = ARENA_NEW(arena, Graph);
@@ -174,7 +174,8 @@ Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, con
     if (!shape_fits(rank, shape)) {
         diag_error(g->diag, E3005, "a tensor of shape %s has more than 2^31-1 elements",
                    shape_text(g->arena, rank, shape));
-        v->dims = v->shape = ARENA_ARRAY(g->arena, rank + 1, int64_t); /* empty: nothing overflows */
+        v->dims = v->shape =
+            ARENA_ARRAY(g->arena, rank + 1, int64_t); /* empty: nothing overflows */
     }
     return v;
 }

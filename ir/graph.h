@@ -1,18 +1,18 @@
 /* The graph: tensors and the few core operators that every ONNX operator is made of.
  *
- * Four operators compute; each is written once per level (interpreter, lowering), never per ONNX op:
- *   map      out[i] = body(i)
- *   reduce   out[i] = post(i, combine over r of body(i, r))
- *   scan     out[i] = post(i, combine over r <= i[axis] of body) along one axis (cumulative)
- *   scatter  out = copy of input 0; then for every update u: out[target(u)] combine= body(u)
- * and `loop` repeats a sub-graph a fixed number of times with carried state; `reshape` renames the
- * dimensions of the same memory; `input` and `const` are where values come from.
+ * Four operators compute; each is written once per level (interpreter, lowering), never per ONNX
+ * op: map      out[i] = body(i) reduce   out[i] = post(i, combine over r of body(i, r)) scan out[i]
+ * = post(i, combine over r <= i[axis] of body) along one axis (cumulative) scatter  out = copy of
+ * input 0; then for every update u: out[target(u)] combine= body(u) and `loop` repeats a sub-graph
+ * a fixed number of times with carried state; `reshape` renames the dimensions of the same memory;
+ * `input` and `const` are where values come from.
  *
- * A body is a scalar expression (expr.h) that may load any input at any index computed from the output
- * coordinates, so transposition, slicing, padding, concatenation, gathering and broadcasting are all
- * maps; matrix products, convolutions and pools are reduces whose loads are affine in the
+ * A body is a scalar expression (expr.h) that may load any input at any index computed from the
+ * output coordinates, so transposition, slicing, padding, concatenation, gathering and broadcasting
+ * are all maps; matrix products, convolutions and pools are reduces whose loads are affine in the
  * coordinates. Fusion is substitution.
- * Loads must be inside their tensor for every coordinate that evaluates them: guard with select or and.
+ * Loads must be inside their tensor for every coordinate that evaluates them: guard with select or
+ * and.
  *
  * Values are in SSA form. Shapes are fixed; scalars have rank 0. A tensor has < 2^31 elements.
  *
@@ -58,28 +58,30 @@ typedef struct GraphImage {
 } GraphImage;
 
 struct Value {
-    int id;            /* unique in its graph; printed as %id */
+    int id; /* unique in its graph; printed as %id */
     DType dt;
     int rank;
     const int64_t *shape;
     const int64_t *dims; /* the same, but numbers of dim.h where they vary */
-    Op *def;           /* the operator that makes it */
-    int def_index;     /* which of its outputs */
-    const char *name;  /* ONNX name, or NULL */
-    const void *data;  /* OP_const: the elements as dt_store lays them out; OP_input that is a state: the
-                          first ones, NULL: zeros; else NULL */
+    Op *def;             /* the operator that makes it */
+    int def_index;       /* which of its outputs */
+    const char *name;    /* ONNX name, or NULL */
+    const void *data; /* OP_const: the elements as dt_store lays them out; OP_input that is a state:
+                         the first ones, NULL: zeros; else NULL */
     struct Value *outer; /* OP_input: see graph_captured; else NULL */
     /* OP_const without data: how its elements are made, see constant.h; else NULL */
     const Packed *packed;
     const Op *made;
-    struct Value *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
-    /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no memory of
-     * its own; NULL: it has */
+    struct Value
+        *storage; /* set by lowering: the value whose memory this one lies in; NULL: its own */
+    /* set by pass `place`: the value is the box of `inside` that begins at `origin`, and has no
+     * memory of its own; NULL: it has */
     struct Value *inside;
     const int64_t *origin;
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
-    int gap; /* set by pass `place`: elements between one row (the last dimension) and the next in memory */
-    int index;         /* scratch of the pass at work */
+    int gap;   /* set by pass `place`: elements between one row (the last dimension) and the next in
+                  memory */
+    int index; /* scratch of the pass at work */
 };
 
 struct Op {
@@ -87,37 +89,38 @@ struct Op {
     int n_in, n_out;
     Value **in, **out;
     const Expr *body;
-    const Expr *post;       /* reduce, scan: of acc (and loads at output coordinates); never NULL there */
-    Combine combine;        /* reduce, scan, scatter */
-    int n_red;              /* reduce: number of reduction coordinates */
-    const int64_t *red;     /* reduce: their extents */
-    int axis;               /* scan: the axis; var rank stands for the scanned position r */
-    bool exclusive, reverse;/* scan: r < i instead of r <= i; from the end */
-    int n_upd;              /* scatter: coordinates of the update space ... */
-    const int64_t *upd;     /* ... and their extents; var 0.. are these in target and body */
-    const Expr **target;    /* scatter: output coordinates, one per dimension of the output */
-    const Expr *guard;      /* scatter: the update happens only where this holds (bool); NULL: always.
-                               map, after `place`: elsewhere others write the element */
-    int64_t trips;          /* loop: iterations */
-    int n_state;            /* loop: carried values */
-    Graph *sub;             /* loop: one iteration */
-    const char *src;        /* the ONNX nodes it came from, for comments and reports */
-    Op *prev, *next;        /* order of execution */
-    int index;              /* scratch of the pass at work */
+    const Expr *post; /* reduce, scan: of acc (and loads at output coordinates); never NULL there */
+    Combine combine;  /* reduce, scan, scatter */
+    int n_red;        /* reduce: number of reduction coordinates */
+    const int64_t *red;      /* reduce: their extents */
+    int axis;                /* scan: the axis; var rank stands for the scanned position r */
+    bool exclusive, reverse; /* scan: r < i instead of r <= i; from the end */
+    int n_upd;               /* scatter: coordinates of the update space ... */
+    const int64_t *upd;      /* ... and their extents; var 0.. are these in target and body */
+    const Expr **target;     /* scatter: output coordinates, one per dimension of the output */
+    const Expr *guard; /* scatter: the update happens only where this holds (bool); NULL: always.
+                          map, after `place`: elsewhere others write the element */
+    int64_t trips;     /* loop: iterations */
+    int n_state;       /* loop: carried values */
+    Graph *sub;        /* loop: one iteration */
+    const char *src;   /* the ONNX nodes it came from, for comments and reports */
+    Op *prev, *next;   /* order of execution */
+    int index;         /* scratch of the pass at work */
 };
 
-/* loop: sub->inputs correspond to op->in: first n_state carried values, then invariants. sub->outputs
- * are the next n_state carried values, then the stacked outputs of one iteration. op->out are the final
- * carried values, then each stacked output with `trips` as new first dimension, iteration t at index t.
- * In the sub-graph's expressions ctr `depth` (number of loops around) is the iteration. */
+/* loop: sub->inputs correspond to op->in: first n_state carried values, then invariants.
+ * sub->outputs are the next n_state carried values, then the stacked outputs of one iteration.
+ * op->out are the final carried values, then each stacked output with `trips` as new first
+ * dimension, iteration t at index t. In the sub-graph's expressions ctr `depth` (number of loops
+ * around) is the iteration. */
 
 struct Graph {
     Arena *arena;
     Exprs *x;
     Diag *diag;
     const char *name;
-    Graph *parent;      /* sub-graph of a loop: the graph around it */
-    int depth;          /* loops around: 0 at top */
+    Graph *parent; /* sub-graph of a loop: the graph around it */
+    int depth;     /* loops around: 0 at top */
     int n_values;
     Op *first, *last;
     VEC(Value *) inputs;
@@ -134,9 +137,9 @@ struct Graph {
     /* What the host decodes: their height, width and pixels are the last inputs before the states,
      * in this order, and no part of what callers see either. */
     VEC(GraphImage) images;
-    const char *src;    /* given to operators built from now on */
-    bool no_fold;       /* builders fold operators of constants unless set */
-    Value *fault; /* bool, rank 0: see graph_note_fault; NULL: there is none */
+    const char *src;      /* given to operators built from now on */
+    bool no_fold;         /* builders fold operators of constants unless set */
+    Value *fault;         /* bool, rank 0: see graph_note_fault; NULL: there is none */
     VEC(DimClaim) claims; /* those that `fault` knows of */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
 };
@@ -149,22 +152,23 @@ Graph *graph_new_sub(Graph *parent);
  * constant by interpreting them at once (so an importer can read computed shapes as constants).
  * Shapes are copied. They may have dimensions that vary. */
 
-/* Makes `value` (i32, rank 0) a symbol with this range, and returns the dimension that it is; -1 if there
- * are too many. */
+/* Makes `value` (i32, rank 0) a symbol with this range, and returns the dimension that it is; -1 if
+ * there are too many. */
 int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high);
 /* Says which value a symbol has in this graph. */
 void graph_set_symbol(Graph *g, int symbol, Value *value);
-/* An input of the graph holds its elements one behind the other, without room for the largest extents:
- * the tensor that it is. Reads nothing beyond its elements. */
+/* An input of the graph holds its elements one behind the other, without room for the largest
+ * extents: the tensor that it is. Reads nothing beyond its elements. */
 Value *graph_from_dense(Graph *g, Value *input);
 /* The tensor like that, to be an output. */
 Value *graph_to_dense(Graph *g, Value *v);
 /* The extents of `v` in a run: i64[rank]. */
 Value *graph_shape(Graph *g, const Value *v);
 
-/* Runs in which `fault` (bool, rank 0) is true ask for more than there is room for, or contradict what
- * the model says of shapes. They touch nothing outside of tensors, but what they give is meaningless, and
- * they end with a status of its own. In the body of a loop it counts in every iteration. */
+/* Runs in which `fault` (bool, rank 0) is true ask for more than there is room for, or contradict
+ * what the model says of shapes. They touch nothing outside of tensors, but what they give is
+ * meaningless, and they end with a status of its own. In the body of a loop it counts in every
+ * iteration. */
 void graph_note_fault(Graph *g, Value *fault);
 /* The same where a claim (dim.h) that was made since the last call does not hold, or one of these
  * dimensions is less than 0. */
@@ -216,15 +220,16 @@ Builder build(Graph *g, int rank, const int64_t *shape);
 const Expr *build_red(Builder *b, int64_t extent);
 /* Coordinate `at` of the output as the index into a dimension that broadcasts to that. */
 const Expr *build_index(Builder *b, int at, int64_t extent);
-/* The element of `v`, broadcast to the output as ONNX (numpy) does. `v` must broadcast to b's shape. */
+/* The element of `v`, broadcast to the output as ONNX (numpy) does. `v` must broadcast to b's
+ * shape. */
 const Expr *build_in(Builder *b, Value *v);
 /* The element of `v` at explicit coordinates (v->rank of them). */
 const Expr *build_load(Builder *b, Value *v, const Expr *const *index);
 Value *build_map(Builder *b, DType dt, const Expr *body);
 /* post == NULL: the reduced value itself. `dt` is post's type. */
 Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, const Expr *post);
-/* Cumulative along `axis`; in body var b->rank stands for the scanned position, the other coordinates
- * (and var axis, not to be used) are the output's. */
+/* Cumulative along `axis`; in body var b->rank stands for the scanned position, the other
+ * coordinates (and var axis, not to be used) are the output's. */
 Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusive, bool reverse,
                   const Expr *body);
 /* b's shape is the update space; `data` is copied, then updated at target[0..data->rank-1]. */
@@ -234,9 +239,10 @@ Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const
 /* A loop. sub->inputs must have been made with graph_input in the order states, invariants; the
  * outputs with graph_output in the order next states, stacked. in: n_in values of the outer graph.
  * out: receives n_state + stacked values. */
-void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in, Value **out);
+void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
+                Value **out);
 
-/* --- common operators, made of the above ---------------------------------------------------------*/
+/* --- common operators, made of the above ------------------------------------------------------ */
 /* Of as many elements, also in every run. */
 Value *g_reshape(Graph *g, Value *v, int rank, const int64_t *shape);
 Value *g_transpose(Graph *g, Value *v, const int *perm); /* out dim i = in dim perm[i] */
@@ -252,16 +258,19 @@ Value *g_cast(Graph *g, Value *v, DType dt);
 Value *g_bin(Graph *g, ExprOp op, Value *a, Value *b);
 Value *g_un(Graph *g, ExprOp op, Value *a);
 Value *g_where(Graph *g, Value *cond, Value *a, Value *b);
-/* elementwise from a formula over names a, b, c ... (see ex_formula); result type is the formula's */
+/* elementwise from a formula over names a, b, c ... (see ex_formula); result type is the formula's
+ */
 Value *g_formula(Graph *g, const char *formula, int n, const char *const *names, Value *const *v);
 /* reduction over axes (bit mask); keep: reduced dims stay as 1. body type is the accumulator's */
 Value *g_reduce(Graph *g, Combine combine, Value *v, uint32_t axes, bool keep);
 Value *g_scalar(Graph *g, DType dt, double value);
-Value *g_dim(Graph *g, DType dt, int64_t dim); /* a dimension's extent as a scalar */
+Value *g_dim(Graph *g, DType dt, int64_t dim);         /* a dimension's extent as a scalar */
 Value *g_ints(Graph *g, int n, const int64_t *values); /* i64[n] */
-/* Matrix product with numpy's rules (batch broadcasting, rank 1), accumulated in `acc` and cast to dt */
+/* Matrix product with numpy's rules (batch broadcasting, rank 1), accumulated in `acc` and cast to
+ * dt */
 Value *g_matmul(Graph *g, Value *a, Value *b, DType acc, DType dt);
-/* softmax along the given axes (bit mask), numerically stable, in v's type (computed in f32 at least) */
+/* softmax along the given axes (bit mask), numerically stable, in v's type (computed in f32 at
+ * least) */
 Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 
 /* Elements of the memory that the value lies in, gaps and what it is a part of included. */
@@ -284,12 +293,11 @@ static inline int graph_n_outputs(const Graph *g) {
     return g->outputs.n - g->n_states;
 }
 
-/* --- queries
- * -------------------------------------------------------------------------------------*/
+/* --- queries ---------------------------------------------------------------------------------- */
 /* Number of elements; INT64_MAX where it is more than that. */
 int64_t shape_numel(int rank, const int64_t *shape);
-/* May a tensor have this shape? No extent is negative, and the product of those that are not 0 is below
- * 2^31: so no product of some of them overflows. */
+/* May a tensor have this shape? No extent is negative, and the product of those that are not 0 is
+ * below 2^31: so no product of some of them overflows. */
 bool shape_fits(int rank, const int64_t *shape);
 static inline int64_t value_numel(const Value *v) {
     return shape_numel(v->rank, v->shape);
@@ -298,12 +306,13 @@ static inline size_t value_bytes(const Value *v) {
     return (size_t)value_numel(v) * dt_store(v->dt);
 }
 bool shape_equal(int rank_a, const int64_t *a, int rank_b, const int64_t *b);
-/* Numpy broadcasting of two shapes; false if they do not fit. Where a dimension varies, the larger of
- * the two is taken. */
-bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank,
-                     int64_t *shape);
+/* Numpy broadcasting of two shapes; false if they do not fit. Where a dimension varies, the larger
+ * of the two is taken. */
+bool shape_broadcast(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b,
+                     int *rank, int64_t *shape);
 const char *shape_text(Arena *arena, int rank, const int64_t *shape);
-/* The constant integers of a value (any integer type), or NULL if it is not constant. *n: how many. */
+/* The constant integers of a value (any integer type), or NULL if it is not constant. *n: how many.
+ */
 const int64_t *value_ints(Graph *g, const Value *v, int *n);
 /* The same where they may be dimensions that vary, such as those computed of a shape. */
 const int64_t *value_dims(Graph *g, const Value *v, int *n);
@@ -317,7 +326,7 @@ const char *combine_name(Combine combine);
 Scalar combine_identity(Combine combine, DType dt);
 ExprOp combine_expr(Combine combine);
 
-/* --- editing (passes) ----------------------------------------------------------------------------*/
+/* --- editing (passes) ------------------------------------------------------------------------- */
 Op *graph_new_op(Graph *g, OpKind kind, int n_in, Value *const *in, int n_out); /* not yet linked */
 void graph_append(Graph *g, Op *op);
 void graph_insert_before(Graph *g, Op *at, Op *op);
@@ -326,8 +335,8 @@ void graph_unlink(Graph *g, Op *op);
  * `growth` times the bytes of what it is made of. */
 void graph_fold(Graph *g, Op *op, int growth);
 Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, const int64_t *shape);
-/* Extents of all coordinates of an op's body: output (or update) coordinates, then reduction. Returns
- * how many; extent must hold MAX_RANK. */
+/* Extents of all coordinates of an op's body: output (or update) coordinates, then reduction.
+ * Returns how many; extent must hold MAX_RANK. */
 int op_extents(const Op *op, int64_t *extent);
 
 #endif

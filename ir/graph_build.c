@@ -67,7 +67,7 @@ void graph_tie(Graph *g, int input, int output) {
     g->n_states++;
 }
 
-/* --- dimensions that vary --------------------------------------------------------------------------*/
+/* --- dimensions that vary --------------------------------------------------------------------- */
 
 void graph_set_symbol(Graph *g, int symbol, Value *value) {
     while (g->symbols.n <= symbol) vec_push(g->arena, &g->symbols, NULL);
@@ -88,8 +88,8 @@ Value *graph_image(Graph *g, Value *stream, const char *format, const int64_t lo
     Value **extent[2] = {&image.height, &image.width};
     int64_t shape[3] = {0, 0, strcmp(format, "Grayscale") ? 3 : 1};
     for (int i = 0; i < 2; i++) {
-        *extent[i] = graph_input(g, arena_printf(g->arena, "%s.%s", name, extent_name[i]), DT_i32,
-                                 0, NULL);
+        *extent[i] =
+            graph_input(g, arena_printf(g->arena, "%s.%s", name, extent_name[i]), DT_i32, 0, NULL);
         int64_t dim = graph_symbol(g, *extent[i], low[i], high[i]);
         if (dim == -1) return NULL;
         shape[i] = low[i] == high[i] ? low[i] : dim;
@@ -99,8 +99,8 @@ Value *graph_image(Graph *g, Value *stream, const char *format, const int64_t lo
     return dims_vary(3, shape) ? graph_from_dense(g, image.pixels) : image.pixels;
 }
 
-/* A symbol's value here: in the body of a loop one more of its inputs (see build_loop). NULL where it is
- * computed further in. */
+/* A symbol's value here: in the body of a loop one more of its inputs (see build_loop). NULL where
+ * it is computed further in. */
 static Value *symbol_value(Graph *g, int k) {
     while (g->symbols.n <= k) vec_push(g->arena, &g->symbols, NULL);
     Value *outer = !g->symbols.items[k] && g->parent ? symbol_value(g->parent, k) : NULL;
@@ -130,7 +130,8 @@ static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *arg
     if (e->op != EX_var || e->k.i < DIM_VAR) return e;
     Value *v = symbol_value(b->g, (int)e->k.i - DIM_VAR);
     if (v) return build_load(b, v, NULL);
-    diag_error(b->g->diag, E3002, "a number of elements that the body of a loop finds is needed outside of it");
+    diag_error(b->g->diag, E3002,
+               "a number of elements that the body of a loop finds is needed outside of it");
     return ex_i(b->x, 0);
 }
 
@@ -146,7 +147,8 @@ static const Expr *load_symbols(Builder *b, const Expr *e) {
 #define MAX_EXTENTS (DIM_VAR + DIM_MAX_SYMBOLS)
 static int extents_of(const Builder *b, int64_t *extent) {
     int n = b->rank + b->n_red;
-    for (int i = 0; i < n; i++) extent[i] = dim_max(b->x, i < b->rank ? b->shape[i] : b->red[i - b->rank]);
+    for (int i = 0; i < n; i++)
+        extent[i] = dim_max(b->x, i < b->rank ? b->shape[i] : b->red[i - b->rank]);
     if (!b->x->dims) return n;
     for (int i = n; i < MAX_EXTENTS; i++) extent[i] = -1;
     for (int i = DIM_VAR; i < MAX_EXTENTS; i++) {
@@ -189,8 +191,8 @@ static void check_read(void *user, const Expr *e) {
     for (int i = 0; i < e->n; i++) r->beyond |= index_beyond(r, e->arg[i], v->shape[i]);
 }
 
-/* May the body read outside of a tensor where the coordinates are beyond their extents, but inside of
- * the largest ones? */
+/* May the body read outside of a tensor where the coordinates are beyond their extents, but inside
+ * of the largest ones? */
 static bool reads_beyond(const Builder *b, const Expr *e) {
     Reads r = {.b = b};
     r.n = extents_of(b, r.extent);
@@ -236,8 +238,8 @@ static const Expr *clamp_load(void *user, const Expr *e, const Expr *const *args
     return e->n ? ex_rebuild(x, e, index) : e;
 }
 
-/* The body with indices brought into their tensors where it relies on extents being equal that a run may
- * give otherwise. Where conditions are about coordinates, they see to that. */
+/* The body with indices brought into their tensors where it relies on extents being equal that a
+ * run may give otherwise. Where conditions are about coordinates, they see to that. */
 static const Expr *within(const Builder *b, const Expr *e) {
     if (!b->x->dims || !e || !reads_beyond(b, e)) return e;
     Reads r = {.b = b};
@@ -262,15 +264,15 @@ static const Expr *targets_within(const Builder *b, const Value *data, const Exp
     return guard;
 }
 
-/* The body for all coordinates up to the largest extents: what a map computes there does not matter, if
- * it only is computed; what a reduction does must not count. */
+/* The body for all coordinates up to the largest extents: what a map computes there does not
+ * matter, if it only is computed; what a reduction does must not count. */
 static const Expr *guarded(const Builder *b, const Expr *e, Scalar otherwise) {
     int n = b->rank + b->n_red;
     const Expr *cond = inside(b, reads_beyond(b, e) ? 0 : b->rank, n);
     return cond ? ex_select(b->x, cond, e, ex_const(b->x, (DType)e->dt, otherwise)) : e;
 }
 
-/* --- folding --------------------------------------------------------------------------------------*/
+/* --- folding ---------------------------------------------------------------------------------- */
 
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
@@ -345,7 +347,11 @@ void graph_fold(Graph *g, Op *op, int growth) {
         return;
     Value *out = op->out[0];
     const Op *before = arena_copy(g->arena, op, sizeof *op);
-    *op = (Op){.kind = OP_const, .n_out = 1, .out = op->out, .src = op->src, .prev = op->prev,
+    *op = (Op){.kind = OP_const,
+               .n_out = 1,
+               .out = op->out,
+               .src = op->src,
+               .prev = op->prev,
                .next = op->next};
     if (before->kind == OP_reshape)
         constant_alias(out, before->in[0]); /* renamed dimensions */
@@ -364,7 +370,7 @@ static Value *finish(Graph *g, Op *op, DType dt, int rank, const int64_t *shape)
     return op->out[0];
 }
 
-/* --- bodies ---------------------------------------------------------------------------------------*/
+/* --- bodies ----------------------------------------------------------------------------------- */
 
 Builder build(Graph *g, int rank, const int64_t *shape) {
     Builder b = {.g = g, .x = g->x, .rank = rank};
@@ -374,7 +380,8 @@ Builder build(Graph *g, int rank, const int64_t *shape) {
 
 const Expr *build_red(Builder *b, int64_t extent) {
     if (b->rank + b->n_red == MAX_RANK) {
-        diag_error(b->g->diag, E3006, "more than %d dimensions, those reduced counted in", MAX_RANK);
+        diag_error(b->g->diag, E3006, "more than %d dimensions, those reduced counted in",
+                   MAX_RANK);
         b->n_red--;
     }
     b->red[b->n_red++] = dim_normal(b->x, extent);
@@ -433,8 +440,8 @@ Value *build_map(Builder *b, DType dt, const Expr *body) {
         Value *v = b->in.items[body->k.i];
         bool same = shape_equal(v->rank, v->dims, b->rank, b->shape);
         for (int i = 0; i < v->rank && same; i++)
-            same = body->arg[i] == ex_var(b->x, i) ||
-                   (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
+            same =
+                body->arg[i] == ex_var(b->x, i) || (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
         if (same) return v;
     }
     body = within(b, body);
@@ -562,10 +569,10 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
     Value **all = ARENA_ARRAY(g->arena, sub->inputs.n + 1, Value *);
     for (int i = 0, next = 0; i < sub->inputs.n; i++) {
         int k = symbol_of_input(sub, sub->inputs.items[i]);
-        all[i] = k >= 0           ? symbol_value(g, k)
-                 : i == fault_at  ? none
-                 : next < n_in    ? in[next++]
-                                  : NULL;
+        all[i] = k >= 0          ? symbol_value(g, k)
+                 : i == fault_at ? none
+                 : next < n_in   ? in[next++]
+                                 : NULL;
     }
     Op *op = graph_new_op(g, OP_loop, sub->inputs.n, all, n_out);
     op->trips = dim_max(g->x, trips);

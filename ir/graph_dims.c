@@ -3,7 +3,7 @@
  */
 #include "ir/graph_dims.h"
 
-/* --- reshapes -------------------------------------------------------------------------------*/
+/* --- reshapes --------------------------------------------------------------------------------- */
 
 /* Neighbouring dimensions of both shapes that have as many elements. */
 typedef struct Group {
@@ -69,7 +69,8 @@ static void regroup(Exprs *x, const Group *g, const int64_t *old, const int64_t 
         if (old[i] == 1) continue;
         count--;
         index[i] = count ? ex_bin(x, EX_rem, place, ex_i(x, old[i])) : place;
-        /* a run may be given extents that contradict the model: nothing outside of memory is read */
+        /* a run may be given extents that contradict the model: nothing outside of memory is read
+         */
         if (!count && !g->sure)
             index[i] = ex_bin(x, EX_min, place, ex_i(x, dim_max(x, old[i]) - 1));
         if (count) place = ex_div(x, place, ex_i(x, old[i]));
@@ -109,7 +110,7 @@ Value *reshape_varying(Graph *g, Value *v, int rank, const int64_t *shape) {
     return build_map(&b, v->dt, build_load(&b, v, index));
 }
 
-/* --- inputs and outputs ---------------------------------------------------------------------*/
+/* --- inputs and outputs ----------------------------------------------------------------------- */
 
 Value *graph_from_dense(Graph *g, Value *input) {
     Exprs *x = g->x;
@@ -159,7 +160,7 @@ void graph_output_varying(Graph *g, Value *value, const char *name) {
     graph_output(g, graph_shape(g, value), arena_printf(g->arena, "%s.shape", name));
 }
 
-/* --- dimensions as values -------------------------------------------------------------------*/
+/* --- dimensions as values --------------------------------------------------------------------- */
 
 #define MAX_DIM_VALUES 64   /* elements of a tensor of dimensions */
 #define MAX_WALK       4000 /* elements looked at for one of them */
@@ -182,8 +183,8 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at);
 
 #define UNKNOWN_VAR (DIM_VAR + DIM_MAX_SYMBOLS) /* and above */
 
-/* What is not known is a var of its own, so that what does not depend on it is known still, and no two
- * of them are taken for equal. */
+/* What is not known is a var of its own, so that what does not depend on it is known still, and no
+ * two of them are taken for equal. */
 static const Expr *unknown(Walk *w, DType dt) {
     return ex_var_of(w->g->x, UNKNOWN_VAR + w->n_unknown++, dt);
 }

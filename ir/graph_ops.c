@@ -30,25 +30,26 @@ Value *g_expand(Graph *g, Value *v, int rank, const int64_t *shape) {
     return build_map(&b, v->dt, build_in(&b, v));
 }
 
-Value *g_slice(Graph *g, Value *v, const int64_t *start, const int64_t *step, const int64_t *count) {
+Value *g_slice(Graph *g, Value *v, const int64_t *start, const int64_t *step,
+               const int64_t *count) {
     Builder b = build(g, v->rank, count);
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++)
-        index[i] = ex_add(g->x, ex_mul(g->x, ex_var(g->x, i), ex_i(g->x, step[i])),
-                          ex_i(g->x, start[i]));
+        index[i] =
+            ex_add(g->x, ex_mul(g->x, ex_var(g->x, i), ex_i(g->x, step[i])), ex_i(g->x, start[i]));
     return build_map(&b, v->dt, build_load(&b, v, index));
 }
 
 Value *g_pad(Graph *g, Value *v, const int64_t *before, const int64_t *after, Scalar fill) {
     Exprs *x = g->x;
     int64_t shape[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) shape[i] = dim_add(x, v->dims[i], dim_add(x, before[i], after[i]));
+    for (int i = 0; i < v->rank; i++)
+        shape[i] = dim_add(x, v->dims[i], dim_add(x, before[i], after[i]));
     Builder b = build(g, v->rank, shape);
     const Expr *index[MAX_RANK], *inside = ex_int(x, DT_bool, 1);
     for (int i = 0; i < v->rank; i++) {
         index[i] = ex_sub(x, ex_var(x, i), ex_i(x, before[i]));
-        if (dim_max(x, before[i]) > 0)
-            inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), index[i]));
+        if (dim_max(x, before[i]) > 0) inside = ex_and(x, inside, ex_le(x, ex_i(x, 0), index[i]));
         if (dim_max(x, after[i]) > 0)
             inside = ex_and(x, inside, ex_lt(x, index[i], ex_i(x, v->dims[i])));
     }
@@ -239,8 +240,8 @@ Value *g_matmul(Graph *g, Value *a, Value *c, DType acc, DType dt) {
     ia[a->rank - 1] = r;
     ic[c->rank - 2] = r;
     ic[c->rank - 1] = ex_var(x, rank + 1);
-    const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, a, ia)),
-                                 ex_cast(x, acc, build_load(&b, c, ic)));
+    const Expr *product =
+        ex_mul(x, ex_cast(x, acc, build_load(&b, a, ia)), ex_cast(x, acc, build_load(&b, c, ic)));
     Value *out = build_reduce(&b, dt, COMBINE_sum, product, NULL);
     if (!row && !column) return out;
     int n = rank;
@@ -256,7 +257,7 @@ Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm) {
     Value *shifted = g_bin(g, EX_sub, wide, top);
     Value *e = g_un(g, EX_exp, shifted);
     Value *sum = g_reduce(g, COMBINE_sum, e, axes, true);
-    Value *result = logarithm ? g_bin(g, EX_sub, shifted, g_un(g, EX_log, sum))
-                              : g_bin(g, EX_div, e, sum);
+    Value *result =
+        logarithm ? g_bin(g, EX_sub, shifted, g_un(g, EX_log, sum)) : g_bin(g, EX_div, e, sum);
     return g_cast(g, result, dt);
 }

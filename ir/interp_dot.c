@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-/* --- recognition -------------------------------------------------------------------------------
- */
+/* --- recognition ------------------------------------------------------------------------------ */
 
 /* Adds what `cond` asks for to the guards; false if it is not a conjunction of affine inequalities.
  */
@@ -135,8 +134,7 @@ DotPlan *dot_plan(Arena *arena, const Op *op) {
     return dot;
 }
 
-/* --- inner loops -------------------------------------------------------------------------------
- */
+/* --- inner loops ------------------------------------------------------------------------------ */
 
 /* acc[i] += a[i*sa] * b[i*sb]. The common strides get loops in which they are constant. */
 #define ROW(ta, tb)                                                                                \
@@ -240,8 +238,7 @@ static double sum_line(const DotPlan *dot, const Position *p) {
     return sum;
 }
 
-/* --- outer loops -------------------------------------------------------------------------------
- */
+/* --- outer loops ------------------------------------------------------------------------------ */
 
 /* Sums over reduction dimensions dim.. into n accumulators along the last output coordinate. */
 static void reduce_row(const DotPlan *dot, Position *p, int dim, int n, Scalar *acc) {

@@ -25,7 +25,7 @@
 
 #include "ir/kernel.h"
 
-/* --- printing --------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 typedef struct TextOptions {
     bool elide; /* constants longer than inline_limit as "<N bytes, fnv H>": not to be read back */
@@ -56,7 +56,7 @@ void text_kernel(Text *out, const Kernel *k);
 /* The whole: the graph, kernels, steps and places. */
 void text_program(Text *out, const Program *p, TextOptions options);
 
-/* --- reading ---------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Any text is accepted or gives one E5001 "line L column C: expected ..., found ..." and NULL. What
  * is read is well-formed as text; whether it makes sense is for the verifier (verify.h) to say. */

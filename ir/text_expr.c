@@ -52,7 +52,7 @@ static int precedence_of(const Expr *e) {
     return prefix ? PREC_UNARY : PREC_LEAF;
 }
 
-/* --- naming shared parts ---------------------------------------------------------------------*/
+/* --- naming shared parts ---------------------------------------------------------------------- */
 
 enum {
     FLAT_SIZE = 40,  /* trees up to this size print without names */
@@ -119,7 +119,7 @@ static void number_parts(Sharing *s, int n, const Expr *const *e) {
     }
 }
 
-/* --- printing --------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 typedef struct Printer {
     Text *out;

@@ -32,7 +32,7 @@ static bool fail_at(Lexer *lx, const Token *at, const char *why) {
     return false;
 }
 
-/* --- types -----------------------------------------------------------------------------------*/
+/* --- types ------------------------------------------------------------------------------------ */
 
 /* A loose literal as a literal of type `dt`. */
 static bool settle(ExprReader *r, const Token *at, Operand *a, DType dt) {
@@ -81,7 +81,7 @@ static bool agree(ExprReader *r, const Token *at, int n, Operand *a) {
     return true;
 }
 
-/* --- building --------------------------------------------------------------------------------*/
+/* --- building --------------------------------------------------------------------------------- */
 
 static bool whole_operator(ExprOp op) {
     return op == EX_neg || op == EX_abs || op == EX_bnot || (op >= EX_add && op <= EX_rem) ||
@@ -126,7 +126,7 @@ static bool apply(ExprReader *r, const Token *at, ExprOp op, DType to, int n, Op
     return true;
 }
 
-/* --- leaves ----------------------------------------------------------------------------------*/
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 static bool leaf(Operand *result, const Expr *e) {
     *result = (Operand){e, 0, false};
@@ -291,7 +291,7 @@ static bool read_formula_name(ExprReader *r, Operand *result) {
     return false;
 }
 
-/* --- operators -------------------------------------------------------------------------------*/
+/* --- operators -------------------------------------------------------------------------------- */
 
 static ExprOp find_function(const Token *t) {
     for (int op = 0; op < EX_count; op++)
@@ -426,7 +426,7 @@ static bool read_binary(ExprReader *r, int weakest, Operand *result) {
     return ok;
 }
 
-/* --- whole expressions -----------------------------------------------------------------------*/
+/* --- whole expressions ------------------------------------------------------------------------ */
 
 static bool read_whole(ExprReader *r, Operand *result) {
     const Token at = r->lx->tok;

@@ -12,7 +12,7 @@
 
 enum { INLINE_LIMIT = 32, MAX_LOOPS = 50, MAX_ID = 1 << 24 };
 
-/* --- printing --------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 typedef struct GraphPrinter {
     Text *out;
@@ -224,7 +224,7 @@ void text_graph(Text *out, const Graph *g, TextOptions options) {
     text_graph_at(out, g, options, 0);
 }
 
-/* --- reading ---------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct GraphReader {
     Lexer *lx;

@@ -28,7 +28,7 @@ enum { MAX_NESTING = 200, MAX_NAMES = 5000 };
 
 static const char *const space_names[] = {"param", "reg", "shared"};
 
-/* --- printing --------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 typedef struct KernelPrinter {
     Text *out;
@@ -231,7 +231,7 @@ void text_kernel(Text *out, const Kernel *k) {
     text_kernel_at(out, k, 0);
 }
 
-/* --- reading ---------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct KernelReader {
     Lexer *lx;

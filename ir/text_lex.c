@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- mistakes --------------------------------------------------------------------------------*/
+/* --- mistakes --------------------------------------------------------------------------------- */
 
 void lex_fail(Lexer *lx, const char *format, ...) {
     if (lx->error) return;
@@ -42,7 +42,7 @@ void lex_expected(Lexer *lx, const char *what) {
     if (!lx->error) lex_fail(lx, "expected %s, found %s", what, describe(lx));
 }
 
-/* --- tokens ----------------------------------------------------------------------------------*/
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 void lex_init(Lexer *lx, Arena *arena, const char *text, size_t length, bool formula) {
     *lx = (Lexer){.arena = arena,
@@ -267,7 +267,7 @@ void lex_next(Lexer *lx) {
     if (!lx->error) t->length = (size_t)(lx->p - t->text);
 }
 
-/* --- expectations ----------------------------------------------------------------------------*/
+/* --- expectations ----------------------------------------------------------------------------- */
 
 bool lex_is(const Lexer *lx, int punct) {
     return lx->tok.kind == TOK_punct && lx->tok.punct == punct;
@@ -430,7 +430,7 @@ bool lex_want_scalar(Lexer *lx, DType dt, Scalar *value) {
     return lex_number_value(lx, minus, dt, value);
 }
 
-/* --- printing pieces -------------------------------------------------------------------------*/
+/* --- printing pieces -------------------------------------------------------------------------- */
 
 static bool same_bits(double a, double b) {
     return !memcmp(&a, &b, sizeof a);

@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-/* --- printing --------------------------------------------------------------------------------*/
+/* --- printing --------------------------------------------------------------------------------- */
 
 /* Prints the path to `v` in `g`; false if it is not there. */
 static bool print_path(Text *out, const Graph *g, const Value *v) {
@@ -99,7 +99,7 @@ void text_program(Text *out, const Program *p, TextOptions options) {
     text_add(out, "}\n");
 }
 
-/* --- reading ---------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static Value *find_value(const Graph *g, uint64_t id) {
     for (const Op *op = g->first; op; op = op->next)

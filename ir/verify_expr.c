@@ -24,7 +24,7 @@ void verify_fail(Verifier *v, const char *format, ...) {
         diag_error(v->diag, E9001, "%s%s", pass, text);
 }
 
-/* --- types -----------------------------------------------------------------------------------*/
+/* --- types ------------------------------------------------------------------------------------ */
 
 /* What operands an operator takes. */
 typedef enum Class {
@@ -138,7 +138,7 @@ DType expr_type(Arena *arena, ExprOp op, DType to, const DType *arg, bool strict
     return DT_none;
 }
 
-/* --- expressions -----------------------------------------------------------------------------*/
+/* --- expressions ------------------------------------------------------------------------------ */
 
 typedef struct Walk {
     Verifier *v;

@@ -22,7 +22,7 @@ static void set_place(GraphVerifier *r, const Op *op) {
                               op->src ? op->src : "", op->src ? ")" : "");
 }
 
-/* --- values ----------------------------------------------------------------------------------*/
+/* --- values ----------------------------------------------------------------------------------- */
 
 static bool shape_ok(Verifier *v, const char *what, int rank, const int64_t *shape) {
     int64_t n = 1;
@@ -104,7 +104,7 @@ static bool expect_inputs(GraphVerifier *r, const Op *op, int n) {
     return false;
 }
 
-/* --- expressions -----------------------------------------------------------------------------*/
+/* --- expressions ------------------------------------------------------------------------------ */
 
 static VerifyScope scope_of(const GraphVerifier *r, const Op *op, int n_vars,
                             const int64_t *extent) {
@@ -223,7 +223,7 @@ static void check_scatter(GraphVerifier *r, const Op *op) {
     verify_expr(v, &scope, op->body, out->dt, "body");
 }
 
-/* --- operators -------------------------------------------------------------------------------*/
+/* --- operators -------------------------------------------------------------------------------- */
 
 static void check_graph(Verifier *v, const Graph *g);
 
@@ -313,7 +313,7 @@ static void check_op(GraphVerifier *r, const Op *op) {
     }
 }
 
-/* --- graphs ----------------------------------------------------------------------------------*/
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 /* Strings are rows of bytes. */
 static void check_text(Verifier *v, const Value *text, const char *what, int i) {

@@ -24,7 +24,7 @@ static void set_place(KernelVerifier *r, const char *what, const char *name) {
         arena_printf(r->v.arena, "kernel %s: %s%s%s", r->k->name, what, *name ? " " : "", name);
 }
 
-/* --- threads ---------------------------------------------------------------------------------*/
+/* --- threads ---------------------------------------------------------------------------------- */
 
 typedef struct VaryWalk {
     const KernelVerifier *r;
@@ -49,7 +49,7 @@ static bool is_varying(const KernelVerifier *r, const Expr *e) {
     return w.varying;
 }
 
-/* --- names and numbers -----------------------------------------------------------------------*/
+/* --- names and numbers ------------------------------------------------------------------------ */
 
 static bool is_identifier(const char *name) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
@@ -102,7 +102,7 @@ static bool check_names(KernelVerifier *r) {
     return true;
 }
 
-/* --- statements ------------------------------------------------------------------------------*/
+/* --- statements ------------------------------------------------------------------------------- */
 
 static void check_block(KernelVerifier *r, const Stmt *s);
 
@@ -274,7 +274,7 @@ bool verify_kernel(const Kernel *k, Diag *diag, const char *after_pass) {
     return r.v.n_errors == 0;
 }
 
-/* --- programs --------------------------------------------------------------------------------*/
+/* --- programs --------------------------------------------------------------------------------- */
 
 static void check_launch(Verifier *v, const Step *s, int loops) {
     const Kernel *k = s->kernel;

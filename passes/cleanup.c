@@ -12,7 +12,7 @@ void graph_count_uses(Graph *g) {
     for (int i = 0; i < g->outputs.n; i++) g->outputs.items[i]->index++;
 }
 
-/* --- inputs ---------------------------------------------------------------------------------------*/
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 typedef struct Loads {
     Exprs *x;
@@ -31,7 +31,8 @@ static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *a
 }
 
 void graph_drop_inputs(Graph *g, Op *op) {
-    Loads u = {g->x, ARENA_ARRAY(g->arena, op->n_in + 1, bool), ARENA_ARRAY(g->arena, op->n_in + 1, int)};
+    Loads u = {g->x, ARENA_ARRAY(g->arena, op->n_in + 1, bool),
+               ARENA_ARRAY(g->arena, op->n_in + 1, int)};
     const Expr **part[] = {&op->body, &op->post, &op->guard};
     const int n_parts = (int)(sizeof part / sizeof *part);
     for (int i = 0; i < n_parts; i++)
@@ -49,7 +50,7 @@ void graph_drop_inputs(Graph *g, Op *op) {
     op->n_in = n;
 }
 
-/* --- dce ------------------------------------------------------------------------------------------*/
+/* --- dce -------------------------------------------------------------------------------------- */
 
 void pass_dce(Graph *g, const PassOptions *o) {
     graph_count_uses(g);
@@ -64,7 +65,7 @@ void pass_dce(Graph *g, const PassOptions *o) {
     }
 }
 
-/* --- cse ------------------------------------------------------------------------------------------*/
+/* --- cse -------------------------------------------------------------------------------------- */
 
 static uint64_t op_hash(const Op *op) {
     uint64_t h = fnv1a(&op->kind, sizeof op->kind, FNV_SEED);
@@ -90,14 +91,16 @@ static bool same_op(const Op *a, const Op *b) {
     case OP_const:
         return constant_same(va, vb);
     case OP_map:
-    case OP_reshape: return a->body == b->body;
+    case OP_reshape:
+        return a->body == b->body;
     case OP_reduce:
         return a->body == b->body && a->post == b->post && a->combine == b->combine &&
                shape_equal(a->n_red, a->red, b->n_red, b->red);
     case OP_scan:
         return a->body == b->body && a->post == b->post && a->combine == b->combine &&
                a->axis == b->axis && a->exclusive == b->exclusive && a->reverse == b->reverse;
-    default: return false;
+    default:
+        return false;
     }
 }
 
@@ -131,10 +134,11 @@ void pass_cse(Graph *g, const PassOptions *o) {
             g->outputs.items[i] = forward[g->outputs.items[i]->id];
 }
 
-/* --- tidy -----------------------------------------------------------------------------------------*/
+/* --- tidy ------------------------------------------------------------------------------------- */
 
-/* A new operator that copies v. Built by hand: the builder would give v back. Outputs of the model hold
- * their elements densely: dimensions that vary do not say where, so all of the memory is copied. */
+/* A new operator that copies v. Built by hand: the builder would give v back. Outputs of the model
+ * hold their elements densely: dimensions that vary do not say where, so all of the memory is
+ * copied. */
 static Value *copy_of(Graph *g, Value *v) {
     Op *op = graph_new_op(g, OP_map, 1, &v, 1);
     const Expr *index[MAX_RANK];

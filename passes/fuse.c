@@ -31,8 +31,7 @@ static uint32_t size_limit(int64_t work) {
     return work < MAX_WORK ? MAX_SIZE : MIN_SIZE;
 }
 
-/* --- costs
- * ----------------------------------------------------------------------------------------*/
+/* --- costs ------------------------------------------------------------------------------------ */
 
 static void add_cost(void *user, const Expr *e) {
     double *cost = user;
@@ -154,8 +153,7 @@ static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users)
     return cost <= 4 && times <= 4 && c->kind != OP_scan;
 }
 
-/* --- into users
- * ---------------------------------------------------------------------------------*/
+/* --- into users ------------------------------------------------------------------------------- */
 
 /* "Conv_1, Relu_2": the sources of both. */
 static const char *join_src(Graph *g, const char *a, const char *b) {
@@ -193,8 +191,7 @@ static bool try_inline(Graph *g, Op *c, int i, int64_t *work) {
     return true;
 }
 
-/* --- epilogues
- * ------------------------------------------------------------------------------------*/
+/* --- epilogues -------------------------------------------------------------------------------- */
 
 typedef struct Own {
     int source;

@@ -34,8 +34,7 @@ typedef struct Decoded {
     const Expr *inside; /* NULL: everywhere */
 } Decoded;
 
-/* --- reading
- * ----------------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static bool is_byte(DType dt) {
     return dt == DT_u8 || dt == DT_i8;
@@ -96,8 +95,7 @@ static Op *decoding(Graph *g, Value *v, Decoded *d) {
     return m->kind == OP_map && read_decoded(g->x, m->body, d) ? m : NULL;
 }
 
-/* --- movement and padding come before decoding
- * --------------------------------------------------------*/
+/* --- movement and padding come before decoding ------------------------------------------------ */
 
 static bool only_moves(const Expr *e) {
     while (e->op == EX_select && is_zero(e->arg[2])) e = e->arg[1];
@@ -221,8 +219,7 @@ static bool pad_bytes(Graph *g, Op *m, Decoded *d) {
     return read_decoded(x, m->body, d);
 }
 
-/* --- sums
- * -------------------------------------------------------------------------------------------*/
+/* --- sums ------------------------------------------------------------------------------------- */
 
 typedef struct Sum {
     Graph *g;
@@ -355,8 +352,7 @@ static const Expr *correction(Sum *s, DType dt, int64_t products) {
     return total ? apart(s, dt, total) : NULL;
 }
 
-/* --- four bytes at a time
- * -----------------------------------------------------------------------------*/
+/* --- four bytes at a time --------------------------------------------------------------------- */
 
 /* Gives part i the type; its values move by 128. */
 static void change_sign(Sum *s, int i, DType dt) {
@@ -428,8 +424,7 @@ static int as_window(Sum *s, int *weights) {
     return r;
 }
 
-/* --- rewriting
- * ----------------------------------------------------------------------------------------*/
+/* --- rewriting -------------------------------------------------------------------------------- */
 
 typedef struct Post {
     Exprs *x;
@@ -522,8 +517,7 @@ static void rewrite_sum(Graph *g, Op *op, const Target *t) {
         weights_alone(&s, read[1]);
 }
 
-/* --- the greatest and the least
- * -------------------------------------------------------------------*/
+/* --- the greatest and the least --------------------------------------------------------------- */
 
 #define MOST_PLACES 64 /* of a window, to be looked at one by one */
 

@@ -39,7 +39,7 @@ static void wish(Layout *l, const Value *v, int axis) {
     l->changed = true;
 }
 
-/* --- wishes of products ------------------------------------------------------------------------*/
+/* --- wishes of products ----------------------------------------------------------------------- */
 
 typedef struct Factor {
     uint32_t vars; /* coordinates it depends on */
@@ -93,7 +93,7 @@ static void product_wishes(Layout *l, const Op *op) {
     ex_visit(l->g->arena, op->body->arg[!f[1].constant], wish_for_operand, &u);
 }
 
-/* --- handing wishes on -------------------------------------------------------------------------*/
+/* --- handing wishes on ------------------------------------------------------------------------ */
 
 /* The coordinate that alone moves dimension `i` of a load, by one; -1 if there is none. */
 static int coordinate_of(Graph *g, const Expr *load, int i, int n) {
@@ -151,7 +151,7 @@ static void hand_on_all(Layout *l) {
     }
 }
 
-/* --- granting them -----------------------------------------------------------------------------*/
+/* --- granting them ---------------------------------------------------------------------------- */
 
 /* The new place of dimension i when `axis` becomes the last. */
 static int place_of(int i, int axis, int rank) {

@@ -13,7 +13,7 @@
 typedef struct Lower {
     Program *p;
     StrMap kernels; /* text of a kernel without its name and source -> the Kernel */
-    Graph *g; /* the (sub-)graph at work */
+    Graph *g;       /* the (sub-)graph at work */
     const Target *target;
     const Schedules *schedules; /* NULL: none */
     bool *used;                 /* of each of its entries */
@@ -57,7 +57,8 @@ static uint32_t in_place_inputs(Lower *l, const Op *op) {
     if (op->kind != OP_map || op->guard || out->inside) return 0;
     for (int i = 0; i < op->n_in && i < 32; i++) {
         OwnPlace u = {.op = op, .source = i};
-        if (op->in[i]->inside || op->in[i]->gap != out->gap || dt_store(op->in[i]->dt) != dt_store(out->dt) ||
+        if (op->in[i]->inside || op->in[i]->gap != out->gap ||
+            dt_store(op->in[i]->dt) != dt_store(out->dt) ||
             !shape_equal(op->in[i]->rank, op->in[i]->shape, out->rank, out->shape))
             continue;
         ex_visit(l->p->arena, op->body, check_place, &u);
@@ -66,8 +67,9 @@ static uint32_t in_place_inputs(Lower *l, const Op *op) {
     return mask;
 }
 
-/* The kernel to launch for the one just built: an earlier one that computes the same, or itself. Models
- * repeat their layers; one kernel for all of them saves code and the targets' compilers time. */
+/* The kernel to launch for the one just built: an earlier one that computes the same, or itself.
+ * Models repeat their layers; one kernel for all of them saves code and the targets' compilers
+ * time. */
 static Kernel *share_kernel(Lower *l, Kernel *k) {
     const char *name = k->name, *src = k->src;
     Text text = text_new(l->p->arena);
@@ -147,8 +149,8 @@ static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *arg
     return ex_load(u->l->p->x, DT_i32, at, 0, NULL);
 }
 
-/* How far the coordinates of the operator's result go in a run, and the operator with the symbols that
- * say so among its inputs. */
+/* How far the coordinates of the operator's result go in a run, and the operator with the symbols
+ * that say so among its inputs. */
 static const Op *limited(Lower *l, const Op *op, const Expr **limit) {
     const Value *out = op->out[0];
     Exprs *x = l->p->x;
@@ -176,7 +178,8 @@ static void lower_compute(Lower *l, const Op *op) {
     /* an empty tensor needs no kernel; an empty reduction still stores its identity */
     if (value_numel(op->out[0]) == 0) return;
     if (op->kind == OP_scatter && shape_numel(n_extents, extent) == 0) return;
-    if (op->kind == OP_map && op->guard && ex_is_int(op->guard, 0)) return; /* others write it all */
+    if (op->kind == OP_map && op->guard && ex_is_int(op->guard, 0))
+        return; /* others write it all */
     Nest n;
     uint64_t key = schedule_key(l->p->arena, op, l->target);
     const Expr *limit[MAX_RANK] = {NULL};
@@ -267,14 +270,20 @@ static void lower_graph(Lower *l, Graph *g) {
     for (Op *op = g->first; op; op = op->next) {
         switch (op->kind) {
         case OP_input:
-        case OP_const: break;
-        case OP_reshape: op->out[0]->storage = op->in[0]; break;
-        case OP_loop: lower_loop(l, op); break;
+        case OP_const:
+            break;
+        case OP_reshape:
+            op->out[0]->storage = op->in[0];
+            break;
+        case OP_loop:
+            lower_loop(l, op);
+            break;
         case OP_scatter:
             lower_copy(l, op->in[0], op->out[0], -1, op->src);
             lower_compute(l, without_data(l->p->arena, l->p->x, op));
             break;
-        default: lower_compute(l, op);
+        default:
+            lower_compute(l, op);
         }
     }
     l->g = outer;

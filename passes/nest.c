@@ -52,7 +52,8 @@ static bool only_limits(const Expr *cond) {
     return cond->op == EX_lt && cond->arg[0]->op == EX_var && !has_vars(cond->arg[1]);
 }
 
-/* A reduction that counts no element beyond an extent which varies: the condition goes to the loops. */
+/* A reduction that counts no element beyond an extent which varies: the condition goes to the
+ * loops. */
 static void take_limits(Nest *n) {
     const Op *op = n->op;
     const Expr *body = op->kind == OP_reduce ? op->body : NULL;
@@ -128,8 +129,7 @@ void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner) {
     int64_t extent = n->loop[a].extent;
     text_addf(&n->steps, "split %s %lld; ", n->loop[a].name, (long long)factor);
     split_names(n, a, (extent + factor - 1) / factor, factor, outer, inner);
-    const Expr *at =
-        ex_add(x, ex_mul(x, ex_var(x, *outer), ex_i(x, factor)), ex_var(x, *inner));
+    const Expr *at = ex_add(x, ex_mul(x, ex_var(x, *outer), ex_i(x, factor)), ex_var(x, *inner));
     substitute(n, a, at);
     if (extent % factor) {
         const Expr **guard = &n->guard[n->loop[a].reduce];
@@ -202,7 +202,7 @@ void nest_share(Nest *n, int count) {
     text_addf(&n->steps, "share %d; ", count);
 }
 
-/* --- reading steps back ---------------------------------------------------------------------------*/
+/* --- reading steps back ----------------------------------------------------------------------- */
 
 #define MAX_WORDS 40
 
@@ -225,7 +225,8 @@ static bool replay_step(Nest *n, int count, char **w) {
     if (!strcmp(w[0], "share") && count == 2) {
         int shared = atoi(w[1]);
         for (int i = 0; i < shared && i < n->n_order; i++)
-            if (n->loop[n->order[i]].reduce || n->loop[n->order[i]].role != ROLE_serial) return false;
+            if (n->loop[n->order[i]].reduce || n->loop[n->order[i]].role != ROLE_serial)
+                return false;
         if (shared < 1 || shared > n->n_order) return false;
         nest_share(n, shared);
         return true;
@@ -285,7 +286,8 @@ bool nest_replay(Nest *n, const char *steps) {
         for (char *w; (w = strtok_r(more, " \t\n", &more)) && count < MAX_WORDS;)
             words[count++] = w;
         if (count && !replay_step(n, count, words)) {
-            diag_error(n->p->diag, E5002, "schedule step '%s ...' does not fit the loops", words[0]);
+            diag_error(n->p->diag, E5002, "schedule step '%s ...' does not fit the loops",
+                       words[0]);
             return false;
         }
     }

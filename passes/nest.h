@@ -1,18 +1,16 @@
-/* A loop nest under construction: one operator's coordinates, the schedule steps applied to them, and
- * the kernel that comes of it.
+/* A loop nest under construction: one operator's coordinates, the schedule steps applied to them,
+ * and the kernel that comes of it.
  *
- * A nest begins with one loop per coordinate of the operator. Steps transform the loops; coordinates
- * stay expressions of the loops that remain, so bodies never need to be rewritten by hand:
- *   fuse A B      two loops become one; A = it / extent(B), B = it % extent(B)
- *   split A n     A = Ao * n + Ai; where n does not divide the extent the work is guarded
- *   slide A n     the same, but the last tile is moved back to end at the edge: it computes some
- *                 elements twice and needs no guard (spatial loops of reductions only)
- *   order A B ..  the loops from the outermost to the innermost
- *   bind A role   parallel, vector, unroll, block.x ..., thread.x ...
- *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
- *                 threads of the block together at the top of loop A
- *   pack          constant operands are stored in the order in which the nest reads them
- * Every step is written down as text, which nest_replay reads back.
+ * A nest begins with one loop per coordinate of the operator. Steps transform the loops;
+ * coordinates stay expressions of the loops that remain, so bodies never need to be rewritten by
+ * hand: fuse A B      two loops become one; A = it / extent(B), B = it % extent(B) split A n     A
+ * = Ao * n + Ai; where n does not divide the extent the work is guarded slide A n     the same, but
+ * the last tile is moved back to end at the edge: it computes some elements twice and needs no
+ * guard (spatial loops of reductions only) order A B ..  the loops from the outermost to the
+ * innermost bind A role   parallel, vector, unroll, block.x ..., thread.x ... stage k A     operand
+ * k of the product in the body goes through shared memory, loaded by all threads of the block
+ * together at the top of loop A pack          constant operands are stored in the order in which
+ * the nest reads them Every step is written down as text, which nest_replay reads back.
  *
  * Spatial loops inside the first reduction loop form the accumulator tile, kept in registers. A
  * reduction loop bound to thread.x is combined over the threads through shared memory.
@@ -31,7 +29,7 @@ typedef struct NestLoop {
     bool reduce;
     bool retired; /* replaced by fuse or split */
     Role role;
-    int var;      /* of the kernel, once built */
+    int var; /* of the kernel, once built */
 } NestLoop;
 
 typedef struct Nest {
@@ -43,50 +41,55 @@ typedef struct Nest {
     const Expr *coord[MAX_RANK]; /* each coordinate of the operator, over loop numbers */
     NestLoop loop[NEST_MAX_LOOPS];
     int n_loops;
-    int order[NEST_MAX_LOOPS];   /* loop numbers */
+    int order[NEST_MAX_LOOPS]; /* loop numbers */
     int n_order;
-    const Expr *guard[2];        /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
-    const Expr *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in a
-                                    run; NULL: as far as its extent. Beyond may be computed or not */
-    int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
+    const Expr *guard[2]; /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
+    const Expr
+        *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in
+                             a run; NULL: as far as its extent. Beyond may be computed or not */
+    int stage_loop[2];    /* per factor of the product: loop number, -1: not staged */
     bool pack;
-    int lane_loop;               /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
-    int lane_outer;              /* ... the loop around its vectors */
-    int64_t lane_tail;           /* ... and what is left over behind the last of them */
-    int share;                   /* the outermost loops that threads share as one */
-    int variant;                 /* see schedule_choose */
+    int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
+    int lane_outer;    /* ... the loop around its vectors */
+    int64_t lane_tail; /* ... and what is left over behind the last of them */
+    int share;         /* the outermost loops that threads share as one */
+    int variant;       /* see schedule_choose */
     Text steps;
 } Nest;
 
-/* A nest of the op's coordinates in order, all serial. Spatial are those of the output (map, reduce) or
- * of the updates (scatter). */
+/* A nest of the op's coordinates in order, all serial. Spatial are those of the output (map,
+ * reduce) or of the updates (scatter). */
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
-/* Coordinate `axis` of the result goes no further than `extent`, an expression of loads of op's inputs. */
+/* Coordinate `axis` of the result goes no further than `extent`, an expression of loads of op's
+ * inputs. */
 void nest_limit(Nest *n, int axis, const Expr *extent);
 /* Loop by name; -1 if there is none. */
 int nest_find(const Nest *n, const char *name);
-int nest_fuse(Nest *n, int a, int b);                       /* returns the new loop */
+int nest_fuse(Nest *n, int a, int b); /* returns the new loop */
 void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner);
 void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner);
-void nest_order(Nest *n, int count, const int *loops);      /* the innermost loops; others stay outside */
+void nest_order(Nest *n, int count,
+                const int *loops); /* the innermost loops; others stay outside */
 void nest_bind(Nest *n, int a, Role role);
 void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
-/* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined in the
- * end. */
+/* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined
+ * in the end. */
 void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);
-void nest_share(Nest *n, int count); /* the outermost loops, none of a reduction, run as one in parallel */
+void nest_share(Nest *n,
+                int count); /* the outermost loops, none of a reduction, run as one in parallel */
 /* Applies steps from text; false after a diagnostic (E5002). */
 bool nest_replay(Nest *n, const char *steps);
-/* Can plain loops do what was replayed, and in bounds? For steps that may come from a file; false after a
- * diagnostic (E5002). */
+/* Can plain loops do what was replayed, and in bounds? For steps that may come from a file; false
+ * after a diagnostic (E5002). */
 bool nest_check_loops(const Nest *n);
 
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 
-/* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values behind its parameters (those of the
- * op, in order, then the output; packed constants replace theirs). */
+/* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
+ * behind its parameters (those of the op, in order, then the output; packed constants replace
+ * theirs). */
 Kernel *nest_build(Nest *n, const char *name, Value ***args);
 
 /* Has constant inputs of the op laid out in the order in which the nest reads them, by `body`, over

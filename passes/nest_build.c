@@ -113,8 +113,7 @@ static int add_var(Build *b, const char *name, int64_t extent) {
     return var;
 }
 
-/* --- statements
- * -----------------------------------------------------------------------------------*/
+/* --- statements ------------------------------------------------------------------------------- */
 
 static Stmt *new_for(Build *b, int var, int64_t extent, Role role) {
     Stmt *s = stmt_new(b->p, ST_for);
@@ -192,8 +191,7 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     return loop;
 }
 
-/* --- dimensions that vary
- * -------------------------------------------------------------------------*/
+/* --- dimensions that vary --------------------------------------------------------------------- */
 
 static const Expr *both_hold(Exprs *x, const Expr *a, const Expr *b) {
     return a && b ? ex_and(x, a, b) : a ? a : b;
@@ -291,8 +289,7 @@ static bool is_thread(Role role) {
     return role >= ROLE_thread_x && role <= ROLE_thread_z;
 }
 
-/* --- staging
- * --------------------------------------------------------------------------------------*/
+/* --- staging ---------------------------------------------------------------------------------- */
 
 typedef struct UsedVars {
     bool var[MAX_VARS];
@@ -373,8 +370,7 @@ static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
     return loop;
 }
 
-/* --- reductions
- * -----------------------------------------------------------------------------------*/
+/* --- reductions ------------------------------------------------------------------------------- */
 
 static const Expr *tile_index(Build *b) {
     const Expr *index = ex_i(b->x, 0);
@@ -631,8 +627,7 @@ static Stmt *build_reduction(Build *b) {
     return wrap_outer(b, first, list);
 }
 
-/* --- scans and updates
- * ----------------------------------------------------------------------------*/
+/* --- scans and updates ------------------------------------------------------------------------ */
 
 /* acc = identity; for every position: acc = combine(acc, body), output = post(acc), in this order
  * or, if exclusive, the other. */

@@ -44,8 +44,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/* --- recognising
- * ----------------------------------------------------------------------------------*/
+/* --- recognising ------------------------------------------------------------------------------ */
 
 /* The parts of a condition are bounds of single coordinates: lo <= i < hi for each. */
 static bool read_bounds(Exprs *x, const Expr *e, int n, int64_t *lo, int64_t *hi) {
@@ -208,8 +207,7 @@ static bool recognise(Phase *u) {
            weights->rank + u->n_axes <= MAX_RANK;
 }
 
-/* --- rewriting
- * ------------------------------------------------------------------------------------*/
+/* --- rewriting -------------------------------------------------------------------------------- */
 
 /* The image with the zeros around it that the phases read. */
 static Value *pad_source(Phase *u) {

@@ -33,7 +33,8 @@ static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
     int64_t bound;
     bool below;
     if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &bound, &below)) return false;
-    if (bound < box->lo[var]) bound = box->lo[var]; /* the box may become empty, not less than that */
+    if (bound < box->lo[var])
+        bound = box->lo[var]; /* the box may become empty, not less than that */
     if (bound > box->hi[var]) bound = box->hi[var];
     *(below ? &box->hi[var] : &box->lo[var]) = bound;
     return true;
@@ -113,15 +114,16 @@ static void find_fixed(Graph *g, bool *fixed) {
     for (int i = 0; i < g->outputs.n; i++) fixed[g->outputs.items[i]->id] = true;
 }
 
-/* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product reads
- * several of them at once: they are moved apart by a line. */
+/* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product
+ * reads several of them at once: they are moved apart by a line. */
 static void spread_rows(Graph *g, const bool *fixed) {
     for (const Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) {
             Value *v = op->out[i];
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
             if (fixed[v->id] || v->inside || !row || row % PAGE || value_numel(v) == 0) continue;
-            if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS) v->gap = LINE / (int)dt_store(v->dt);
+            if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
+                v->gap = LINE / (int)dt_store(v->dt);
         }
 }
 

@@ -109,7 +109,8 @@ static void find_loops(Plan *pl) {
 }
 
 /* Lengthens a life to step i. Where the life enters a loop it lasts to the loop's end, for the next
- * iteration needs it again; where it leaves one it began with the loop, for the others wrote to it. */
+ * iteration needs it again; where it leaves one it began with the loop, for the others wrote to it.
+ */
 static void extend_life(const Plan *pl, Life *life, int i) {
     if (i > life->last) life->last = i;
     for (int at = pl->loop_of[i]; at >= 0; at = pl->loops.items[at].parent)

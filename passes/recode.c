@@ -116,8 +116,7 @@ static const Expr *tabulated(Tables *t, const Expr *e) {
     return result;
 }
 
-/* --- encoded and decoded at once
- * ----------------------------------------------------------------*/
+/* --- encoded and decoded at once -------------------------------------------------------------- */
 
 /* Bounds of a clamped and rounded float as an integer, plus a constant; false if it is none. (NaN
  * is outside: nobody may rely on them for a place in memory.) */
@@ -171,8 +170,7 @@ static const Expr *unwrapped(Tables *t, const Expr *e) {
     return result;
 }
 
-/* --- factors
- * -------------------------------------------------------------------------------------*/
+/* --- factors ---------------------------------------------------------------------------------- */
 
 /* A constant input times `factor`, as another input. */
 static const Expr *scaled_load(Tables *t, const Expr *load, double factor) {

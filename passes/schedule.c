@@ -55,8 +55,7 @@ static Product transposed(const Product *m) {
     return t;
 }
 
-/* --- plain loops
- * ----------------------------------------------------------------------------------*/
+/* --- plain loops ------------------------------------------------------------------------------ */
 
 typedef struct VectorScore {
     Nest *n;

@@ -11,8 +11,7 @@
 #define FIRST_LINE "mlcc schedules 1"
 #define KEY_DIGITS 16
 
-/* --- keys
- * -------------------------------------------------------------------------------------------*/
+/* --- keys ------------------------------------------------------------------------------------- */
 
 /* What of a value its reader or writer sees: type, shape, where its elements lie. */
 static void add_value(Text *text, const Value *v) {
@@ -44,8 +43,7 @@ uint64_t schedule_key(Arena *arena, const Op *op, const Target *t) {
     return key ? key : 1;
 }
 
-/* --- the table
- * -------------------------------------------------------------------------------------*/
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* How many entries have a smaller key. */
 static int place_of(const Schedules *s, uint64_t key) {
@@ -75,8 +73,7 @@ bool schedules_add(Arena *arena, Schedules *s, ScheduleEntry entry) {
     return true;
 }
 
-/* --- the file
- * --------------------------------------------------------------------------------------*/
+/* --- the file --------------------------------------------------------------------------------- */
 
 /* Reads "KEY STEPS"; NULL, or what is wrong with it. */
 static const char *read_entry(Arena *arena, char *text, int line, Schedules *s) {

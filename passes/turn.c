@@ -145,8 +145,7 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
     turn_factor(g, op, i, f[i].vars, column, at_once);
 }
 
-/* --- inputs of the model
- * ------------------------------------------------------------------------*/
+/* --- inputs of the model ---------------------------------------------------------------------- */
 
 #define PAGE         4096
 #define MANY         256 /* times that a row is read before copying it costs little */
@@ -173,8 +172,7 @@ static void copy_rows(Graph *g, Op *op) {
     }
 }
 
-/* --- spreading
- * ------------------------------------------------------------------------------------*/
+/* --- spreading -------------------------------------------------------------------------------- */
 
 #define MIN_ROW    8  /* of results, in which a division is worth avoiding */
 #define MIN_SPREAD 16 /* results for each element of a copy */

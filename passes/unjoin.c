@@ -68,8 +68,7 @@ static void unite(Unjoin *u, int a, int b) {
     from->parent = a;
 }
 
-/* --- classes
- * --------------------------------------------------------------------------------------*/
+/* --- classes ---------------------------------------------------------------------------------- */
 
 typedef struct Loads {
     Unjoin *u;
@@ -121,8 +120,7 @@ static void new_nodes(Unjoin *u, int *n, int count, const int64_t *extent, bool 
         u->class[*n] = (Class){.parent = *n, .extent = extent[i], .reduced = reduced};
 }
 
-/* --- where they are split
- * -------------------------------------------------------------------------*/
+/* --- where they are split --------------------------------------------------------------------- */
 
 static void add_rows(Class *c, int64_t length) {
     int at = 0;
@@ -193,8 +191,7 @@ static bool block_long(Unjoin *u, const Op *op) {
     return count > MAX_RANK;
 }
 
-/* --- splitting
- * ------------------------------------------------------------------------------------*/
+/* --- splitting -------------------------------------------------------------------------------- */
 
 static int split_shape(Unjoin *u, const Value *v, int64_t *shape) {
     int rank = 0;

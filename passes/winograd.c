@@ -63,8 +63,7 @@ typedef struct Convolution {
     int64_t tiles_y, tiles_x;
 } Convolution;
 
-/* --- recognising
- * --------------------------------------------------------------------------------*/
+/* --- recognising ------------------------------------------------------------------------------ */
 
 /* Is index i of the load the sum of these coordinates (-1: none), or 0 where they have but one
  * value? */
@@ -136,8 +135,7 @@ static bool choose(Convolution *v, const PassOptions *o) {
     return true;
 }
 
-/* --- rewriting
- * ----------------------------------------------------------------------------------*/
+/* --- rewriting -------------------------------------------------------------------------------- */
 
 static Value *matrix(Graph *g, int rows, int columns, const double *from) {
     int64_t shape[2] = {rows, columns};

@@ -50,7 +50,7 @@ struct mlcc_team {
     _Alignas(64) atomic_int rounds; /* of spinning, now */
 };
 
-/* --- the machine ----------------------------------------------------------------------------*/
+/* --- the machine ------------------------------------------------------------------------------ */
 
 static inline void spin_pause(void) {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
@@ -113,7 +113,7 @@ static int32_t spin_rounds(int threads) {
     return rounds < FEW_ROUNDS ? FEW_ROUNDS : rounds > MOST_ROUNDS ? MOST_ROUNDS : (int32_t)rounds;
 }
 
-/* --- the barrier ----------------------------------------------------------------------------*/
+/* --- the barrier ------------------------------------------------------------------------------ */
 
 static void sleep_through(mlcc_team *team, unsigned phase) {
     pthread_mutex_lock(&team->mutex);
@@ -160,7 +160,7 @@ void mlcc_team_wait(mlcc_team *team) {
     set_rounds(team, rounds / 2);
 }
 
-/* --- threads --------------------------------------------------------------------------------*/
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void *work(void *argument) {
     const mlcc_worker *worker = argument;

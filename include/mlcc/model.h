@@ -3,13 +3,14 @@
  * Every `.so`, whatever its target, exports one function, `mlcc_model_v1`, that returns a constant
  * descriptor. A generic loader (mlcc's own, ctypes, a Go program) needs nothing else to run it.
  *
- * Tensors are dense, row-major, host memory, in the machine's byte order. bool is one byte (0 or 1);
- * float16, bfloat16 and the 8-bit floats are their bit patterns; 2- and 4-bit types take one byte an
- * element (sign- or zero-extended integers; float4e2m1 is its bit pattern in the low four bits).
- * Strings are arrays of bytes (UTF-8), one behind the other, all of the same size: the tensor's
- * `bytes` divided by its number of elements. What a string does not fill is zeros, up to its end;
- * one that fills all has no zero behind it, and none has a zero inside. A sequence of the ONNX
- * model is one tensor for each item, NAME.0, NAME.1 and so on; an optional is its tensor, or none.
+ * Tensors are dense, row-major, host memory, in the machine's byte order. bool is one byte (0 or
+ * 1); float16, bfloat16 and the 8-bit floats are their bit patterns; 2- and 4-bit types take one
+ * byte an element (sign- or zero-extended integers; float4e2m1 is its bit pattern in the low four
+ * bits). Strings are arrays of bytes (UTF-8), one behind the other, all of the same size: the
+ * tensor's `bytes` divided by its number of elements. What a string does not fill is zeros, up to
+ * its end; one that fills all has no zero behind it, and none has a zero inside. A sequence of the
+ * ONNX model is one tensor for each item, NAME.0, NAME.1 and so on; an optional is its tensor, or
+ * none.
  */
 #ifndef MLCC_MODEL_H
 #define MLCC_MODEL_H
@@ -32,9 +33,9 @@ enum {
     MLCC_E_MEMORY = 3,   /* the device or the host has not enough memory */
     MLCC_E_DEVICE = 4,   /* the device failed while it ran */
     MLCC_E_FILE = 5,     /* the weights file is missing or not the one compiled with the model */
-    MLCC_E_EXTENT = 6    /* `run`: extents that it computes, or is given, are beyond those that the model
-                            was compiled for, or contradict each other. Outputs and states mean
-                            nothing then */
+    MLCC_E_EXTENT = 6    /* `run`: extents that it computes, or is given, are beyond those that the
+                            model    was compiled for, or contradict each other. Outputs and states
+                            mean    nothing then */
 };
 
 typedef struct mlcc_tensor {
@@ -60,9 +61,10 @@ typedef struct mlcc_model {
                               images, else 0) */
     uint64_t weight_bytes; /* constants, wherever they lie */
 
-    /* Prepares a device and uploads weights. *state is opaque, may be NULL for CPU targets. `weights`
-     * is the path of the `--weights` side file, NULL when the weights are inside. Returns MLCC_OK or
-     * an MLCC_E_ code; after a failure *state may still be passed to `error` and must be to `close`. */
+    /* Prepares a device and uploads weights. *state is opaque, may be NULL for CPU targets.
+     * `weights` is the path of the `--weights` side file, NULL when the weights are inside. Returns
+     * MLCC_OK or an MLCC_E_ code; after a failure *state may still be passed to `error` and must be
+     * to `close`. */
     int (*open)(void **state, const char *weights);
     /* Runs the model once. inputs[i] and outputs[i] point to `bytes` bytes each, aligned to their
      * element. `arena` is `arena_bytes` long and 64-byte aligned; its contents need not survive.
@@ -77,14 +79,14 @@ typedef struct mlcc_model {
      * after a failure it is one thread again. */
     int (*set_threads)(void *state, int threads);
 
-    /* Dimensions that vary from run to run; all three are NULL where none does. Then the shapes above
-     * are the largest ones, and so are the sizes in bytes: `outputs` of a run must have room for them.
-     * A run's tensors are dense all the same, and of its inputs no more is read than they hold.
-     * input_extents[i]: NULL, or for each dimension of input i the number of the input, an int32, that
-     * holds its extent; -1 where it is fixed. input_range[i]: the range of an input like that (high
-     * 0: it is none); `run` returns MLCC_E_ARGUMENT for others. output_shape[i]: the number of the
-     * output that holds the extents of output i, an int64 for each dimension; -1 where they are
-     * fixed. An output that holds its own is an int32, and not 0 where `run` returns
+    /* Dimensions that vary from run to run; all three are NULL where none does. Then the shapes
+     * above are the largest ones, and so are the sizes in bytes: `outputs` of a run must have room
+     * for them. A run's tensors are dense all the same, and of its inputs no more is read than they
+     * hold. input_extents[i]: NULL, or for each dimension of input i the number of the input, an
+     * int32, that holds its extent; -1 where it is fixed. input_range[i]: the range of an input
+     * like that (high 0: it is none); `run` returns MLCC_E_ARGUMENT for others. output_shape[i]:
+     * the number of the output that holds the extents of output i, an int64 for each dimension; -1
+     * where they are fixed. An output that holds its own is an int32, and not 0 where `run` returns
      * MLCC_E_EXTENT; models that cannot have none. */
     const int32_t *const *input_extents;
     const mlcc_range *input_range;

@@ -2,18 +2,19 @@
  *
  * conformance --target c|cuda|vulkan [--suite DIR] [--filter GLOB] [--jobs N] [--report FILE]
  *
- * Every test is compiled by mlcc into a shared library, loaded through its descriptor, run on the test's
- * inputs with poisoned outputs, and compared with the suite's own tolerances (rtol 1e-3, atol 1e-7,
- * integers exactly). CUDA runs emulated. What mlcc wants to know when compiling (dimensions that are open,
- * lengths of sequences) is that of the test's data; where a file `dims` lies beside the model, its lines are
- * what --dim gets: so are tests made whose dimensions vary from run to run (scripts/vary-onnx-tests). A
- * model that is refused with exit status 4 is tried once more with its small inputs fixed to the test's
- * values, for shapes may depend on them; the report says so. Refused again it counts as unsupported;
- * anything else that is not a pass has failed. Numbers that are drawn at random agree in type, shape and
- * range with those of the test, and are whole where those are; the report says that, too. Where
- * MagickWand is not installed, tests that decode images count as unsupported. The host decodes them,
- * all else is kernels, strings and sequences too: the report marks and counts tests that are in part
- * on the host. Workers are processes: one that dies fails its test and is replaced. The last line is
+ * Every test is compiled by mlcc into a shared library, loaded through its descriptor, run on the
+ * test's inputs with poisoned outputs, and compared with the suite's own tolerances (rtol 1e-3,
+ * atol 1e-7, integers exactly). CUDA runs emulated. What mlcc wants to know when compiling
+ * (dimensions that are open, lengths of sequences) is that of the test's data; where a file `dims`
+ * lies beside the model, its lines are what --dim gets: so are tests made whose dimensions vary
+ * from run to run (scripts/vary-onnx-tests). A model that is refused with exit status 4 is tried
+ * once more with its small inputs fixed to the test's values, for shapes may depend on them; the
+ * report says so. Refused again it counts as unsupported; anything else that is not a pass has
+ * failed. Numbers that are drawn at random agree in type, shape and range with those of the test,
+ * and are whole where those are; the report says that, too. Where MagickWand is not installed,
+ * tests that decode images count as unsupported. The host decodes them, all else is kernels,
+ * strings and sequences too: the report marks and counts tests that are in part on the host.
+ * Workers are processes: one that dies fails its test and is replaced. The last line is
  * "conformance TARGET: P/T passed, U unsupported, F failed".
  */
 #include "compiler/driver.h"
@@ -69,14 +70,14 @@ typedef struct Suite {
     Shared *shared;
     Result *current; /* in a worker: of the test at work */
     const char *folder;
-    const char *scratch; /* for libraries */
+    const char *scratch;       /* for libraries */
     const char *image_decoder; /* NULL: there is none on this machine */
     const struct Words *fixed; /* inputs that are compiled into the library; NULL: none */
 } Suite;
 
 static Suite suite;
 
-/* --- comparing ------------------------------------------------------------------------------------*/
+/* --- comparing -------------------------------------------------------------------------------- */
 
 static bool same_element(DType dt, Scalar got, Scalar want) {
     if (!dt_is_float(dt)) return got.i == want.i;
@@ -93,8 +94,8 @@ static bool compare_strings(const TensorInfo *info, const char *data, const Onnx
         for (size_t k = length; k < info->width && same; k++) same = data[k] == 0;
         if (same) continue;
         snprintf(suite.current->message, MESSAGE_MAX,
-                 "output %s: string %lld is '%.*s', not '%.*s'", info->name, (long long)i, (int)strnlen(data, info->width), data, (int)length,
-                 want[i].data);
+                 "output %s: string %lld is '%.*s', not '%.*s'", info->name, (long long)i,
+                 (int)strnlen(data, info->width), data, (int)length, want[i].data);
         return false;
     }
     return true;
@@ -110,7 +111,8 @@ static bool draws(const Session *s) {
     return false;
 }
 
-/* No element is below the least or above the greatest that is wanted, and all are whole if those are. */
+/* No element is below the least or above the greatest that is wanted, and all are whole if those
+ * are. */
 static bool compare_range(DType dt, const void *data, const OnnxTensor *want) {
     double low = INFINITY, high = -INFINITY;
     bool whole = true, good = true;
@@ -145,7 +147,8 @@ static bool compare(Session *s, const TensorInfo *out, const void *data, const O
         if (first < 0) first = i;
     }
     if (!wrong || (draws(s) && compare_range(info.dt, data, want))) return true;
-    Scalar a = dt_load(info.dt, data, (size_t)first), b = dt_load(info.dt, want->data, (size_t)first);
+    Scalar a = dt_load(info.dt, data, (size_t)first),
+           b = dt_load(info.dt, want->data, (size_t)first);
     bool real = dt_is_float(info.dt);
     snprintf(suite.current->message, MESSAGE_MAX,
              "output %s: %lld of %lld elements differ, first [%lld] %.9g, expected %.9g", out->name,
@@ -154,12 +157,13 @@ static bool compare(Session *s, const TensorInfo *out, const void *data, const O
     return false;
 }
 
-/* --- what mlcc wants to know when compiling ----------------------------------------------------------*/
+/* --- what mlcc wants to know when compiling --------------------------------------------------- */
 
 /* The tensors of one input or output, in order: one, or as many as a sequence or optional holds. */
 typedef VEC(OnnxTensor) Tensors;
 
-static bool add_tensor(Session *s, const OnnxFile *file, const Onnx__TensorProto *proto, Tensors *to) {
+static bool add_tensor(Session *s, const OnnxFile *file, const Onnx__TensorProto *proto,
+                       Tensors *to) {
     OnnxTensor t;
     if (!onnx_tensor(file, &s->arena, &s->diag, proto, &t)) return false;
     vec_push(&s->arena, to, t);
@@ -177,10 +181,11 @@ static bool add_sequence(Session *s, const OnnxFile *file, const Onnx__SequenceP
 static bool read_tensors(Session *s, const Onnx__TypeProto *type, const char *path, Tensors *to,
                          bool *absent) {
     OnnxData data;
-    OnnxDataKind kind = !type ? ONNX_DATA_tensor
-                        : type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE ? ONNX_DATA_sequence
-                        : type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE ? ONNX_DATA_optional
-                                                                                    : ONNX_DATA_tensor;
+    OnnxDataKind kind =
+        !type                                                       ? ONNX_DATA_tensor
+        : type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE ? ONNX_DATA_sequence
+        : type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE ? ONNX_DATA_optional
+                                                                    : ONNX_DATA_tensor;
     /* the mapping is left to the end of the process: tensors point into it */
     if (!onnx_read_data(&data, &s->arena, &s->diag, kind, path)) return false;
     if (kind == ONNX_DATA_tensor) return add_tensor(s, &data.file, data.tensor, to);
@@ -298,10 +303,11 @@ static void find_options(Session *s, const Onnx__ValueInfoProto *input, const Te
     }
 }
 
-/* --- one test -------------------------------------------------------------------------------------*/
+/* --- one test --------------------------------------------------------------------------------- */
 
 static bool miscounted(const char *what) {
-    snprintf(suite.current->message, MESSAGE_MAX, "the library has not as many %s as the test", what);
+    snprintf(suite.current->message, MESSAGE_MAX, "the library has not as many %s as the test",
+             what);
     return false;
 }
 
@@ -324,8 +330,7 @@ static bool run_data_set(Session *s, LoadedModel *m, const char *folder) {
     }
     while (at < io.n_in && io_input_hidden(&io, at)) at++;
     if (at < io.n_in) return miscounted("inputs");
-    if (!io_set_extents(s, &io) ||
-        !model_run(s, m, (const void *const *)io.in_data, io.out_data))
+    if (!io_set_extents(s, &io) || !model_run(s, m, (const void *const *)io.in_data, io.out_data))
         return false;
     io_take_shapes(&io);
     at = 0;
@@ -460,7 +465,8 @@ static void run_test(int i) {
         snprintf(r->message, MESSAGE_MAX, "MagickWand, which decodes images, is not installed");
     if (r->outcome != TEST_passed && !r->message[0]) {
         const char *at = strstr(text, "error[");
-        snprintf(r->message, MESSAGE_MAX, "%.*s", (int)strcspn(at ? at : text, "\n"), at ? at : text);
+        snprintf(r->message, MESSAGE_MAX, "%.*s", (int)strcspn(at ? at : text, "\n"),
+                 at ? at : text);
     }
     free(text);
     free(second);
@@ -482,7 +488,7 @@ static void work(int me) {
     }
 }
 
-/* --- the suite ------------------------------------------------------------------------------------*/
+/* --- the suite -------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -547,8 +553,8 @@ static void supervise(int jobs) {
             if (at->test < 0) continue;
             Result *r = &suite.shared->result[at->test];
             r->outcome = TEST_failed;
-            snprintf(r->message, MESSAGE_MAX, WIFSIGNALED(status) ? "died with signal %d"
-                                                                  : "ended with status %d",
+            snprintf(r->message, MESSAGE_MAX,
+                     WIFSIGNALED(status) ? "died with signal %d" : "ended with status %d",
                      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
             start(w);
             running++;
@@ -556,7 +562,7 @@ static void supervise(int jobs) {
     }
 }
 
-/* --- report ---------------------------------------------------------------------------------------*/
+/* --- report ----------------------------------------------------------------------------------- */
 
 typedef struct OpRow {
     char name[64];
@@ -573,7 +579,8 @@ static const char *const outcome_names[] = {"open", "passed", "unsupported", "FA
 static void print_on_host(FILE *to) {
     int n = 0;
     for (int i = 0; i < suite.n; i++) n += suite.shared->result[i].on_host;
-    fprintf(to, "note: %s: %d of %d tests (%.1f %%) in part on the host: images are decoded there\n",
+    fprintf(to,
+            "note: %s: %d of %d tests (%.1f %%) in part on the host: images are decoded there\n",
             suite.target, n, suite.n, suite.n ? 100.0 * n / suite.n : 0);
 }
 

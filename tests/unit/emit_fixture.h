@@ -53,7 +53,7 @@ static int teardown(void **state) {
     return status;
 }
 
-/* --- files and tools -------------------------------------------------------------------------*/
+/* --- files and tools -------------------------------------------------------------------------- */
 
 static const char *in_folder(Fixture *f, const char *name) {
     return arena_printf(&f->arena, "%s/%s", f->folder, name);
@@ -90,7 +90,7 @@ static void must_run(Fixture *f, const char *command) {
     fail_msg("%s\n%s", command, log ? log : "");
 }
 
-/* --- programs --------------------------------------------------------------------------------*/
+/* --- programs --------------------------------------------------------------------------------- */
 
 static const char *first_message(const Fixture *f) {
     return f->diag.messages.n ? f->diag.messages.items[0].text : "no message";
@@ -111,7 +111,7 @@ static inline Program *lower_text(Fixture *f, const char *text, const char *targ
     return p;
 }
 
-/* --- memory ----------------------------------------------------------------------------------*/
+/* --- memory ----------------------------------------------------------------------------------- */
 
 typedef struct Tensors {
     void **inputs, **outputs, **wanted;
@@ -245,7 +245,7 @@ static void compare_outputs(const Program *p, const Tensors *t) {
 
 /* Loads a model library, runs it and compares with t->wanted. weights: the side file, or NULL. */
 static inline void run_library(Fixture *f, const char *path, const Program *p, const Tensors *t,
-                        const char *weights) {
+                               const char *weights) {
     void *library = dlopen(arena_printf(&f->arena, "./%s", path), RTLD_NOW | RTLD_LOCAL);
     if (!library) fail_msg("%s", dlerror());
     const mlcc_model *(*get)(void) = NULL;

@@ -117,7 +117,7 @@ static inline Item partner(Maker *m, Item a) {
     return *c;
 }
 
-/* --- operators --------------------------------------------------------------------------------*/
+/* --- operators -------------------------------------------------------------------------------- */
 
 static inline void make_binary(Maker *m) {
     Item a = tame(m, *pick(m)), b = tame(m, partner(m, a));

@@ -401,8 +401,8 @@ static inline const char *strings_of(Bench *b, const Value *v, const int64_t *sh
     return text_get(&t);
 }
 
-/* What a run gave as "type[shape] numbers" of each output, separated by "; "; or "fault", if its status
- * says so. */
+/* What a run gave as "type[shape] numbers" of each output, separated by "; "; or "fault", if its
+ * status says so. */
 static inline const char *outputs_text(Bench *b, const Graph *g, void *const *out) {
     Text t = text_new(&b->arena);
     int status = graph_status_output(g);
@@ -422,7 +422,8 @@ static inline const char *outputs_text(Bench *b, const Graph *g, void *const *ou
 }
 
 /* Imports and runs a model; the result is outputs_text's. inputs: numbers of each input, in order;
- * behind them the extents of dimensions that vary. Outputs of such have the shape that the run gives. */
+ * behind them the extents of dimensions that vary. Outputs of such have the shape that the run
+ * gives. */
 static inline const char *run_text(Bench *b, const char *text, const char *dims, int n_inputs,
                                    const char *const *inputs) {
     Graph *g = import_text(b, text, dims);

@@ -17,7 +17,7 @@
 
 #define N(array) (sizeof(array) / sizeof *(array))
 
-/* --- one test's surroundings ----------------------------------------------------------------- */
+/* --- one test's surroundings ------------------------------------------------------------------ */
 
 typedef struct Bench {
     Arena arena;
@@ -72,7 +72,7 @@ static inline void expect_error_(Bench *b, ErrCode code, const char *part, const
 }
 #define expect_error(b, code, part) expect_error_((b), (code), (part), __FILE__, __LINE__)
 
-/* --- a protobuf writer ----------------------------------------------------------------------- */
+/* --- a protobuf writer ------------------------------------------------------------------------ */
 
 static inline void put_varint(Text *t, uint64_t value) {
     for (; value >= 0x80; value >>= 7) text_addn(t, &(char){(char)(value | 0x80)}, 1);

@@ -12,7 +12,7 @@
 
 static bool bless;
 
-/* --- golden texts ----------------------------------------------------------------------------*/
+/* --- golden texts ----------------------------------------------------------------------------- */
 
 /* The text is that of the file. */
 static void check_golden(Fixture *f, const char *path, const Text *text) {
@@ -170,7 +170,7 @@ static void test_golden_glsl(void **state) {
     each_golden(*state, "glsl", golden_glsl);
 }
 
-/* --- every operator on every type ------------------------------------------------------------*/
+/* --- every operator on every type ------------------------------------------------------------- */
 
 #define SAMPLES "[4096]" /* each of 64 samples with each */
 
@@ -315,7 +315,7 @@ static void test_bits(void **state) {
     }
 }
 
-/* --- constants -------------------------------------------------------------------------------*/
+/* --- constants -------------------------------------------------------------------------------- */
 
 /* y = x * w + b with 9000 weights, so many that they are printed as bytes. */
 static Program *large_program(Fixture *f) {
@@ -414,7 +414,7 @@ static void test_wrong_weights(void **state) {
     dlclose(library);
 }
 
-/* --- sizes of expressions --------------------------------------------------------------------*/
+/* --- sizes of expressions --------------------------------------------------------------------- */
 
 /* A chain in which each step uses the last one three times, once under a guard: printed as a tree
  * it would have 3^40 leaves. */

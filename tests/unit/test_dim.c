@@ -113,7 +113,7 @@ static void test_index(void **state) {
     arena_free(&f.arena);
 }
 
-/* --- random arithmetic ------------------------------------------------------------------------*/
+/* --- random arithmetic ------------------------------------------------------------------------ */
 
 static uint32_t next(uint32_t *seed) {
     *seed = *seed * 1664525u + 1013904223u;

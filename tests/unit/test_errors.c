@@ -46,7 +46,7 @@ static const struct {
 static bool bless;
 static char mlcc_path[4096];
 
-/* --- files ------------------------------------------------------------------------------------*/
+/* --- files ------------------------------------------------------------------------------------ */
 
 static Text read_whole(Bench *b, const char *path) {
     Text t = text_new(&b->arena);
@@ -64,7 +64,7 @@ static void write_whole(const char *path, const char *data, size_t bytes) {
         fail_msg("cannot write %s", path);
 }
 
-/* --- protobuf messages from text --------------------------------------------------------------*/
+/* --- protobuf messages from text -------------------------------------------------------------- */
 
 static Text read_proto(ModelText *m);
 
@@ -100,7 +100,7 @@ static Text read_proto(ModelText *m) {
     return t;
 }
 
-/* --- the folder -------------------------------------------------------------------------------*/
+/* --- the folder ------------------------------------------------------------------------------- */
 
 /* The names in a folder, sorted, on one line. */
 static const char *listing(Bench *b, const char *folder) {
@@ -145,7 +145,7 @@ static void replace_bytes(Bench *b, const char *path, const char *from, const ch
     write_whole(path, text_get(&out), out.length);
 }
 
-/* --- commands ---------------------------------------------------------------------------------*/
+/* --- commands --------------------------------------------------------------------------------- */
 
 #define MAX_WORDS 32
 
@@ -222,7 +222,7 @@ static const char *keep_dots(Bench *b, const char *pattern, const char *text) {
     return text_get(&out);
 }
 
-/* --- one file of tests ------------------------------------------------------------------------*/
+/* --- one file of tests ------------------------------------------------------------------------ */
 
 typedef struct Script {
     Bench *b;
@@ -334,7 +334,7 @@ static void test_file(void **state) {
     run_script(*state, names[at_name++]);
 }
 
-/* --- completeness -----------------------------------------------------------------------------*/
+/* --- completeness ----------------------------------------------------------------------------- */
 
 static void test_every_code(void **state) {
     static const char *const codes[] = {

@@ -89,9 +89,10 @@ static void test_declared(void **state) {
     const char *info = "input x f32[4] input s i64[2] value t f32[M,2] output y t = Reshape(x, s) "
                        "y = Shape(t) input z f32[M] output z";
     assert_non_null(import_text(b, info, "M=2"));
-    refuse(b, "input s i64[2] output y f32[2,N] y = ConstantOfShape(s)", E3004,
-           "node #0 'y' (ConstantOfShape): how many elements there are depends on run-time data, and "
-           "the model does not say; give --dim N=LOW..HIGH");
+    refuse(
+        b, "input s i64[2] output y f32[2,N] y = ConstantOfShape(s)", E3004,
+        "node #0 'y' (ConstantOfShape): how many elements there are depends on run-time data, and "
+        "the model does not say; give --dim N=LOW..HIGH");
     refuse(b, "input x f32[4] output y f32[5] y = Neg(x)", E2009,
            "output 'y': declared with shape [5] (-1: not fixed), but computed with [4]");
     refuse(b, "input x f32[4] output y i32[4] y = Neg(x)", E2009,
@@ -150,10 +151,10 @@ static void test_sequences(void **state) {
     /* items of extents that vary, by names of their own */
     assert_non_null(import_text(b, "input s seq(f32[?]) output s", "--items s=2 s.item.0=1..3"));
     const char *items[] = {"1 2", "3 4", "2"};
-    assert_string_equal(
-        run_text(b, "input s seq(f32[?]) output t t = ConcatFromSequence(s) {axis=0}",
-                 "--items s=2 s.item.0=1..3", 3, items),
-        "f32[4] 1 2 3 4");
+    assert_string_equal(run_text(b,
+                                 "input s seq(f32[?]) output t t = ConcatFromSequence(s) {axis=0}",
+                                 "--items s=2 s.item.0=1..3", 3, items),
+                        "f32[4] 1 2 3 4");
     /* what has only a length when it runs */
     assert_null(
         import_text(b, "input x f32[4] input n i64[] output t t = SplitToSequence(x, n)", NULL));

@@ -4,11 +4,11 @@
  *     test_passes [--bless] [PASS/NAME.ir...]     by default all files of tests/passes
  *
  * tests/passes/PASS/NAME.ir is a graph as the pass gets it and, after a line `; after PASS`, what
- * it must become; `; after PASS with ARCH [TYPE]` is that for -march=ARCH and --precision of that type.
- * In tests/passes/lower there is one such part for each of some targets, `; after plan for TARGET`,
- * where a name of -march may follow: the program with its schedules, kernels and memory plan. Graphs run
- * in the interpreter, on random inputs, before and after; programs run their kernels in it. --bless
- * writes down what comes out now. Run in the repository. */
+ * it must become; `; after PASS with ARCH [TYPE]` is that for -march=ARCH and --precision of that
+ * type. In tests/passes/lower there is one such part for each of some targets, `; after plan for
+ * TARGET`, where a name of -march may follow: the program with its schedules, kernels and memory
+ * plan. Graphs run in the interpreter, on random inputs, before and after; programs run their
+ * kernels in it. --bless writes down what comes out now. Run in the repository. */
 #include "passes/nest.h"
 #include "passes/passes.h"
 #include "tests/unit/program_run.h"
@@ -44,7 +44,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* --- running ----------------------------------------------------------------------------------*/
+/* --- running ---------------------------------------------------------------------------------- */
 
 typedef struct Results {
     void **in, **out;
@@ -59,8 +59,8 @@ static Results run_before(Fixture *f, const Graph *g) {
     return r;
 }
 
-static void compare(Fixture *f, const Graph *g, const Results *before, void **got,
-                    const char *path, double allowed) {
+static void compare(Fixture *f, const Graph *g, const Results *before, void **got, const char *path,
+                    double allowed) {
     for (int i = 0; i < g->outputs.n; i++) {
         const char *why =
             tensor_difference(&f->arena, g->outputs.items[i], got[i], before->out[i], allowed);
@@ -137,7 +137,7 @@ static const char *after_plan(Fixture *f, const char *path, const char *target, 
     return text_get(&t);
 }
 
-/* --- files ------------------------------------------------------------------------------------*/
+/* --- files ------------------------------------------------------------------------------------ */
 
 static const char *read_file(Fixture *f, const char *path) {
     Text t = text_new(&f->arena);
@@ -195,7 +195,7 @@ static void test_file(void **state) {
     print_message("%s: changed\n", path);
 }
 
-/* --- schedules as text ------------------------------------------------------------------------*/
+/* --- schedules as text ------------------------------------------------------------------------ */
 
 static void test_wrong_schedules(void **state) {
     Fixture *f = *state;
@@ -251,7 +251,7 @@ static void test_too_many_dimensions(void **state) {
     assert_int_equal(f->diag.messages.items[0].code, E3006);
 }
 
-/* --- tiles of convolutions ---------------------------------------------------------------------*/
+/* --- tiles of convolutions -------------------------------------------------------------------- */
 
 /* A convolution whose last tiles go beyond the edge; its weights are too many for a text. Tiles are
  * of `points` in each direction. */
@@ -292,7 +292,7 @@ static void test_winograd(void **state) {
     check_winograd(*state, "x86-64-v3", DT_bf16, 4);
 }
 
-/* --- all of it --------------------------------------------------------------------------------*/
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static int visible(const struct dirent *e) {
     return e->d_name[0] != '.';

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-/* --- models ---------------------------------------------------------------------------------- */
+/* --- models ----------------------------------------------------------------------------------- */
 
 static void test_model(void **state) {
     Bench *b = *state;
@@ -272,7 +272,7 @@ static void test_large_tensor_in_place(void **state) {
     }
 }
 
-/* --- external data --------------------------------------------------------------------------- */
+/* --- external data ---------------------------------------------------------------------------- */
 
 static Text external(Bench *b, const char *location, const char *offset, const char *length) {
     Text t = vector(b, DT_i32, 2);
@@ -391,7 +391,7 @@ static void test_external_links(void **state) {
     expect_error(b, E1203, "not a regular file");
 }
 
-/* --- test data ------------------------------------------------------------------------------- */
+/* --- test data -------------------------------------------------------------------------------- */
 
 static void test_data_files(void **state) {
     Bench *b = *state;

@@ -39,8 +39,7 @@ static Graph *graph_of(Fixture *f, const char *text) {
     return g;
 }
 
-/* --- the file
- * -----------------------------------------------------------------------------------*/
+/* --- the file --------------------------------------------------------------------------------- */
 
 static bool read_text(Fixture *f, const char *text, Schedules *s) {
     *s = (Schedules){.file = "a.tune"};
@@ -100,8 +99,7 @@ static void test_wrong_files(void **state) {
     }
 }
 
-/* --- keys
- * ---------------------------------------------------------------------------------------*/
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static uint64_t key_of(Fixture *f, const char *body, int columns, const char *data, int bytes) {
     Graph *g = graph_of(
@@ -134,8 +132,7 @@ static void test_keys(void **state) {
     assert_int_equal(schedule_key(&f->arena, g->last, target_find("cuda")), 0);
 }
 
-/* --- programs
- * -----------------------------------------------------------------------------------*/
+/* --- programs --------------------------------------------------------------------------------- */
 
 /* A convolution, a product, the sum of rows and a sliding maximum. */
 static const char *const reductions =

@@ -7,7 +7,7 @@
 
 static const EmitOptions all = {.least_shared = 0};
 
-/* --- where threads wait ----------------------------------------------------------------------*/
+/* --- where threads wait ----------------------------------------------------------------------- */
 
 /* Kernels: `each` is shared, `one` is not, `two` is two loops; buffers of 32 bytes. */
 static const char kernels[] =
@@ -110,7 +110,7 @@ static void test_plan(void **state) {
     check_plan(f, "loop loop each:xa end one:bc end", "((s|)1|)");
 }
 
-/* --- results ---------------------------------------------------------------------------------*/
+/* --- results ---------------------------------------------------------------------------------- */
 
 static bool all_serial(const Kernel *k) {
     for (const Stmt *s = k->body; s; s = s->next)

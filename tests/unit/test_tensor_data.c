@@ -2,7 +2,7 @@
  * one; wrong shapes, lengths and fields. */
 #include "tests/unit/onnx_writer.h"
 
-/* --- tensors --------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 /* One value per row: as raw bytes, and as the value of the typed field. */
 typedef struct Row {

@@ -49,7 +49,7 @@ static int below(uint64_t *seed, int n) {
     return (int)(next_random(seed) % (uint32_t)n);
 }
 
-/* --- expressions -----------------------------------------------------------------------------*/
+/* --- expressions ------------------------------------------------------------------------------ */
 
 static const char *print(Fixture *f, const Expr *e) {
     Text t = text_new(&f->arena);
@@ -232,7 +232,7 @@ static void test_random_expressions(void **state) {
         check_round_trip(f, random_expr(f, &seed, types[i % 7], 1 + i % 9));
 }
 
-/* --- formulas --------------------------------------------------------------------------------*/
+/* --- formulas --------------------------------------------------------------------------------- */
 
 static const Expr *formula(Fixture *f, const char *text, const char **error) {
     static const char *const names[] = {"x", "y", "c", "n", "h"};
@@ -291,7 +291,7 @@ static void test_formulas(void **state) {
     }
 }
 
-/* --- files -----------------------------------------------------------------------------------*/
+/* --- files ------------------------------------------------------------------------------------ */
 
 static char *read_file(const char *path, size_t *length) {
     FILE *file = fopen(path, "rb");

@@ -39,7 +39,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* --- files -----------------------------------------------------------------------------------*/
+/* --- files ------------------------------------------------------------------------------------ */
 
 static char *read_file(const char *path, size_t *length) {
     FILE *file = fopen(path, "rb");
