@@ -1,18 +1,21 @@
 /* The graph: tensors and the few core operators that every ONNX operator is made of.
  *
  * Four operators compute; each is written once per level (interpreter, lowering), never per ONNX
- * op: map      out[i] = body(i) reduce   out[i] = post(i, combine over r of body(i, r)) scan out[i]
- * = post(i, combine over r <= i[axis] of body) along one axis (cumulative) scatter  out = copy of
- * input 0; then for every update u: out[target(u)] combine= body(u) and `loop` repeats a sub-graph
- * a fixed number of times with carried state; `reshape` renames the dimensions of the same memory;
- * `input` and `const` are where values come from.
+ * operator:
+ *
+ *   map      out[i] = body(i)
+ *   reduce   out[i] = post(i, combine over r of body(i, r))
+ *   scan     out[i] = post(i, combine over r <= i[axis] of body) along one axis (cumulative)
+ *   scatter  out = copy of input 0; then for every update u: out[target(u)] combine= body(u)
+ *
+ * and `loop` repeats a sub-graph a fixed number of times with carried state; `reshape` renames the
+ * dimensions of the same memory; `input` and `const` are where values come from.
  *
  * A body is a scalar expression (expr.h) that may load any input at any index computed from the
  * output coordinates, so transposition, slicing, padding, concatenation, gathering and broadcasting
  * are all maps; matrix products, convolutions and pools are reduces whose loads are affine in the
- * coordinates. Fusion is substitution.
- * Loads must be inside their tensor for every coordinate that evaluates them: guard with select or
- * and.
+ * coordinates. Fusion is substitution. Loads must be inside their tensor for every coordinate that
+ * evaluates them: guard with select or and.
  *
  * Values are in SSA form. Shapes are fixed; scalars have rank 0. A tensor has < 2^31 elements.
  *

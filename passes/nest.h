@@ -3,14 +3,19 @@
  *
  * A nest begins with one loop per coordinate of the operator. Steps transform the loops;
  * coordinates stay expressions of the loops that remain, so bodies never need to be rewritten by
- * hand: fuse A B      two loops become one; A = it / extent(B), B = it % extent(B) split A n     A
- * = Ao * n + Ai; where n does not divide the extent the work is guarded slide A n     the same, but
- * the last tile is moved back to end at the edge: it computes some elements twice and needs no
- * guard (spatial loops of reductions only) order A B ..  the loops from the outermost to the
- * innermost bind A role   parallel, vector, unroll, block.x ..., thread.x ... stage k A     operand
- * k of the product in the body goes through shared memory, loaded by all threads of the block
- * together at the top of loop A pack          constant operands are stored in the order in which
- * the nest reads them Every step is written down as text, which nest_replay reads back.
+ * hand:
+ *
+ *   fuse A B      two loops become one; A = it / extent(B), B = it % extent(B)
+ *   split A n     A = Ao * n + Ai; where n does not divide the extent the work is guarded
+ *   slide A n     the same, but the last tile is moved back to end at the edge: it computes some
+ *                 elements twice and needs no guard (spatial loops of reductions only)
+ *   order A B ..  the loops from the outermost to the innermost
+ *   bind A role   parallel, vector, unroll, block.x ..., thread.x ...
+ *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
+ *                 threads of the block together at the top of loop A
+ *   pack          constant operands are stored in the order in which the nest reads them
+ *
+ * Every step is written down as text, which nest_replay reads back.
  *
  * Spatial loops inside the first reduction loop form the accumulator tile, kept in registers. A
  * reduction loop bound to thread.x is combined over the threads through shared memory.
