@@ -377,7 +377,7 @@ static Entity *input_map(Import *im, Graph *g, const char *name, const Onnx__Typ
     bool single = value && value->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
                   (!value->tensor_type->shape || !value->tensor_type->shape->n_dim);
     DType key = dt_from_onnx(map->key_type);
-    if (!single || (key != DT_str && (key == DT_bool || !dt_is_int(key)))) {
+    if (!single || (key != DT_str && !dt_is_int(key))) {
         diag_error(im->diag, E3002,
                    "only maps from integers or strings to single elements are supported");
         return NULL;
