@@ -24,6 +24,11 @@ def b(*shape):
     return "int8", shape
 
 
+def m(key, value):
+    """An input that is a map."""
+    return f"{key} {value}", ()
+
+
 TREE = {
     "nodes_treeids": [0, 0, 0],
     "nodes_nodeids": [0, 1, 2],
@@ -177,8 +182,19 @@ EXAMPLES = [
             "target_weights": [1.0, 2.0],
         },
     ),
+    ("ai.onnx.ml", "CastMap", [m("int64", "float")], 1, {"cast_to": "TO_FLOAT"}),
+    ("ai.onnx.ml", "CastMap", [m("int64", "float")], 1, {"cast_to": "TO_INT64"}),
+    ("ai.onnx.ml", "CastMap", [m("int64", "string")], 1, {"cast_to": "TO_STRING"}),
     ("ai.onnx.ml", "ZipMap", [f(1, 2)], 1, {"classlabels_int64s": [1, 2]}),
     ("ai.onnx.ml", "ZipMap", [f(1, 2)], 1, {"classlabels_strings": ["a", "b"]}),
+]
+EXAMPLES += [
+    ("ai.onnx.ml", "DictVectorizer", [m(key, value)], 1, vocabulary)
+    for key, other, vocabulary in [
+        ("int64", "string", {"int64_vocabulary": [1, 2]}),
+        ("string", "int64", {"string_vocabulary": ["a"]}),
+    ]
+    for value in ("float", "double", other)
 ]
 EXAMPLES += [
     ("com.microsoft", *row)

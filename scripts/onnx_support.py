@@ -94,8 +94,8 @@ class Operator:
         """What may be of several element types: name -> the types, as ONNX writes them."""
         result = {}
         for t in self.schema.type_constraints:
-            tensors = [x for x in t.allowed_type_strs if x.startswith("tensor(")]
-            allowed = sorted(tensors, key=type_order)
+            known = [x for x in t.allowed_type_strs if x.startswith(("tensor(", "map("))]
+            allowed = sorted(known, key=type_order)
             used = [p.types for p in self.params(False) + self.params(True)]
             if t.type_param_str in used and allowed:
                 result[t.type_param_str] = allowed
@@ -103,16 +103,19 @@ class Operator:
 
 
 def word_of(text):
-    """The element type of ONNX's `tensor(float)`."""
+    """The element type of ONNX's `tensor(float)`; of a map the words of both its types."""
+    if text.startswith("map("):
+        key, value = text.removeprefix("map(").removesuffix(")").split(",", 1)
+        return f"{key} {word_of(value.strip())}"
     return text.removeprefix("tensor(").removesuffix(")")
 
 
 def type_order(text):
-    return list(TYPES).index(word_of(text))
+    return [list(TYPES).index(word) for word in word_of(text).split()]
 
 
 def short(text):
-    return TYPES[word_of(text)][1]
+    return "→".join(TYPES[word][1] for word in word_of(text).split())
 
 
 def all_operators():
@@ -137,7 +140,14 @@ def all_operators():
 # ---- models --------------------------------------------------------------------------------------
 
 
-def tensor_info(name, word, shape):
+def map_type(word):
+    key, value = (TYPES[part][0] for part in word.split())
+    return helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, []))
+
+
+def value_info(name, word, shape):
+    if " " in word:
+        return helper.make_value_info(name, map_type(word))
     return helper.make_tensor_value_info(name, TYPES[word][0], shape)
 
 
@@ -148,7 +158,7 @@ def example_model(domain, op, inputs, outputs, attributes):
     graph = helper.make_graph(
         [node],
         "example",
-        [tensor_info(name, *pair) for name, pair in zip(names, inputs)],
+        [value_info(name, *pair) for name, pair in zip(names, inputs)],
         [helper.make_empty_tensor_value_info(name) for name in results],
     )
     opsets = [helper.make_opsetid("", 21)]
@@ -196,7 +206,10 @@ def collect_models(operators, suite, mlcc, jobs):
 
 
 def set_type(value, word):
-    """Gives a tensor this element type; false if it is none."""
+    """Gives a tensor this element type, or a map these types; false if it is none."""
+    if " " in word:
+        value.type.CopyFrom(map_type(word))
+        return True
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
         return False
     value.type.tensor_type.elem_type = TYPES[word][0]
@@ -272,7 +285,8 @@ def type_in(operator, model, constraint):
     node = next(x for x in model.graph.node if x.op_type == operator.name)
     types = {t.name: t.data_type for t in model.graph.initializer}
     for value in [*model.graph.input, *model.graph.output]:
-        types.setdefault(value.name, value.type.tensor_type.elem_type)
+        if not value.type.HasField("map_type"):
+            types.setdefault(value.name, value.type.tensor_type.elem_type)
     for outputs in (False, True):
         params = operator.params(outputs)
         for k, name in enumerate(node.output if outputs else node.input):
@@ -528,7 +542,8 @@ Made by `scripts/onnx-support`, which asks mlcc; `make check` compares. Schemas 
 
 Short names: i8 to i64, u8 to u64, f16, bf16, f32, f64; i2, i4, u2, u4 are integers of so many bits,
 f4 is float4e2m1, f8 and what follows one of the 8-bit floats. Strings exist on every target (see
-README); sequences and optionals have lengths that are known when compiling, and are not listed.
+README), and so do maps, i64→f32 from one type to the other; sequences and optionals have lengths that
+are known when compiling, and are not listed.
 """
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft")
 

@@ -20,12 +20,12 @@
 #include "compiler/onnx/reader.h"
 #include "ir/graph.h"
 
-/* A value of the ONNX world: a tensor, a tensor of strings (text.h), or a sequence or optional
- * whose length is known when compiling. */
+/* A value of the ONNX world: a tensor, a tensor of strings (text.h), a sequence or optional whose
+ * length is known when compiling, or a map: two tensors of one extent, its keys and its values. */
 typedef struct Entity {
-    enum { ENTITY_tensor, ENTITY_text, ENTITY_sequence, ENTITY_optional } kind;
+    enum { ENTITY_tensor, ENTITY_text, ENTITY_sequence, ENTITY_optional, ENTITY_map } kind;
     Value *tensor; /* tensor; text: its bytes, u8 with one dimension more */
-    int n;         /* sequence: items; optional: 0 (empty) or 1 */
+    int n;         /* sequence: items; optional: 0 (empty) or 1; map: 2 */
     struct Entity **items;
     DType dt; /* sequence, optional: element type; text: DT_str */
     Value *input; /* tensor: the input of the model that it is, as callers give it; NULL: none */
@@ -55,7 +55,7 @@ typedef struct ImportOptions {
      * Value.data: --state */
     const char **states;
     int n_states;
-    InputOption *items; /* --items: of a sequence or optional; name "*": of all other sequences */
+    InputOption *items; /* --items: of a sequence, map or optional; name "*": of all others */
     int n_items;
     InputOption *fixed; /* --fix: the values of an input that becomes a constant */
     int n_fixed;

@@ -162,7 +162,8 @@ Value *node_in(const Node *n, int i) {
 Value *node_need(Node *n, int i) {
     Value *v = node_in(n, i);
     if (v) return v;
-    static const char *const kinds[] = {"tensor", "tensor of strings", "sequence", "optional"};
+    static const char *const kinds[] = {"tensor", "tensor of strings", "sequence", "optional",
+                                        "map"};
     if (i < n->n_in && n->entity[i])
         invalid(n, E2006, "input %d must be a tensor%s, not a %s", i,
                 n->entity[i]->kind == ENTITY_text ? " of numbers" : "", kinds[n->entity[i]->kind]);

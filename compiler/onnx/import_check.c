@@ -272,15 +272,17 @@ static const char *axis_symbol(Arena *arena, const char *input, size_t axis) {
     return arena_printf(arena, "%s.%zu", input, axis);
 }
 
-static void resolve_symbol(Import *im, const char *name) {
+/* A dimension of the inputs. map: the one whose entries it counts, at most `most` (-1: not said).
+ */
+static void resolve_symbol(Import *im, const char *name, const char *map, int64_t most) {
     void **slot = strmap_put(&im->symbols, name);
     if (*slot) return;
     Symbol *symbol = ARENA_NEW(im->arena, Symbol);
-    *symbol = (Symbol){arena_strdup(im->arena, name), -1, -1};
-    int64_t low = -1;
+    *symbol = (Symbol){arena_strdup(im->arena, name), most, -1, map};
+    int64_t low = map ? 0 : -1;
     *slot = symbol;
     vec_push(im->arena, &im->symbol_list, symbol);
-    bool own = false; /* the last option of the name, else the last "*" */
+    bool own = most >= 0; /* the last option of the name, else --items, else the last "*" */
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
         DimOption *option = &im->options->dims[i];
         bool named = !strcmp(option->name, name);
@@ -366,7 +368,9 @@ static void resolve_results(Import *im) {
         option->used = true;
         void **slot = strmap_put(&im->symbols, option->name);
         if (!*slot) *slot = ARENA_NEW(im->arena, Symbol);
-        *(Symbol *)*slot = (Symbol){option->name, option->low == option->value ? option->low : -1, -1};
+        *(Symbol *)*slot = (Symbol){.name = option->name,
+                                    .value = option->low == option->value ? option->low : -1,
+                                    .varies = -1};
     }
 }
 
@@ -382,6 +386,10 @@ static const char *list_symbols(Import *im, bool unresolved, const char *before,
             text_add(&t, " ...");
             break;
         }
+        if (unresolved && symbol->map) {
+            text_addf(&t, "%s--items %s=N", listed > 1 ? " " : "", symbol->map);
+            continue;
+        }
         text_addf(&t, "%s%s%s%s", listed > 1 ? " " : "", before, symbol->name, after);
     }
     return text_get(&t);
@@ -390,6 +398,7 @@ static const char *list_symbols(Import *im, bool unresolved, const char *before,
 bool check_dims(Import *im) {
     const Onnx__GraphProto *graph = im->proto->graph;
     StrMap initializers;
+    int errors = im->diag->n_errors;
     strmap_init(&initializers, im->arena);
     strmap_init(&im->symbols, im->arena);
     for (size_t i = 0; i < graph->n_initializer; i++)
@@ -400,15 +409,19 @@ bool check_dims(Import *im) {
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__TypeProto__Tensor *type = tensor_type(io_dims_type(im, graph->input[i]));
         const char *name = pb_text(graph->input[i]->name), *symbol;
+        int64_t most;
+        const char *entries = io_map_entries(im, graph->input[i], &most);
+        if (entries) resolve_symbol(im, entries, name, most);
         if (!type || !type->shape || strmap_get(&initializers, name)) continue;
         for (size_t k = 0; k < type->shape->n_dim && k < MAX_TENSOR_RANK; k++)
             if (dim_value(type->shape->dim[k], &symbol) < 0)
                 resolve_symbol(
-                    im, *symbol ? symbol
-                                : axis_symbol(im->arena, io_axis_name(im, graph->input[i]), k));
+                    im,
+                    *symbol ? symbol : axis_symbol(im->arena, io_axis_name(im, graph->input[i]), k),
+                    NULL, -1);
     }
     resolve_results(im);
-    bool ok = true;
+    bool ok = im->diag->n_errors == errors;
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
         const DimOption *option = &im->options->dims[i];
         if (option->low < 0 || option->value > INT32_MAX || option->low > option->value) {
@@ -456,7 +469,8 @@ DType check_input_type(Import *im, const Onnx__ValueInfoProto *info, int *rank, 
     const Onnx__TypeProto__Tensor *tensor = tensor_type(info->type);
     if (!tensor) {
         diag_error(im->diag, E3002,
-                   "only tensors, and sequences and optionals of them, are supported");
+                   "only tensors, maps of single elements, and sequences and optionals of "
+                   "tensors are supported");
         return DT_none;
     }
     DType dt = dt_from_onnx(tensor->elem_type);

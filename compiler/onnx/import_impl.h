@@ -76,6 +76,7 @@ typedef struct Symbol {
     const char *name;
     int64_t value; /* -1: unresolved */
     int varies;    /* number of the symbol in ir/dim.h; -1: it does not */
+    const char *map; /* the input whose entries it counts; NULL: none */
 } Symbol;
 
 struct Import {
@@ -143,6 +144,9 @@ const char *check_label(Arena *arena, const Onnx__NodeProto *node, size_t number
 /* The type whose dimensions an input's tensors have; NULL if it has no tensors, or --items says
  * their shapes. */
 const Onnx__TypeProto *io_dims_type(Import *im, const Onnx__ValueInfoProto *info);
+/* The dimension that says how many entries an input has, and how many --items allows, or -1. NULL
+ * if the input is no map, or after a report. */
+const char *io_map_entries(Import *im, const Onnx__ValueInfoProto *info, int64_t *most);
 /* What dimensions without a name are called by, NAME.AXIS: the input, or NAME.item. */
 const char *io_axis_name(Import *im, const Onnx__ValueInfoProto *info);
 /* What an input of the model is, its tensors added to the graph's inputs. NULL after a report. */

@@ -1,8 +1,10 @@
 /* What the model's inputs and outputs are for generated code, which sees tensors only.
  *
  * A sequence is its items, tensors named NAME.0, NAME.1 ...; how many an input has, --items says
- * when compiling. An optional is what it holds, under its own name, or nothing at all. An input
- * that --fix gives a value is a constant, and no input any more: so may shapes depend on it.
+ * when compiling. A map is two tensors, NAME.keys and NAME.values; how many entries it has is a
+ * dimension like others, NAME.entries, and --items says up to how many. An optional is what it
+ * holds, under its own name, or nothing at all. An input that --fix gives a value is a constant,
+ * and no input any more: so may shapes depend on it.
  */
 #include "compiler/onnx/import_impl.h"
 
@@ -29,10 +31,14 @@ static bool is_sequence(const Onnx__TypeProto *type) {
     return type && type->value_case == ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE;
 }
 
+static bool is_map(const Onnx__TypeProto *type) {
+    return type && type->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE;
+}
+
 /* ZipMap's result, which is a tensor here: the values of the maps. */
 static bool is_maps(const Onnx__TypeProto *type) {
     const Onnx__TypeProto *item = is_sequence(type) ? type->sequence_type->elem_type : NULL;
-    return item && item->value_case == ONNX__TYPE_PROTO__VALUE_MAP_TYPE;
+    return is_map(item);
 }
 
 static bool is_optional(const Onnx__TypeProto *type) {
@@ -48,7 +54,7 @@ typedef struct Shape {
 
 typedef struct Items {
     bool none;          /* the optional is absent */
-    int n;              /* number of items; -1: not given */
+    int n;              /* number of items, of a map: the most; -1: not given */
     const Shape *shape; /* of each; NULL: all have what the model declares */
 } Items;
 
@@ -70,8 +76,8 @@ static bool read_shape(const char **at, Shape *shape) {
     return true;
 }
 
-/* "none", "3", or "[2,3],[4]". */
-static bool read_items(Import *im, const char *text, Items *items) {
+/* "none", "3" (at most `limit`), or "[2,3],[4]". */
+static bool read_items(Import *im, const char *text, long limit, Items *items) {
     *items = (Items){0};
     if (!strcmp(text, "none")) {
         items->none = true;
@@ -81,7 +87,7 @@ static bool read_items(Import *im, const char *text, Items *items) {
         char *end;
         long n = strtol(text, &end, 10);
         items->n = (int)n;
-        return !*end && n <= MAX_ITEMS;
+        return !*end && n <= limit;
     }
     int most = 0;
     for (const char *c = text; *c; c++) most += *c == '[';
@@ -103,10 +109,18 @@ static bool input_items(Import *im, const Onnx__ValueInfoProto *info, Items *ite
     const Onnx__TypeProto *held = info->type;
     bool optional = is_optional(held);
     if (optional) held = held->optional_type->elem_type;
-    if (option && !is_sequence(held) && !strcmp(option->name, "*")) option = NULL;
-    *items = (Items){.n = is_sequence(held) ? -1 : 1};
+    bool map = is_map(held), several = map || is_sequence(held);
+    if (option && !several && !strcmp(option->name, "*")) option = NULL;
+    *items = (Items){.n = several ? -1 : 1};
     if (!option) return true;
-    if (!read_items(im, option->value, items)) {
+    bool read = read_items(im, option->value, map ? INT32_MAX : MAX_ITEMS, items);
+    if (map && !optional && (!read || items->none || items->shape)) {
+        diag_error(im->diag, E0001,
+                   "--items %s=%s: the input is a map; N is the most entries that it may have",
+                   option->name, option->value);
+        return false;
+    }
+    if (!read) {
         diag_error(im->diag, E0001,
                    "--items wants NAME=N (at most %d), NAME=[2,3],[4] or NAME=none, not '%s=%s'",
                    MAX_ITEMS, option->name, option->value);
@@ -116,7 +130,7 @@ static bool input_items(Import *im, const Onnx__ValueInfoProto *info, Items *ite
         diag_error(im->diag, E0001, "--items %s=none: the input is not optional", option->name);
         return false;
     }
-    if (!items->none && !is_sequence(held) && items->n != 1) {
+    if (!items->none && !several && items->n != 1) {
         diag_error(im->diag, E0001, "--items %s=%s: the input is no sequence, but one tensor",
                    option->name, option->value);
         return false;
@@ -134,6 +148,20 @@ const Onnx__TypeProto *io_dims_type(Import *im, const Onnx__ValueInfoProto *info
     if (!known || items.n < 1 || items.shape) return NULL;
     if (is_optional(type)) type = type->optional_type->elem_type;
     return is_sequence(type) ? type->sequence_type->elem_type : type;
+}
+
+static const char *entries_name(Import *im, const char *name) {
+    return arena_printf(im->arena, "%s.entries", name);
+}
+
+const char *io_map_entries(Import *im, const Onnx__ValueInfoProto *info, int64_t *most) {
+    Items items;
+    if (!is_map(info->type)) return NULL;
+    im->diag->where = arena_printf(im->arena, "input '%s'", pb_text(info->name));
+    bool known = input_items(im, info, &items);
+    im->diag->where = NULL;
+    *most = items.n;
+    return known ? entries_name(im, pb_text(info->name)) : NULL;
 }
 
 const char *io_axis_name(Import *im, const Onnx__ValueInfoProto *info) {
@@ -250,19 +278,23 @@ static Entity *shaped_input(Import *im, Graph *g, const char *name,
     return input_tensor(im, g, name, &item, false);
 }
 
-/* NAME.i, which nothing else that the model takes or gives may be called. */
-static const char *item_name(Import *im, const char *name, int i) {
-    const char *item = arena_printf(im->arena, "%s.%d", name, i);
+/* NAME.PART, which nothing else that the model takes or gives may be called. */
+static const char *part_name(Import *im, const char *name, const char *part) {
+    const char *own = arena_printf(im->arena, "%s.%s", name, part);
     const Onnx__GraphProto *graph = im->proto->graph;
     bool taken = false;
     for (size_t k = 0; k < graph->n_input; k++)
-        taken |= !strcmp(pb_text(graph->input[k]->name), item);
+        taken |= !strcmp(pb_text(graph->input[k]->name), own);
     for (size_t k = 0; k < graph->n_output; k++)
-        taken |= !strcmp(pb_text(graph->output[k]->name), item);
+        taken |= !strcmp(pb_text(graph->output[k]->name), own);
     if (taken)
-        diag_error(im->diag, E2002, "'%s' is an item of '%s', and another input or output", item,
+        diag_error(im->diag, E2002, "'%s' is a part of '%s', and another input or output", own,
                    name);
-    return item;
+    return own;
+}
+
+static const char *item_name(Import *im, const char *name, int i) {
+    return part_name(im, name, arena_printf(im->arena, "%d", i));
 }
 
 static Entity *new_group(Import *im, bool sequence, int n, const Onnx__TypeProto *item) {
@@ -319,11 +351,52 @@ static Entity *input_sequence(Import *im, Graph *g, const Onnx__ValueInfoProto *
     return e;
 }
 
+/* Keys or values of a map: a vector of so many as there are entries. */
+static Entity *input_column(Import *im, Graph *g, const char *map, const char *part, int32_t type) {
+    Onnx__TensorShapeProto__Dimension dim = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__INIT;
+    Onnx__TensorShapeProto__Dimension *dims[1] = {&dim};
+    Onnx__TensorShapeProto shape = ONNX__TENSOR_SHAPE_PROTO__INIT;
+    Onnx__TypeProto__Tensor tensor = ONNX__TYPE_PROTO__TENSOR__INIT;
+    Onnx__TypeProto column = ONNX__TYPE_PROTO__INIT;
+    Onnx__ValueInfoProto info = ONNX__VALUE_INFO_PROTO__INIT;
+    dim.value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+    dim.dim_param = (char *)entries_name(im, map);
+    shape.n_dim = 1;
+    shape.dim = dims;
+    tensor.elem_type = type;
+    tensor.shape = &shape;
+    column.value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+    column.tensor_type = &tensor;
+    info.name = (char *)part_name(im, map, part);
+    info.type = &column;
+    return input_tensor(im, g, info.name, &info, true);
+}
+
+static Entity *input_map(Import *im, Graph *g, const char *name, const Onnx__TypeProto__Map *map) {
+    const Onnx__TypeProto *value = map->value_type;
+    bool single = value && value->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+                  (!value->tensor_type->shape || !value->tensor_type->shape->n_dim);
+    DType key = dt_from_onnx(map->key_type);
+    if (!single || (key != DT_str && !dt_is_int(key))) {
+        diag_error(im->diag, E3002,
+                   "only maps from integers or strings to single elements are supported");
+        return NULL;
+    }
+    part_name(im, name, "entries");
+    Entity *e = ARENA_NEW(im->arena, Entity);
+    e->kind = ENTITY_map;
+    e->items = ARENA_ARRAY(im->arena, 2, Entity *);
+    e->items[e->n++] = input_column(im, g, name, "keys", map->key_type);
+    e->items[e->n++] = input_column(im, g, name, "values", value->tensor_type->elem_type);
+    return e->items[0] && e->items[1] ? e : NULL;
+}
+
 Entity *io_input(Import *im, Graph *g, const Onnx__ValueInfoProto *info) {
     const Onnx__TypeProto *type = info->type;
     Items items;
     if (is_sequence(type))
         return input_items(im, info, &items) ? input_sequence(im, g, info, type, &items) : NULL;
+    if (is_map(type)) return input_map(im, g, pb_text(info->name), type->map_type);
     if (!is_optional(type)) return input_tensor(im, g, pb_text(info->name), info, true);
     if (!input_items(im, info, &items)) return NULL;
     type = type->optional_type->elem_type;
@@ -349,7 +422,8 @@ void io_options_used(Import *im) {
     for (int i = 0; o && i < o->n_items; i++)
         if (!o->items[i].used && strcmp(o->items[i].name, "*") != 0)
             diag_error(im->diag, E0001,
-                       "--items %s=%s: the model has no such input that is a sequence or optional",
+                       "--items %s=%s: the model has no such input that is a sequence, a map or an "
+                       "optional",
                        o->items[i].name, o->items[i].value);
     for (int i = 0; o && i < o->n_fixed; i++)
         if (!o->fixed[i].used)
@@ -369,10 +443,20 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
         return;
     }
     bool declared = type && type->value_case != ONNX__TYPE_PROTO__VALUE__NOT_SET;
-    bool sequence = e->kind == ENTITY_sequence;
-    if (declared && is_sequence(type) != sequence) {
+    bool sequence = e->kind == ENTITY_sequence, map = e->kind == ENTITY_map;
+    if (declared && (is_sequence(type) != sequence || is_map(type) != map)) {
         diag_error(im->diag, E2009, "declared as %s, but computed as %s",
-                   sequence ? "a tensor" : "a sequence", sequence ? "a sequence" : "a tensor");
+                   is_sequence(type) ? "a sequence"
+                   : is_map(type)    ? "a map"
+                                     : "a tensor",
+                   sequence ? "a sequence"
+                   : map    ? "a map"
+                            : "a tensor");
+        return;
+    }
+    if (map) {
+        output_part(im, g, part_name(im, name, "keys"), NULL, e->items[0]);
+        output_part(im, g, part_name(im, name, "values"), NULL, e->items[1]);
         return;
     }
     if (sequence) {

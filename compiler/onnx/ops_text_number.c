@@ -159,6 +159,14 @@ static const Expr *digit_at(Builder *b, Value *powers, const Expr *v, const Expr
     return ex_add(x, ex_cast(x, DT_i32, digit), ex_i(x, '0'));
 }
 
+/* The character of a word of three at place `w`; 0 elsewhere. */
+static const Expr *spelt(Exprs *x, const char *word, const Expr *w) {
+    const Expr *text = ex_i(x, 0);
+    for (int c = 0; c < 3; c++)
+        text = ex_select(x, ex_bin(x, EX_eq, w, ex_i(x, c)), ex_i(x, word[c]), text);
+    return text;
+}
+
 /* --- numbers to strings ----------------------------------------------------------------------- */
 
 static Value *whole_to_text(Node *n, Value *v) {
@@ -318,12 +326,7 @@ static Value *float_to_text(Node *n, Value *v) {
     const char *const special[3] = {"0.0", "inf", "nan"};
     const Expr *cond[3] = {ex_bin(x, EX_eq, own, ex_num(x, (DType)own->dt, 0)),
                            ex_un(x, EX_isinf, own), ex_un(x, EX_isnan, own)};
-    for (int i = 0; i < 3; i++) {
-        const Expr *text = ex_i(x, 0);
-        for (int c = 0; c < 3; c++)
-            text = ex_select(x, ex_bin(x, EX_eq, w, ex_i(x, c)), ex_i(x, special[i][c]), text);
-        result = ex_select(x, cond[i], text, result);
-    }
+    for (int i = 0; i < 3; i++) result = ex_select(x, cond[i], spelt(x, special[i], w), result);
     return build_map(&b, DT_u8, CALC("select(a < 0, 45, b)", w, result));
 }
 
@@ -332,6 +335,125 @@ void cast_to_text(Node *n, Value *v) {
                   v->dt == DT_bool     ? bool_to_text(n, v)
                   : dt_is_float(v->dt) ? float_to_text(n, v)
                                        : whole_to_text(n, v));
+}
+
+/* --- floats with six decimals ----------------------------------------------------------------- */
+
+#define MILLION   1000000
+#define GROUP     1000000000 /* nine digits */
+#define GROUPS    5          /* of the largest float, less than 2^128 */
+#define MOST_TWOS 104        /* it is 24 bits times this power of two */
+
+/* The powers of two in groups of nine digits, lowest first: u64 [MOST_TWOS + 1, GROUPS]. */
+static Value *twos(Graph *g) {
+    int64_t shape[2] = {MOST_TWOS + 1, GROUPS};
+    uint64_t *p = ARENA_ARRAY(g->arena, (MOST_TWOS + 1) * GROUPS, uint64_t);
+    p[0] = 1;
+    for (int e = 1; e <= MOST_TWOS; e++)
+        for (int k = 0, carry = 0; k < GROUPS; k++) {
+            uint64_t twice = 2 * p[(e - 1) * GROUPS + k] + (uint64_t)carry;
+            p[e * GROUPS + k] = twice % GROUP;
+            carry = (int)(twice / GROUP);
+        }
+    return graph_const(g, DT_u64, 2, shape, p);
+}
+
+/* A float (f32) is m * 2^e. With e < 0 it is rounded to millionths, which fit u64 and leave a whole
+ * part of 24 bits; else it is whole. So whole parts are 24 bits times a power of two. */
+typedef struct Fixed {
+    Value *m;          /* u64 */
+    Value *e;          /* i32 */
+    Value *millionths; /* u64: if e < 0 */
+} Fixed;
+
+static Fixed split_fixed(Graph *g, Value *v) {
+    Exprs *x = g->x;
+    Fixed f;
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *bits = ex_bits(x, DT_u32, build_in(&b, v));
+    f.e = build_map(&b, DT_i32, CALC("max(cast(i32, a / 8388608 % 256), 1) - 150", bits));
+    b = build(g, v->rank, v->dims);
+    bits = ex_bits(x, DT_u32, build_in(&b, v));
+    const Expr *fraction = CALC("a % 8388608", bits);
+    const Expr *m = CALC("select(a / 8388608 % 256 == 0, b, b + 8388608)", bits, fraction);
+    f.m = build_map(&b, DT_u64, ex_cast(x, DT_u64, m));
+    b = build(g, v->rank, v->dims);
+    const Expr *scaled = ex_mul(x, build_in(&b, f.m), ex_int(x, DT_u64, MILLION));
+    const Expr *shift = CALC("cast(u64, min(max(0 - a, 1), 63))", build_in(&b, f.e));
+    const Expr *half = ex_bin(x, EX_shl, ex_int(x, DT_u64, 1), CALC("a - 1", shift));
+    const Expr *down = ex_bin(x, EX_shr, scaled, shift);
+    const Expr *rest = ex_sub(x, scaled, ex_bin(x, EX_shl, down, shift));
+    const Expr *up = CALC("a > b || (a == b && c % 2 == 1)", rest, half, down); /* half: to even */
+    f.millionths = build_map(&b, DT_u64, CALC("select(a, b + 1, b)", up, down));
+    return f;
+}
+
+/* The whole parts in groups of nine digits, lowest first, each with what it carries on to the next:
+ * u64 [..., GROUPS]. */
+static Value *whole_groups(Graph *g, const Fixed *f) {
+    Exprs *x = g->x;
+    int rank = f->m->rank;
+    int64_t shape[MAX_RANK];
+    Value *table = twos(g), *group[GROUPS], *row[GROUPS];
+    for (int i = 0; i < rank; i++) shape[i] = f->m->dims[i];
+    shape[rank] = 1;
+    for (int k = 0; k < GROUPS; k++) {
+        Builder b = build(g, rank, shape);
+        const Expr *e = build_in(&b, f->e);
+        const Expr *small = ex_div(x, build_in(&b, f->millionths), ex_int(x, DT_u64, MILLION));
+        const Expr *whole = CALC("select(a < 0, b, c)", e, small, build_in(&b, f->m));
+        const Expr *at[2] = {CALC("min(max(a, 0), b)", e, ex_i(x, MOST_TWOS)), ex_i(x, k)};
+        const Expr *sum = ex_mul(x, whole, build_load(&b, table, at)), *before;
+        if (k) {
+            before = ex_div(x, build_in(&b, group[k - 1]), ex_int(x, DT_u64, GROUP));
+            sum = ex_add(x, sum, before);
+        }
+        group[k] = build_map(&b, DT_u64, sum);
+        row[k] = g_reshape(g, group[k], rank + 1, shape);
+    }
+    return g_concat(g, GROUPS, row, rank);
+}
+
+/* Digit number `place` (0: the last one) of a whole part, u64. */
+static const Expr *group_digit(Builder *b, Value *groups, Value *powers, const Expr *place) {
+    Exprs *x = b->x;
+    int rank = groups->rank - 1;
+    const Expr *at[MAX_RANK];
+    for (int i = 0; i < rank; i++) at[i] = ex_var(x, i);
+    at[rank] = CALC("min(max(a, 0) / 9, b)", place, ex_i(x, GROUPS - 1));
+    return CALC("a % b / c % 10", build_load(b, groups, at), ex_int(x, DT_u64, GROUP),
+                look_up(b, powers, CALC("max(a, 0) % 9", place)));
+}
+
+Value *text_fixed(Graph *g, Value *v) {
+    Exprs *x = g->x;
+    int rank = v->rank;
+    int64_t shape[MAX_RANK];
+    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
+    Fixed f = split_fixed(g, v);
+    Value *groups = whole_groups(g, &f), *powers = small_powers(g);
+    Builder b = build(g, rank, shape);
+    const Expr *r = build_red(&b, 9 * GROUPS), *digit = group_digit(&b, groups, powers, r);
+    const Expr *reach = CALC("select(a == 0, 1, b + 1)", digit, r);
+    Value *length = build_reduce(&b, DT_i32, COMBINE_max, reach, NULL);
+    /* sign, digits, the point, six digits */
+    shape[rank] = 1 + 39 + 1 + 6;
+    b = build(g, rank + 1, shape);
+    const Expr *own = of_string(&b, v), *size = of_string(&b, length);
+    const Expr *minus = CALC("select(a < 0, 1, 0)", ex_bits(x, DT_i32, own));
+    const Expr *w = CALC("a - b", ex_var(x, rank), minus);
+    digit = group_digit(&b, groups, powers, CALC("a - 1 - b", size, w));
+    const Expr *part = ex_bin(x, EX_rem, of_string(&b, f.millionths), ex_int(x, DT_u64, MILLION));
+    part = CALC("select(a < 0, b, b - b)", of_string(&b, f.e), part);
+    const Expr *behind = CALC("b - a + 6", w, size); /* 5: the first behind the point */
+    const Expr *decimal = CALC("a / b % 10", part, look_up(&b, powers, behind));
+    decimal = CALC("select(a < 0, 0, cast(i32, b) + 48)", behind, decimal);
+    const Expr *byte =
+        CALC("select(a < b, cast(i32, c) + 48, select(a == b, 46, d))", w, size, digit, decimal);
+    const char *const special[2] = {"inf", "nan"};
+    const Expr *cond[2] = {ex_un(x, EX_isinf, own), ex_un(x, EX_isnan, own)};
+    for (int i = 0; i < 2; i++) byte = ex_select(x, cond[i], spelt(x, special[i], w), byte);
+    return build_map(&b, DT_u8, CALC("select(a < 0, 45, b)", w, byte));
 }
 
 /* --- strings to numbers ----------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* For tests of the importer: ONNX models from a small text, written as the bytes of a real file.
  *
  *     ir 8  opset 17  opset ai.onnx.ml 3
- *     input x f32[2,N,?]   output y f32[2]   output z   value t i64[3]
+ *     input x f32[2,N,?]   input m map(str,f32)   output y f32[2]   output z   value t i64[3]
  *     init w f32[2] = 1 2.5            sparse s f32[4] = 1:5 3:7
  *     y, z = Split(x, w) {axis=1 mode="up" scales=[1.0 2.0] perm=[1 0] body=graph{...} to=@attr}
  *     "label" y = some.domain:Op(x) {value=f32[2](1 2)}
@@ -77,6 +77,15 @@ static inline Text read_type(ModelText *m) {
         put_message(&type, is_seq ? 4 : 9, &tensor_type);
         return type;
     }
+    if (accept(m, "map")) {
+        want(m, "(");
+        put_int(&tensor_type, 1, dt_onnx(type_word(m)));
+        Text value = read_type(m);
+        want(m, ")");
+        put_message(&tensor_type, 2, &value);
+        put_message(&type, 5, &tensor_type);
+        return type;
+    }
     put_int(&tensor_type, 1, dt_onnx(type_word(m)));
     if (accept(m, "[")) {
         Text shape = text_new(&m->b->arena);
@@ -101,7 +110,8 @@ static inline Text read_value_info(ModelText *m) {
     skip_blanks(m);
     /* a type follows if the next word is one */
     size_t n = strcspn(m->p, " \n\t,([");
-    if (dt_parse(m->p, n) != DT_none || !strncmp(m->p, "seq(", 4) || !strncmp(m->p, "opt(", 4)) {
+    if (dt_parse(m->p, n) != DT_none || !strncmp(m->p, "seq(", 4) || !strncmp(m->p, "opt(", 4) ||
+        !strncmp(m->p, "map(", 4)) {
         Text type = read_type(m);
         put_message(&info, 2, &type);
     }

@@ -137,9 +137,9 @@ static void test_sequences(void **state) {
     assert_null(import_text(b, "input s seq(str[2]) output s", "--items s=2"));
     expect_error(b, E3003, "sequences of strings are not supported");
     assert_null(import_text(b, "input s seq(seq(f32[2])) output s", "--items s=2"));
-    expect_error(b, E3002, "only tensors, and sequences and optionals of them, are supported");
+    expect_error(b, E3002, "only tensors, maps of single elements, and sequences and optionals of");
     assert_null(import_text(b, "input s seq(f32[1]) input s.0 f32[1] output s.0", "--items s=1"));
-    expect_error(b, E2002, "'s.0' is an item of 's', and another input or output");
+    expect_error(b, E2002, "'s.0' is a part of 's', and another input or output");
     assert_null(
         import_text(b, "input s seq(f32[1]) output t i32[1] t = Identity(s)", "--items s=1"));
     expect_error(b, E2009, "output 't': declared as a tensor, but computed as a sequence");
@@ -244,7 +244,7 @@ static void test_refusals(void **state) {
     refuse(b, "input x f32[2] input s c64[1] output x", E3003,
            "input 's': tensors of type c64 are not supported");
     refuse(b, "input x opt(opt(f32[2])) output x", E3002,
-           "input 'x': only tensors, and sequences and optionals of them, are supported");
+           "input 'x': only tensors, maps of single elements, and sequences and optionals of");
     refuse(b, "input x f32 output x", E3002, "does not say how many dimensions");
     refuse(b, "input x f32[1,1,1,1,1,1,1,1,1] output x", E3002, "9 dimensions; at most 8");
     refuse(b, "input x f32[3000000000] output x", E3005, "more than 2^31-1 elements");

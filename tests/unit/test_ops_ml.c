@@ -21,6 +21,13 @@ static void run_rows(void **state, const char *opsets, size_t n, const Row *rows
     }
 }
 
+/* Models with inputs that are maps: entries of `dims`; the inputs are keys, values and how many. */
+typedef struct MapRow {
+    const char *text, *dims;
+    const char *inputs[3];
+    const char *result;
+} MapRow;
+
 #define ML "opset 18 opset ai.onnx.ml 3 "
 
 static void test_features(void **state) {
@@ -68,6 +75,170 @@ static void test_features(void **state) {
          "f32[1, 2] 1 2"},
     };
     run_rows(state, ML, N(rows), rows);
+}
+
+static void test_maps(void **state) {
+    Bench *b = *state;
+#define DICT(types, words)                                                                         \
+    "input m map(" types ") output y y = ai.onnx.ml:DictVectorizer(m) {" words "}"
+#define CAST(types, attributes)                                                                    \
+    "input m map(" types ") output y y = ai.onnx.ml:CastMap(m) {" attributes "}"
+    static const MapRow rows[] = {
+        {DICT("i64,f32", "int64_vocabulary=[5 -1 7 5]"),
+         "m.entries=3",
+         {"7 6 5", "1 2 3"},
+         "f32[1, 4] 3 0 1 3"},
+        {DICT("i64,f64", "int64_vocabulary=[5 -1]"),
+         "--items m=3",
+         {"-1 5 9", "1 2 3", "1"},
+         "f64[1, 2] 0 1"},
+        {DICT("i64,str", "int64_vocabulary=[5 -1]"),
+         "--items m=2",
+         {"-1 5", "ab cd", "2"},
+         "str[1, 2] \"cd\" \"ab\""},
+        {DICT("i64,str", "int64_vocabulary=[5 -1]"),
+         "--items m=2",
+         {"-1 5", "ab cd", "0"},
+         "str[1, 2] \"\" \"\""},
+        {DICT("str,i64", "string_vocabulary=[\"a\" \"\" \"ab\"]"),
+         "--items m=3",
+         {"ab abc a", "1 2 3", "3"},
+         "i64[1, 3] 3 0 1"},
+        {DICT("str,f32", "string_vocabulary=[\"a\" \"\"]"),
+         "--items m=2",
+         {"\"\" a", "1 2", "1"},
+         "f32[1, 2] 0 1"},
+        /* of equal keys the last counts */
+        {DICT("str,f32", "string_vocabulary=[\"a\" \"b\"]"),
+         "m.entries=3",
+         {"a b a", "1 2 3"},
+         "f32[1, 2] 3 2"},
+        {DICT("i64,f32", "int64_vocabulary=[1 2]"),
+         "m.entries=3",
+         {"1 2 1", "1 2 3"},
+         "f32[1, 2] 3 2"},
+        {DICT("i64,f32", "int64_vocabulary=[1 2]"), "--items m=0", {"", ""}, "f32[1, 2] 0 0"},
+        {CAST("i64,f32", ""), "--items *=4", {"9 -3 7 0", "1 2 3 4", "3"}, "f32[1, 3] 2 3 1"},
+        {CAST("i64,f32", "cast_to=\"TO_INT64\""),
+         "m.entries=2..4",
+         {"9 -3 7 0", "1.5 -2.5 3", "2"},
+         "i64[1, 2] -2 1"},
+        {CAST("i64,f32", ""), "--items m=4", {"9", "1", "0"}, "f32[1, 0] "},
+        {CAST("i64,str", "cast_to=\"TO_FLOAT\""),
+         "--items m=4 *=3",
+         {"9 2", "-1.5e1 .25", "2"},
+         "f32[1, 2] 0.25 -15"},
+        {CAST("i64,str", "cast_to=\"TO_STRING\""),
+         "m.entries=2",
+         {"9 2", "a b"},
+         "str[1, 2] \"b\" \"a\""},
+        {CAST("i64,f32", "map_form=\"SPARSE\" max_map=4"),
+         "m.entries=5",
+         {"4 -1 0 2 2", "1 2 3 4 5"},
+         "f32[1, 4] 3 0 5 0"},
+        {CAST("i64,str", "map_form=\"SPARSE\" max_map=2 cast_to=\"TO_INT64\""),
+         "m.entries=1",
+         {"1", "-12"},
+         "i64[1, 2] 0 -12"},
+        {CAST("i64,str", "map_form=\"SPARSE\" max_map=2 cast_to=\"TO_STRING\""),
+         "--items m=1",
+         {"1", "", "1"},
+         "str[1, 2] \"0.f\" \"\""},
+        /* as printf's %f: halves go to even, which they are exactly or not at all */
+        {CAST("i64,f32", "cast_to=\"TO_STRING\""),
+         "m.entries=12",
+         {"0 1 2 3 4 5 6 7 8 9 10 11",
+          "0 -0.0 0.1 -2.5 1e-7 9.9999995e-1 3.4028235e38 1e10 inf -inf nan 0.0000152587890625"},
+         "str[1, 12] \"0.000000\" \"-0.000000\" \"0.100000\" \"-2.500000\" \"0.000000\" "
+         "\"1.000000\" \"340282346638528859811704183484516925440.000000\" "
+         "\"10000000000.000000\" \"inf\" \"-inf\" \"nan\" \"0.000015\""},
+        {CAST("i64,f32", "cast_to=\"TO_STRING\""),
+         "m.entries=4",
+         {"0 1 2 3", "0.00390625 0.01171875 16777215 0.99999994"},
+         "str[1, 4] \"0.003906\" \"0.011719\" \"16777215.000000\" \"1.000000\""},
+        /* a map in a function, in a branch and in a loop */
+        {"input m map(i64,f32) output y function my:F(a) -> (b) { opset 18 opset ai.onnx.ml 3 "
+         "b = ai.onnx.ml:CastMap(a) } opset my 1 y = my:F(m)",
+         "--items m=3",
+         {"2 1", "1 2", "2"},
+         "f32[1, 2] 2 1"},
+        {"init c bool[] = 1 input m map(i64,f32) output y i = Identity(c) y = If(i) "
+         "{then_branch=graph{ output a a = ai.onnx.ml:CastMap(m) } "
+         "else_branch=graph{ output b b = Identity(c) }}",
+         "--items m=3",
+         {"2 1", "1 2", "2"},
+         "f32[1, 2] 2 1"},
+        {"init n i64[] = 2 init t bool[] = 1 input m map(i64,f32) output y init s f32[1,2] = 0 0 "
+         "y = Loop(n, t, s) {body=graph{ input i i64[] input c bool[] input a f32[1,2] output d "
+         "output e d = Identity(c) f = ai.onnx.ml:DictVectorizer(m) {int64_vocabulary=[1 2]} "
+         "e = Add(a, f) }}",
+         "--items m=3",
+         {"2 1", "1 2", "2"},
+         "f32[1, 2] 4 2"},
+        /* a map that is an output */
+        {"input m map(str,f32) output k k = Identity(m)",
+         "m.entries=2",
+         {"b a", "1 2"},
+         "str[2] \"b\" \"a\"; f32[2] 1 2"},
+    };
+    for (size_t i = 0; i < N(rows); i++) {
+        int count = 0;
+        while (count < 3 && rows[i].inputs[count]) count++;
+        const char *text = arena_printf(&b->arena, ML "%s", rows[i].text);
+        const char *result = run_text(b, text, rows[i].dims, count, rows[i].inputs);
+        if (strcmp(result, rows[i].result) != 0)
+            fail_msg("%s, %s: %s, not %s", rows[i].text, rows[i].dims, result, rows[i].result);
+    }
+    static const struct {
+        const char *text, *dims;
+        ErrCode code;
+        const char *part;
+    } wrong[] = {
+        {DICT("i64,f32", ""), "--items m=1", E2004, "'int64_vocabulary' is missing"},
+        {DICT("str,f32", "int64_vocabulary=[1]"), "--items m=1", E2004,
+         "'string_vocabulary' is missing, for keys of type str"},
+        {DICT("i64,f32", "int64_vocabulary=[\"a\"]"), "--items m=1", E2004, "int64_vocabulary"},
+        {DICT("i64,f32[2]", "int64_vocabulary=[1]"), "--items m=1", E3002,
+         "only maps from integers or strings to single elements"},
+        {DICT("f32,f32", "int64_vocabulary=[1]"), "--items m=1", E3002,
+         "only maps from integers or strings to single elements"},
+        {DICT("i64,c64", "int64_vocabulary=[1]"), "--items m=1", E3003, "type c64"},
+        {DICT("i64,f32", "int64_vocabulary=[1]"), NULL, E2008, "give --items m=N (or"},
+        {DICT("i64,f32", "int64_vocabulary=[1]"), "--items m=[2]", E0001,
+         "--items m=[2]: the input is a map; N is the most entries"},
+        {DICT("i64,f32", "int64_vocabulary=[1]"), "--items m=none", E0001, "the input is a map"},
+        {DICT("i64,f32", "int64_vocabulary=[1]"), "--items m=2147483648", E0001,
+         "the input is a map"},
+        {DICT("str,f32", "string_vocabulary=[\"a\"]"), "--items m=2147483647", E3005,
+         "take more than 2^31-1 bytes"},
+        {"input m map(i64,f32) input m.keys f32[1] output y y = ai.onnx.ml:CastMap(m)",
+         "--items m=1", E2002, "'m.keys' is a part of 'm'"},
+        {"input m map(i64,f32) input m.entries f32[1] output y y = ai.onnx.ml:CastMap(m)",
+         "--items m=1", E2002, "'m.entries' is a part of 'm'"},
+        {"input m f32[1] output y y = ai.onnx.ml:CastMap(m)", NULL, E2006, "must be a map"},
+        {"output y y = ai.onnx.ml:CastMap()", NULL, E2007, "input 0 is missing"},
+        {"input m map(i64,f32) output y y = Neg(m)", "--items m=1", E2006,
+         "must be a tensor, not a map"},
+        {"input m map(i64,f32) output y f32[1] y = Identity(m)", "--items m=1", E2009,
+         "declared as a tensor, but computed as a map"},
+        {"input x f32[1] output y map(i64,f32) y = Neg(x)", NULL, E2009,
+         "declared as a map, but computed as a tensor"},
+        {CAST("str,f32", ""), "--items m=1", E2006, "a map from str to f32"},
+        {CAST("i64,f64", ""), "--items m=1", E2006, "a map from i64 to f64"},
+        {CAST("i64,f32", "cast_to=\"TO_BOOL\""), "--items m=1", E2004,
+         "cast_to 'TO_BOOL' is not known"},
+        {CAST("i64,f32", "map_form=\"\""), "--items m=1", E2004, "map_form '' is not known"},
+        {CAST("i64,f32", "map_form=\"SPARSE\" max_map=0"), "--items m=1", E2004, "max_map is 0"},
+        {CAST("i64,f32", "map_form=\"SPARSE\" max_map=3000000000"), "--items m=1", E3005,
+         "more than 2^31-1 elements"},
+    };
+    for (size_t i = 0; i < N(wrong); i++) {
+        const char *text = arena_printf(&b->arena, ML "%s", wrong[i].text);
+        if (import_text(b, text, wrong[i].dims)) fail_msg("%s: imported", wrong[i].text);
+        expect_error(b, wrong[i].code, wrong[i].part);
+    }
+#undef DICT
+#undef CAST
 }
 
 static void test_models(void **state) {
@@ -267,6 +438,7 @@ static void test_refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_features, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_maps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_models, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tree_ensemble, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_quantised, set_up, tear_down),
