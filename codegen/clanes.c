@@ -170,6 +170,9 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
     case EX_neg:
         if (!dt_is_float(dt) && !is_i32) return false;
         break;
+    case EX_band:
+        if (!is_i32) return false;
+        break;
     case EX_div:
         if (!dt_is_float(dt)) return false;
         break;

@@ -78,6 +78,8 @@ void nest_order(Nest *n, int count,
 void nest_bind(Nest *n, int a, Role role);
 void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
+/* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
+bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined
  * in the end. */
 void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);

@@ -28,6 +28,12 @@ static void find_unknown(void *user, const Expr *e) {
     if (e->op == EX_load || e->op == EX_ctr) *found = true;
 }
 
+bool nest_can_pack(const Nest *n, int64_t source, const Expr *index) {
+    bool unknown = false;
+    ex_visit(n->p->arena, index, find_unknown, &unknown);
+    return !unknown && value_is_const(n->op->in[source]);
+}
+
 typedef struct Redirect {
     Exprs *x;
     int source;
@@ -83,12 +89,12 @@ static const Expr *pack_input(Nest *n, const Kernel *k, int source, const Expr *
     Arena *arena = n->p->arena;
     const Value *v = n->op->in[source];
     LoadIndex u = {.source = source};
-    bool unknown = false;
     Order o;
     ex_visit(arena, body, find_load, &u);
     if (!u.index || u.many) return body;
-    ex_visit(arena, u.index, find_unknown, &unknown);
-    if (unknown || !find_order(n, u.index, value_numel(v), &o) || in_order(&o)) return body;
+    if (!nest_can_pack(n, source, u.index) || !find_order(n, u.index, value_numel(v), &o) ||
+        in_order(&o))
+        return body;
     int64_t *extent = ARENA_ARRAY(arena, k->vars.n + 1, int64_t);
     const Expr *index = ex_i(x, 0);
     for (int i = 0; i < k->vars.n; i++) extent[i] = k->vars.items[i].extent;

@@ -69,7 +69,7 @@ static void score_load(void *user, const Expr *e) {
     if (e->op != EX_load) return;
     if (!ex_stride(e->arg[0], s->loop, &stride))
         s->other++;
-    else if (stride == 1 || value_is_const(s->n->op->in[e->k.i])) /* that can be packed */
+    else if (stride == 1 || nest_can_pack(s->n, e->k.i, e->arg[0]))
         s->unit += stride != 0;
     else
         s->other += stride != 0;
@@ -253,12 +253,12 @@ static int outer_of(int inner) {
 
 typedef struct LoadStrides {
     const Nest *n;
-    int64_t most[NEST_MAX_LOOPS]; /* of the loads of what is not constant, by loop */
+    int64_t most[NEST_MAX_LOOPS]; /* of the loads of what is not packed, by loop */
 } LoadStrides;
 
 static void note_strides(void *user, const Expr *e) {
     LoadStrides *s = user;
-    if (e->op != EX_load || value_is_const(s->n->op->in[e->k.i])) return;
+    if (e->op != EX_load || nest_can_pack(s->n, e->k.i, e->arg[0])) return;
     for (int i = 0; i < s->n->n_order; i++) {
         int loop = s->n->order[i];
         int64_t stride;
@@ -473,7 +473,7 @@ static bool narrow_tile(Nest *n) {
         NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
         if (!rows.load || !columns.load) return false;
         int at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
-        bool packs = value_is_const(n->op->in[columns.load->k.i]);
+        bool packs = nest_can_pack(n, columns.load->k.i, columns.load->arg[0]);
         NarrowTile t;
         if (at_once == 1 || value_is_const(n->op->in[rows.load->k.i]) ||
             !find_narrow_tile(n, &rows, &columns, at_once, packs, &t))
@@ -545,10 +545,10 @@ static void look_at_lanes(void *user, const Expr *e) {
     LaneLoads *u = user;
     int64_t stride;
     if (e->op != EX_load) return;
-    bool constant = value_is_const(u->n->op->in[e->k.i]);
+    bool packable = nest_can_pack(u->n, e->k.i, e->arg[0]);
     if (!ex_stride(e->arg[0], u->loop, &stride) || (stride != 0 && stride != 1))
-        *(constant ? &u->packable : &u->other) = true;
-    else if (stride == 1 && !constant)
+        *(packable ? &u->packable : &u->other) = true;
+    else if (stride == 1 && !packable)
         u->unit = true;
 }
 

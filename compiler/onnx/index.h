@@ -21,6 +21,9 @@ const Expr *index_write(Builder *b, Value *indices, const Expr *const *at, int64
 const Expr *guard_and(Exprs *x, const Expr *guard, const Expr *cond);
 /* `e` (i32) brought into [0, extent). */
 const Expr *index_clamp(Exprs *x, const Expr *e, int64_t extent);
+/* Where the k largest elements along the axis are, i32, the largest first, of equal ones the first.
+ */
+Value *largest_at(Node *n, Value *v, int axis, int64_t k);
 /* A tensor of zeros. */
 Value *zeros(Graph *g, DType dt, int rank, const int64_t *shape);
 

@@ -1,7 +1,8 @@
 /* Fused operators of com.microsoft, which optimised exports carry: activations, normalisations with
  * a residual, matrix products. Attention is in ops_attention_ms.c, quantisation in ops_quant_ms.c.
  */
-#include "compiler/onnx/import.h"
+#include "compiler/onnx/quant.h"
+#include "compiler/onnx/window.h"
 
 #include <string.h>
 
@@ -274,25 +275,33 @@ void import_ms_fused_gemm(Node *n) {
         n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
 }
 
+/* FusedConv, NhwcConv, NhwcFusedConv: those with Nhwc have channels last, but for the weights. */
 void import_ms_fused_conv(Node *n) {
-    Node plain = as_onnx(n);
-    Value *added = node_in(n, 3);
-    if (plain.n_in > 3) plain.n_in = 3;
-    import_conv(&plain);
-    n->failed = plain.failed;
+    bool last = !strncmp(n->op, "Nhwc", 4);
+    Value *in[3] = {node_need(n, 0), node_in(n, 1), node_in(n, 2)}, *added = node_in(n, 3);
+    if (!in[0]) return;
+    if (last) in[0] = channels_second(n->g, in[0]);
+    Value *v = import_as(n, import_conv, INT32_MAX, 3, in);
+    if (!v) return;
+    if (last) v = channels_last(n->g, v);
     int count;
     const float *given = attr_floats(n, "activation_params", &count);
     const double p[2] = {count > 0 ? (double)given[0] : 0.01, count > 1 ? (double)given[1] : 0};
-    Value *sum[2] = {n->out[0], added};
-    if (n->failed || !n->out[0]) return;
-    if (added) n->out[0] = node_formula(n, "a + b", 2, sum);
-    if (n->out[0]) n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
+    if (n->failed) return;
+    Value *sum[2] = {v, added};
+    if (added && !dims_meet(n->x, added->rank, added->dims, v->rank, v->dims)) {
+        invalid(n, E2005, "%s are added to a result of shape %s",
+                shape_text(n->g->arena, added->rank, added->dims),
+                shape_text(n->g->arena, v->rank, v->dims));
+        return;
+    }
+    if (added) v = node_formula(n, "a + b", 2, sum);
+    if (v) n->out[0] = activate(n, v, attr_str(n, "activation", ""), p);
 }
 
 /* --- weights of few bits ---------------------------------------------------------------------*/
 
-/* Element `at` of those packed into bytes along the last dimension of v, low bits first, as u32. */
-static const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
+const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
     Exprs *x = b->x;
     int each = 8 / bits;
     index[v->rank - 1] = ex_div(x, at, ex_i(x, each));

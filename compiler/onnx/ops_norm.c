@@ -213,6 +213,66 @@ static bool broadcasts_to(Node *n, const Value *scale, const Value *v) {
     return false;
 }
 
+/* GroupNorm and SkipGroupNorm of com.microsoft. What SkipGroupNorm adds before may lack the spatial
+ * dimensions. */
+void import_ms_group_norm(Node *n) {
+    Value *v = need_float(n, 0, 3), *skip = NULL, *bias = NULL;
+    int64_t groups = attr_int(n, "groups", 0), activation = attr_int(n, "activation", 0);
+    bool last = attr_int(n, "channels_last", 1) != 0;
+    double epsilon = attr_float(n, "epsilon", 1e-5);
+    if (!v || n->failed) return;
+    int rank = v->rank, at = last ? rank - 1 : 1;
+    int64_t channels = v->dims[at];
+    if (groups < 1 || groups > INT32_MAX || (!dim_varies(channels) && channels % groups)) {
+        invalid(n, E2005, "groups %lld does not divide %s channels", (long long)groups,
+                dim_text(n->x, channels));
+        return;
+    }
+    if (activation != 0 && activation != 1) {
+        invalid(n, E2004, "attribute 'activation' is %lld", (long long)activation);
+        return;
+    }
+    Value *scale = need_vector(n, 1, channels), *shift = need_vector(n, 2, channels);
+    if (!scale || !shift) return;
+    Graph *g = n->g;
+    if (!strcmp(n->op, "SkipGroupNorm")) {
+        skip = need_float(n, 3, 2);
+        if (node_in(n, 4)) bias = need_vector(n, 4, channels);
+        if (!skip || n->failed) return;
+        int64_t shape[MAX_RANK];
+        for (int i = 0; i < rank; i++) shape[i] = i == 0 ? v->dims[0] : i == at ? channels : 1;
+        if (skip->rank == 2) {
+            if (!dim_meets(n->x, skip->dims[0], shape[0]) ||
+                !dim_meets(n->x, skip->dims[1], channels)) {
+                invalid(n, E2005, "skip has shape %s",
+                        shape_text(g->arena, skip->rank, skip->dims));
+                return;
+            }
+            skip = g_reshape(g, skip, rank, shape);
+        }
+        shape[0] = 1;
+        if (bias) bias = g_reshape(g, bias, rank, shape);
+        if (!broadcasts_to(n, skip, v)) return;
+        Value *parts[3] = {v, skip, bias};
+        v = node_formula(n, bias ? "a + b + c" : "a + b", bias ? 3 : 2, parts);
+        if (!v) return;
+        n->out[1] = v;
+    }
+    int64_t each = dim_div(n->x, channels, groups), area = 1;
+    for (int i = 1; i < rank; i++)
+        if (i != at) area = dim_mul(n->x, area, v->dims[i]);
+    const int64_t split[2][4] = {{v->dims[0], groups, each, area},
+                                 {v->dims[0], area, groups, each}};
+    const int64_t per[3] = {groups, each, 1};
+    Value *wide = g_reshape(g, g_cast(g, v, float_work(v->dt)), 4, split[last]);
+    Value *out = standardized(g, wide, last ? 10 : 12, epsilon);
+    scale = g_reshape(g, scale, last ? 2 : 3, per);
+    shift = g_reshape(g, shift, last ? 2 : 3, per);
+    out = scale_and_shift(g, out, scale, shift);
+    if (activation) out = node_formula(n, "a / (1 + exp(-a))", 1, &out);
+    if (out) n->out[0] = g_cast(g, g_reshape(g, out, rank, v->dims), v->dt);
+}
+
 void import_layer_normalization(Node *n) {
     Value *v = need_float(n, 0, 1), *scale = node_need(n, 1), *shift = node_in(n, 2);
     double epsilon = attr_float(n, "epsilon", 1e-5);

@@ -2,6 +2,7 @@
  * compute in f32 between a decoded input and an encoded result, which fuses into one map or
  * reduction. */
 #include "compiler/onnx/quant.h"
+#include "compiler/onnx/window.h"
 
 #include <string.h>
 
@@ -76,15 +77,6 @@ void import_ms_qlinear_concat(Node *n) {
     set_encoded(n, import_as(n, import_concat, 13, count, part), 0, q.dt);
 }
 
-/* Dimension 1 taken to the end, or back. */
-static Value *move_channels(Graph *g, Value *v, bool to_end) {
-    int perm[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) perm[i] = i;
-    for (int i = 1; i < v->rank; i++)
-        perm[i] = to_end ? (i == v->rank - 1 ? 1 : i + 1) : (i == 1 ? v->rank - 1 : i - 1);
-    return g_transpose(g, v, perm);
-}
-
 void import_ms_qlinear_pool(Node *n) {
     bool global = !strcmp(n->op, "QLinearGlobalAveragePool");
     bool last = attr_int(n, "channels_last", 0) != 0;
@@ -95,9 +87,46 @@ void import_ms_qlinear_pool(Node *n) {
         invalid(n, E2005, "the input has %d dimensions; at least 3 are needed", v->rank);
         return;
     }
-    if (last) v = move_channels(n->g, v, false);
+    if (last) v = channels_second(n->g, v);
     v = import_as(n, global ? import_global_average_pool : import_average_pool, 11, 1, &v);
-    if (v && last) v = move_channels(n->g, v, true);
+    if (v && last) v = channels_last(n->g, v);
+    set_encoded(n, v, 3, q.dt);
+}
+
+/* Decoding is monotonic: the largest element of a window is the one with the largest integer. */
+void import_ms_nhwc_max_pool(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    v = channels_second(n->g, v);
+    v = import_as(n, import_max_pool, INT32_MAX, 1, &v);
+    if (v) n->out[0] = channels_last(n->g, v);
+}
+
+void import_ms_qlinear_conv(Node *n) {
+    Value *v = node_need(n, 0), *in[9];
+    if (!v) return;
+    bool last = attr_int(n, "channels_last", 0) != 0;
+    for (int i = 0; i < 9; i++) in[i] = node_in(n, i);
+    if (last) in[0] = channels_second(n->g, v);
+    v = import_as(n, import_qlinear_conv, INT32_MAX, 9, in);
+    if (v) n->out[0] = last ? channels_last(n->g, v) : v;
+}
+
+void import_ms_qlinear_where(Node *n) {
+    Quant q;
+    Value *v[3] = {node_need(n, 0), NULL, NULL};
+    if (!v[0] || !(v[1] = decoded(n, 1, &q)) || !(v[2] = decoded(n, 4, &q))) return;
+    set_encoded(n, node_formula(n, "select(a, b, c)", 3, v), 7, q.dt);
+}
+
+void import_ms_qlinear_reduce_mean(Node *n) {
+    Quant q;
+    Value *v = decoded(n, 0, &q);
+    if (!v) return;
+    Node mean = *n;
+    mean.op = "ReduceMean";
+    v = import_as(&mean, import_reduce, 13, 1, &v);
+    n->failed |= mean.failed;
     set_encoded(n, v, 3, q.dt);
 }
 

@@ -135,6 +135,21 @@ static Value *take_to(Node *n, Value *v, Value *place, int axis, const int64_t *
     return build_scatter(&b, zeros(n->g, dt, v->rank, shape), COMBINE_none, target, guard, e);
 }
 
+/* Are all pairs compared to find the `most` largest along the axis? (There are elements.) */
+static bool compares_all(const Value *v, int axis, int64_t most) {
+    int64_t extent = v->shape[axis];
+    return extent <= MAX_COMPARED / value_numel(v) || most > extent / 4;
+}
+
+Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
+    int64_t shape[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
+    if (value_numel(v) == 0) return zeros(n->g, DT_i32, v->rank, shape);
+    Value *keys = order_keys(n->g, v);
+    if (!compares_all(v, axis, k)) return choose_largest(n, keys, axis, k);
+    return take_to(n, v, ranks(n, keys, axis), axis, shape, DT_i32, true);
+}
+
 void import_topk(Node *n) {
     Value *v = node_need(n, 0);
     if (!v) return;
@@ -170,8 +185,7 @@ void import_topk(Node *n) {
     }
     Value *keys = order_keys(n->g, v);
     if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
-    int64_t extent = v->shape[axis];
-    if (extent > MAX_COMPARED / value_numel(v) && most[axis] <= extent / 4) {
+    if (!compares_all(v, axis, most[axis])) {
         Value *at = choose_largest(n, keys, axis, k);
         Builder b = build(n->g, v->rank, shape);
         const Expr *index[MAX_RANK];

@@ -1,5 +1,5 @@
 /* Quantised tensors: integers that stand for (integer - zero point) * scale. Shared by ops_quant.c
- * (the operators of ONNX) and ops_quant_ms.c (those of com.microsoft). */
+ * (the operators of ONNX) and the files of com.microsoft's. */
 #ifndef COMPILER_ONNX_QUANT_H
 #define COMPILER_ONNX_QUANT_H
 
@@ -31,5 +31,8 @@ Value *quant_matmul(Node *n, Value *a, Value *a_zero, Value *b, Value *b_zero);
 /* Scales of the rows of a matrix product's first operand as a tensor that broadcasts to the
  * product. */
 Value *quant_row_scale(Graph *g, Value *scale);
+/* Element `at` of those of 2, 4 or 8 bits that are packed into bytes along the last dimension of v,
+ * low bits first, as u32. The last place of `index` is set. */
+const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits);
 
 #endif

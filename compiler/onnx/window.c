@@ -174,3 +174,17 @@ void window_reduce(Builder *b, const Window *w, int first, const Expr **index, c
                           ex_mul(x, tap[i], ex_i(x, s->dilation)));
     }
 }
+
+Value *channels_second(Graph *g, Value *v) {
+    int perm[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) perm[i] = i < 2 ? i : i - 1;
+    if (v->rank > 1) perm[1] = v->rank - 1;
+    return g_transpose(g, v, perm);
+}
+
+Value *channels_last(Graph *g, Value *v) {
+    int perm[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) perm[i] = i < 1 ? i : i + 1;
+    if (v->rank > 1) perm[v->rank - 1] = 1;
+    return g_transpose(g, v, perm);
+}

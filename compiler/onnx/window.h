@@ -41,6 +41,10 @@ void window_reduce(Builder *b, const Window *w, int first, const Expr **index, c
 /* A reduction coordinate, or the constant 0 where there is nothing to run over. */
 const Expr *reduce_over(Builder *b, int64_t extent);
 
+/* [N, D1 .. Dn, C] as [N, C, D1 .. Dn], and back. */
+Value *channels_second(Graph *g, Value *v);
+Value *channels_last(Graph *g, Value *v);
+
 /* The type that a float type is computed in: f64 for f64, else f32. */
 static inline DType float_work(DType dt) {
     return dt == DT_f64 ? DT_f64 : DT_f32;

@@ -4,7 +4,7 @@ import numpy as np
 
 
 from .builder import Reject
-from .ops_quant import scale_value, zero
+from .ops_quant import qlinear_conv_inputs, scale_value, zero
 from .table import operator
 
 MICROSOFT = "com.microsoft"
@@ -295,3 +295,124 @@ def matmul_bits(g):
         bits=4,
         block_size=block,
     )
+
+
+def router(g, tokens, experts):
+    """Routes without two that are nearly equal, of which either may be chosen."""
+    order = np.argsort(g.rng.random((tokens, experts)), axis=1)
+    return g.parameter((order / 2 - experts / 4).astype(np.float32))
+
+
+def expert_attributes(g, experts):
+    activation = g.one_of(("relu", "gelu", "silu", "identity", "swiglu"))
+    attributes = {
+        "k": g.between(1, experts),
+        "activation_type": activation,
+        "normalize_routing_weights": g.one_of((0, 1, None)),
+    }
+    if activation == "swiglu":
+        attributes["swiglu_fusion"] = 1
+        attributes["activation_alpha"] = g.one_of((1.5, None))
+        attributes["activation_beta"] = g.one_of((0.5, None))
+        attributes["swiglu_limit"] = g.one_of((1.0, None))
+    return attributes
+
+
+@operator(1)
+def experts(g):
+    tokens, count, hidden, inner = (
+        g.between(1, 5),
+        g.between(1, 5),
+        g.one_of((1, 3, 8, 16)),
+        g.one_of((1, 2, 7, 16)),
+    )
+    attributes = expert_attributes(g, count)
+    rows = inner * (2 if "swiglu_fusion" in attributes else 1)
+    shape = (1, tokens, hidden) if g.chance(0.3) else (tokens, hidden)
+    bias = g.chance(0.5)
+    inputs = [
+        g.fresh("f32", shape, -2, 2),
+        router(g, tokens, count),
+        g.fresh("f32", (count, rows, hidden), -1, 1),
+        g.fresh("f32", (count, rows), -1, 1) if bias else None,
+        g.fresh("f32", (count, hidden, inner), -1, 1),
+        g.fresh("f32", (count, hidden), -1, 1) if bias else None,
+    ]
+    g.node("MoE", inputs, kind="smooth", scale=16, fixed=(1,), domain=MICROSOFT, **attributes)
+
+
+@operator(1)
+def experts_of_bits(g):
+    bits, block = g.one_of((2, 4, 8)), g.one_of((None, 16, 32))
+    tokens, count, hidden, inner = g.between(1, 4), g.between(1, 4), 32 * g.between(1, 2), 32
+    attributes = expert_attributes(g, count)
+    rows = inner * (2 if "swiglu_fusion" in attributes else 1)
+    zeros = g.chance(0.5)
+
+    def octets(*shape):
+        return g.add(g.rng.integers(0, 256, shape).astype(np.uint8), True)
+
+    def layer(rows, depth):
+        blocks = [depth // block] if block else []
+        scales = g.rng.uniform(0.5, 1, [count, rows] + blocks) / 2**bits
+        points = [count, rows] + blocks
+        points[-1] = (points[-1] * bits + 7) // 8
+        return (
+            octets(count, rows, depth * bits // 8),
+            g.add(scales.astype(np.float32), True),
+            octets(*points) if zeros else None,
+        )
+
+    w1, s1, z1 = layer(rows, hidden)
+    w2, s2, z2 = layer(hidden, inner)
+    bias = g.fresh("f32", (count, rows), -1, 1) if g.chance(0.5) else None
+    inputs = [g.fresh("f32", (tokens, hidden), -1, 1), router(g, tokens, count)]
+    inputs += [w1, s1, bias, w2, s2, None, None, None, None, z1, z2]
+    if g.chance(0.4):
+        inputs += [None, g.fresh("f32", (tokens, count), 0.25, 1)]
+    g.node(
+        "QMoE",
+        inputs,
+        kind="smooth",
+        scale=16,
+        fixed=(1,),
+        domain=MICROSOFT,
+        expert_weight_bits=bits,
+        block_size=block,
+        **attributes,
+    )
+
+
+@operator(1)
+def microsoft_conv(g):
+    last = g.one_of((0, 1, None))
+    inputs, attributes = qlinear_conv_inputs(g, bool(last))
+    g.node("QLinearConv", inputs, domain=MICROSOFT, channels_last=last, **attributes)
+
+
+@operator(0.7)
+def microsoft_pool(g):
+    kernel = [g.between(1, 3), g.between(1, 3)]
+    x = g.fresh(
+        g.one_of(("u8", "i8")), (1, g.between(3, 9), g.between(3, 9), g.one_of((1, 3, 16, 17)))
+    )
+    g.node(
+        "NhwcMaxPool",
+        [x],
+        domain=MICROSOFT,
+        kernel_shape=kernel,
+        strides=g.one_of(([1, 1], [2, 2], None)),
+        pads=[g.below(k) for k in kernel * 2] if g.chance(0.4) else None,
+        ceil_mode=g.one_of((0, 1, None)),
+    )
+
+
+@operator(0.7)
+def microsoft_where(g):
+    dtype = g.one_of(("u8", "i8"))
+    x = g.pick(dtype)
+    y, condition = g.partner(x), g.partner(x, dtype="bool")
+    inputs = [condition]
+    for v in (x, y):
+        inputs += [v, scale_value(g), zero(g, dtype)]
+    g.node("QLinearWhere", inputs + [scale_value(g), zero(g, dtype)], domain=MICROSOFT)

@@ -128,31 +128,27 @@ def qlinear_matmul(g):
     )
 
 
-@operator(1)
-def qlinear_conv(g):
+def qlinear_conv_inputs(g, channels_last=False):
+    """Inputs and attributes."""
     dtype = g.one_of(("u8", "i8"))
     c, m, k = g.between(1, 5), g.between(1, 5), g.between(1, 3)
-    x = g.fresh(dtype, (1, c, g.between(3, 9), g.between(3, 9)))
+    h, w = g.between(3, 9), g.between(3, 9)
+    x = g.fresh(dtype, (1, h, w, c) if channels_last else (1, c, h, w))
     w = g.fresh(dtype, (m, c, k, k))
     bias = g.fresh("i32", (m,), -50, 50) if g.chance(0.5) else None
     attributes = {}
     if g.chance(0.5):
         attributes = {"pads": [g.below(k) for _ in range(4)], "strides": [g.between(1, 2)] * 2}
-    g.node(
-        "QLinearConv",
-        [
-            x,
-            scale_value(g),
-            zero(g, dtype),
-            w,
-            scale_value(g),
-            zero(g, dtype),
-            scale_value(g),
-            zero(g, dtype),
-            bias,
-        ],
-        **attributes
-    )
+    inputs = []
+    for v in (x, w):
+        inputs += [v, scale_value(g), zero(g, dtype)]
+    return inputs + [scale_value(g), zero(g, dtype), bias], attributes
+
+
+@operator(1)
+def qlinear_conv(g):
+    inputs, attributes = qlinear_conv_inputs(g)
+    g.node("QLinearConv", inputs, **attributes)
 
 
 @operator(0.7)
