@@ -30,6 +30,14 @@ static const Expr *renumber_leaf(void *user, const Expr *e, const Expr *const *a
     return e->op == EX_load ? ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args) : e;
 }
 
+void graph_take_in(Graph *g, Op *last, Op *op) {
+    for (Op *made; (made = last->next);) {
+        if (made->kind != OP_const) made->src = op->src;
+        graph_unlink(g, made);
+        graph_insert_before(g, op, made);
+    }
+}
+
 void graph_drop_inputs(Graph *g, Op *op) {
     Loads u = {g->x, ARENA_ARRAY(g->arena, op->n_in + 1, bool),
                ARENA_ARRAY(g->arena, op->n_in + 1, int)};

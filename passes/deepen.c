@@ -45,11 +45,7 @@ static const Expr *padded(Graph *g, Op *op, const Factor *f, int r, int64_t by) 
     after[load_dimension(g->arena, f->load, r)] = by;
     Op *last = g->last;
     Value *v = g_pad(g, f->v, before, after, (Scalar){.i = 0});
-    for (Op *made; (made = last->next);) { /* builders append */
-        if (made->kind != OP_const) made->src = op->src;
-        graph_unlink(g, made);
-        graph_insert_before(g, op, made);
-    }
+    graph_take_in(g, last, op);
     Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
     for (int i = 0; i < op->n_in; i++) in[i] = op->in[i];
     int at = list_add(in, &op->n_in, v);

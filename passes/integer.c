@@ -606,11 +606,7 @@ static void rewrite_reduction(Graph *g, Op *op, const Target *t) {
         inline_rim(g, op);
         if (!rewrite_extreme(g, op, t)) *op = old;
     }
-    for (Op *made; (made = last->next);) { /* builders append */
-        if (made->kind != OP_const) made->src = op->src;
-        graph_unlink(g, made);
-        graph_insert_before(g, op, made);
-    }
+    graph_take_in(g, last, op);
 }
 
 /* An encoding with x / c as x * (1 / c). */

@@ -44,6 +44,9 @@ void pass_plan(Program *p, const PassOptions *o);
 
 /* Drops the inputs of a map or a reduce that it does not load. */
 void graph_drop_inputs(Graph *g, Op *op);
+/* What builders, who append, made since `last` was g's last operator goes before op, as part of it.
+ */
+void graph_take_in(Graph *g, Op *last, Op *op);
 /* Uses of every value of g in v->index: operands and graph outputs. */
 void graph_count_uses(Graph *g);
 

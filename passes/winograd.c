@@ -241,11 +241,7 @@ static void rewrite(Convolution *v) {
     op->in = inputs;
     op->n_in += 2;
     graph_drop_inputs(g, op);
-    for (Op *made; (made = last->next);) { /* builders append */
-        made->src = op->src;
-        graph_unlink(g, made);
-        graph_insert_before(g, op, made);
-    }
+    graph_take_in(g, last, op);
 }
 
 void pass_winograd(Graph *g, const PassOptions *o) {
