@@ -1,7 +1,8 @@
-/* Attention of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding.
- * They differ from ai.onnx's in how inputs are packed and masks are given; attention.h does the
- * rest. */
+/* Attention of com.microsoft: Attention, QAttention, MultiHeadAttention, GroupQueryAttention,
+ * RotaryEmbedding. They differ from ai.onnx's in how inputs are packed and masks are given;
+ * attention.h does the rest. */
 #include "compiler/onnx/attention.h"
+#include "compiler/onnx/quant.h"
 
 #include <math.h>
 
@@ -120,17 +121,42 @@ static bool attention_past(Node *n, Attention *a, Value *past) {
     return true;
 }
 
+/* Attention of queries, keys and values that lie side by side in `all` [batch, length, columns],
+ * with as many numbers of the bias (NULL: none) added. dt: of the result. */
+static void attention_of(Node *n, Value *all, Value *bias, const int64_t *size, Value *mask,
+                         Value *past, Value *added, DType dt) {
+    Value *part[3];
+    int64_t begin = 0, heads = attr_int(n, "num_heads", 0);
+    for (int i = 0; i < 3; i++) {
+        part[i] = columns_of(n->g, all, begin, size[i], bias, begin);
+        begin = dim_add(n->x, begin, size[i]);
+    }
+    Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
+                   .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
+                   .bias = added};
+    if (!heads_from(n, part[0], heads, "the query", &a.q) ||
+        !heads_from(n, part[1], heads, "the key", &a.k) ||
+        !heads_from(n, part[2], heads, "the value", &a.v) || !attention_past(n, &a, past) ||
+        !padding_mask(n, &a, mask))
+        return;
+    read_scale(n, &a);
+    Value *probs;
+    finish_attention(n, &a, dt, &probs);
+}
+
+/* False after a report. */
+static bool attention_form(Node *n) {
+    if (!attr_int(n, "do_rotary", 0) && !attr_int(n, "past_present_share_buffer", 0))
+        return !n->failed;
+    unsupported(n, "do_rotary and past_present_share_buffer");
+    return false;
+}
+
 void import_ms_attention(Node *n) {
-    Graph *g = n->g;
     Value *v = node_need(n, 0), *weights = node_need(n, 1), *bias = node_in(n, 2);
-    int64_t heads = attr_int(n, "num_heads", 0);
     int count;
     const int64_t *sizes = attr_ints(n, "qkv_hidden_sizes", &count);
-    if (!v || !weights || n->failed) return;
-    if (attr_int(n, "do_rotary", 0) || attr_int(n, "past_present_share_buffer", 0)) {
-        unsupported(n, "do_rotary and past_present_share_buffer");
-        return;
-    }
+    if (!v || !weights || n->failed || !attention_form(n)) return;
     Exprs *x = n->x;
     bool fits = v->rank == 3 && weights->rank == 2 &&
                 dim_meets(n->x, v->dims[2], weights->dims[0]) &&
@@ -147,24 +173,51 @@ void import_ms_attention(Node *n) {
                 shape_of(n, v), shape_of(n, weights));
         return;
     }
-    DType work = dt_reg(v->dt);
-    Value *all = g_matmul(g, v, weights, work, v->dt), *part[3];
-    int64_t begin = 0;
-    for (int i = 0; i < 3; i++) {
-        part[i] = columns_of(g, all, begin, size[i], bias, begin);
-        begin = dim_add(x, begin, size[i]);
-    }
-    Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
-                   .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
-                   .bias = node_in(n, 5)};
-    if (!heads_from(n, part[0], heads, "the query", &a.q) ||
-        !heads_from(n, part[1], heads, "the key", &a.k) ||
-        !heads_from(n, part[2], heads, "the value", &a.v) ||
-        !attention_past(n, &a, node_in(n, 4)) || !padding_mask(n, &a, node_in(n, 3)))
+    Value *all = g_matmul(n->g, v, weights, dt_reg(v->dt), v->dt);
+    attention_of(n, all, bias, size, node_in(n, 3), node_in(n, 4), node_in(n, 5), v->dt);
+}
+
+/* --- QAttention ------------------------------------------------------------------------------*/
+
+/* One number, or one for each column. */
+static bool is_column_scale(Node *n, const Value *v, int64_t columns) {
+    return !v || value_single(n, v) || (v->rank == 1 && dim_meets(n->x, v->dims[0], columns));
+}
+
+/* The same with a product of integers, exact in i32, times both scales. */
+void import_ms_qattention(Node *n) {
+    Graph *g = n->g;
+    Value *v = node_need(n, 0), *weights = node_need(n, 1), *bias = node_need(n, 2),
+          *scale = node_need(n, 3), *column_scale = node_need(n, 4), *zero = node_in(n, 6),
+          *column_zero = node_in(n, 7);
+    if (!v || !weights || !bias || !scale || !column_scale || !attention_form(n)) return;
+    int64_t columns = weights->rank == 2 ? weights->dims[1] : 0;
+    int64_t third = dim_div(n->x, columns, 3);
+    bool fits = v->rank == 3 && weights->rank == 2 &&
+                dim_meets(n->x, dim_mul(n->x, third, 3), columns) &&
+                dim_meets(n->x, v->dims[2], weights->dims[0]) && bias->rank == 1 &&
+                dim_meets(n->x, bias->dims[0], columns) && value_single(n, scale) &&
+                is_column_scale(n, column_scale, columns) && (!zero || value_single(n, zero)) &&
+                is_column_scale(n, column_zero, columns);
+    if (!fits || !dt_is_float(bias->dt) || scale->dt != bias->dt || column_scale->dt != bias->dt) {
+        invalid(n, E2005,
+                "an input of shape %s, weights %s, bias, scales and zero points do not fit",
+                shape_of(n, v), shape_of(n, weights));
         return;
-    read_scale(n, &a);
-    Value *probs;
-    finish_attention(n, &a, v->dt, &probs);
+    }
+    if (zero) zero = g_reshape(g, zero, 0, NULL);
+    if (column_zero && value_single(n, column_zero))
+        column_zero = g_reshape(g, column_zero, 0, NULL);
+    if (value_single(n, column_scale)) column_scale = g_reshape(g, column_scale, 0, NULL);
+    Value *sum = quant_matmul(n, v, zero, weights, column_zero);
+    if (!sum) return;
+    Value *parts[4] = {g_cast(g, sum, DT_f32), g_reshape(g, scale, 0, NULL), column_scale, bias};
+    for (int i = 1; i < 4; i++) parts[i] = g_cast(g, parts[i], DT_f32);
+    Value *all = node_formula(n, "a * (b * c) + d", 4, parts);
+    const int64_t size[3] = {third, third, third};
+    if (all)
+        attention_of(n, g_cast(g, all, bias->dt), NULL, size, node_in(n, 5), node_in(n, 8), NULL,
+                     bias->dt);
 }
 
 /* --- MultiHeadAttention ----------------------------------------------------------------------*/

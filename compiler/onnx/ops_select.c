@@ -341,12 +341,17 @@ static Value *per_unique(Node *n, Value *place, int64_t count, Combine combine, 
     return build_scatter(&b, result, combine, target, guard, position ? i : ex_i(x, 1));
 }
 
-void import_unique(Node *n) {
+/* Which output of the operator is what; -1: none. */
+typedef struct UniqueOutputs {
+    int first, place, count;
+} UniqueOutputs;
+
+static void unique(Node *n, bool sorted, UniqueOutputs out) {
     Value *v = node_need(n, 0);
     if (!v) return;
     Exprs *x = n->x;
     Graph *g = n->g;
-    bool by_axis = attr_has(n, "axis"), sorted = attr_int(n, "sorted", 1) != 0;
+    bool by_axis = attr_has(n, "axis");
     int axis = by_axis ? node_axis(n, attr_int(n, "axis", 0), v->rank) : 0;
     if (axis < 0) return;
     int64_t shape[MAX_RANK] = {dim_product(x, v->rank, v->dims)}, split[3] = {1, 1, 1}, extent;
@@ -387,10 +392,10 @@ void import_unique(Node *n) {
     j = build_red(&b, it.n);
     is_first = ex_bin(x, EX_eq, build_load(&b, first, &j), j);
     Value *total = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, is_first), NULL);
-    bool declared =
-        !value_is_const(total) && (node_declared_extent(n, 3, 0, &extent, &name) ||
-                                   node_declared_extent(n, 1, 0, &extent, &name) ||
-                                   node_declared_extent(n, 0, axis, &extent, &name));
+    bool declared = !value_is_const(total) &&
+                    (node_declared_extent(n, out.count, 0, &extent, &name) ||
+                     (out.first >= 0 && node_declared_extent(n, out.first, 0, &extent, &name)) ||
+                     node_declared_extent(n, 0, axis, &extent, &name));
     if (declared) node_check_count(n, total, 0, extent);
     if (!declared && !node_counted_extent(n, total, it.n, true, name, &extent)) return;
     shape[axis] = extent;
@@ -407,9 +412,24 @@ void import_unique(Node *n) {
         result = build_scatter(&b, result, COMBINE_none, target, guard, build_in(&b, flat));
     }
     n->out[0] = g_reshape(g, result, rank, shape);
-    if (node_wants(n, 1)) n->out[1] = per_unique(n, place, extent, COMBINE_none, first, true);
-    if (node_wants(n, 2)) n->out[2] = g_cast(g, place, DT_i64);
-    if (node_wants(n, 3)) n->out[3] = per_unique(n, place, extent, COMBINE_sum, NULL, false);
+    if (out.first >= 0 && node_wants(n, out.first))
+        n->out[out.first] = per_unique(n, place, extent, COMBINE_none, first, true);
+    if (node_wants(n, out.place)) n->out[out.place] = g_cast(g, place, DT_i64);
+    if (node_wants(n, out.count))
+        n->out[out.count] = per_unique(n, place, extent, COMBINE_sum, NULL, false);
+}
+
+void import_unique(Node *n) {
+    unique(n, attr_int(n, "sorted", 1) != 0, (UniqueOutputs){1, 2, 3});
+}
+
+/* Of a vector, in the order in which elements occur. */
+void import_ms_unique(Node *n) {
+    Value *v = node_need(n, 0);
+    if (v && v->rank != 1)
+        invalid(n, E2005, "the input has %d dimensions, not 1", v->rank);
+    else if (v)
+        unique(n, false, (UniqueOutputs){-1, 1, 2});
 }
 
 /* --- NonMaxSuppression ------------------------------------------------------------------------*/
