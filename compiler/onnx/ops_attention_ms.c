@@ -491,6 +491,112 @@ void import_ms_group_query_attention(Node *n) {
     if (shown && node_wants(n, 3)) n->out[3] = g_cast(g, shown == 1 ? scores : probs, q->dt);
 }
 
+/* --- biases by position ------------------------------------------------------------------------*/
+
+/* The bucket of each distance in [0, most]: the first half of them has one each, those of the
+ * others grow as powers do. */
+static const int32_t *distance_buckets(Arena *arena, int64_t buckets, int64_t most) {
+    int32_t *table = ARENA_ARRAY(arena, most + 1, int32_t);
+    int64_t exact = buckets / 2;
+    for (int64_t d = 0; d <= most; d++) {
+        int64_t at = d;
+        if (d >= exact) {
+            float share = logf((float)d / (float)exact) / logf((float)most / (float)exact);
+            at = exact + (int64_t)(share * (float)(buckets - exact));
+            if (at > buckets - 1) at = buckets - 1;
+        }
+        table[d] = (int32_t)at;
+    }
+    return table;
+}
+
+/* The table has the shape [buckets, heads], but holds its elements head by head. */
+void import_ms_relative_position_bias(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *table = node_need(n, 0);
+    int n_queries, n_keys;
+    const int64_t *queries = node_need_ints(n, 1, "query_length", &n_queries),
+                  *keys = node_need_ints(n, 2, "key_length", &n_keys);
+    int64_t most = attr_int(n, "max_distance", 0);
+    bool both = attr_int(n, "is_bidirectional", 0) != 0;
+    if (!table || !queries || !keys || n->failed) return;
+    int64_t all = table->rank == 2 ? table->dims[0] : 0, buckets = all / (both ? 2 : 1);
+    bool fits = table->rank == 2 && !dim_varies(all) && buckets >= 2 && dt_is_float(table->dt) &&
+                n_queries == 1 && n_keys == 1 && all % (both ? 2 : 1) == 0;
+    if (!fits || most <= buckets / 2 || most > 1 << 20) {
+        invalid(n, E2005, "a table of shape %s for distances up to %lld", shape_of(n, table),
+                (long long)most);
+        return;
+    }
+    if (!dim_meets(x, queries[0], keys[0])) {
+        unsupported(n, "%s queries and %s keys", dim_text(x, queries[0]), dim_text(x, keys[0]));
+        return;
+    }
+    int64_t heads = table->dims[1], shape[4] = {1, heads, queries[0], keys[0]}, count = most + 1;
+    if (!node_shape_ok(n, 4, shape)) return;
+    table = g_reshape(g, table, 2, (int64_t[]){heads, all});
+    Value *near = graph_const(g, DT_i32, 1, &count, distance_buckets(g->arena, buckets, most));
+    Builder b = build(g, 4, shape);
+    const Expr *zero = ex_i(x, 0), *ahead = ex_sub(x, ex_var(x, 3), ex_var(x, 2));
+    const Expr *back = ex_un(x, EX_neg, ahead);
+    const Expr *distance = ex_bin(x, EX_max, back, both ? ahead : zero);
+    distance = ex_bin(x, EX_min, distance, ex_i(x, most));
+    const Expr *bucket = build_load(&b, near, &distance), *at[2] = {ex_var(x, 1), bucket};
+    if (both)
+        at[1] = ex_add(x, bucket, ex_select(x, ex_lt(x, zero, ahead), ex_i(x, buckets), zero));
+    n->out[0] = build_map(&b, table->dt, build_load(&b, table, at));
+}
+
+/* rel_pos times a gate that each query opens: (u * (r * eco_a - 1) + 2), where u and r are the
+ * sigmoids of the two halves' sums of query * weight + bias. */
+void import_ms_gated_relative_position_bias(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *in[6];
+    for (int i = 0; i < 6; i++)
+        if (!(in[i] = node_need(n, i))) return;
+    Value *query = in[0], *query_bias = in[1], *places = in[2], *weight = in[3], *bias = in[4];
+    int64_t heads = attr_int(n, "num_heads", 0), columns = weight->rank == 2 ? weight->dims[1] : 0;
+    if (n->failed) return;
+    if (query->rank != 3 || node_in(n, 6)) {
+        unsupported(n, "tokens without padding");
+        return;
+    }
+    Heads q;
+    bool fits = query_bias->rank == 1 && dim_meets(x, query_bias->dims[0], query->dims[2]) &&
+                !dim_varies(columns) && columns > 0 && columns % 2 == 0 && bias->rank == 1 &&
+                dim_meets(x, bias->dims[0], columns);
+    if (fits) {
+        Value *sum[2] = {query, query_bias};
+        query = node_formula(n, "a + b", 2, sum);
+        if (!query || !heads_from(n, query, heads, "the query", &q)) return;
+        int64_t shape[4] = {1, heads, q.length, q.length}, one[4] = {1, heads, 1, 1};
+        fits = dim_meets(x, weight->dims[0], q.size) &&
+               dims_meet(x, places->rank, places->dims, 4, shape) &&
+               dims_meet(x, in[5]->rank, in[5]->dims, 4, one);
+    }
+    if (!fits) {
+        invalid(n, E2005, "a query of shape %s, weights %s and rel_pos %s do not fit",
+                shape_of(n, in[0]), shape_of(n, weight), shape_of(n, places));
+        return;
+    }
+    DType work = dt_reg(query->dt);
+    Value *gates = g_matmul(g, heads_plain(n, &q), weight, work, work);
+    gates = g_bin(g, EX_add, gates, g_cast(g, bias, work));
+    int64_t apart[5] = {q.batch, heads, q.length, 2, columns / 2};
+    if (!node_shape_ok(n, 5, apart)) return;
+    gates = g_reduce(g, COMBINE_sum, g_reshape(g, gates, 5, apart), 1u << 4, false);
+    int64_t start[4] = {0}, step[4] = {1, 1, 1, 1}, size[4] = {q.batch, heads, q.length, 1};
+    Value *parts[4] = {g_slice(g, gates, start, step, size), NULL, g_cast(g, in[5], work),
+                       g_cast(g, places, work)};
+    start[3] = 1;
+    parts[1] = g_slice(g, gates, start, step, size);
+    Value *gate =
+        node_formula(n, "(1 / (1 + exp(-a)) * (1 / (1 + exp(-b)) * c - 1) + 2) * d", 4, parts);
+    if (gate) n->out[0] = g_cast(g, gate, query->dt);
+}
+
 /* --- RotaryEmbedding -------------------------------------------------------------------------*/
 
 void import_ms_rotary_embedding(Node *n) {

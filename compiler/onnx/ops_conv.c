@@ -1,6 +1,7 @@
 /* Convolutions. All become sums over plain loads, affine in the coordinates, of tensors that were
  * padded before: the form that scheduling knows best. Groups are split off as dimensions of their
  * own. */
+#include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 
 #include <string.h>
@@ -343,6 +344,41 @@ void import_conv_transpose(Node *n) {
     v = g_pad(n->g, v, before, after, (Scalar){.f = 0});
     Value *all = unconvolve(n, &win, u, &c, v, spread_taps(n->g, &win, w, spread), bias);
     if (all) n->out[0] = g_slice(n->g, all, start, step, shape);
+}
+
+/* The node with one attribute more, a list. */
+static Onnx__NodeProto *with_ints(Node *n, char *name, int count, const int64_t *values) {
+    Arena *arena = n->g->arena;
+    Onnx__NodeProto *proto = ARENA_NEW(arena, Onnx__NodeProto);
+    Onnx__AttributeProto *more = ARENA_NEW(arena, Onnx__AttributeProto);
+    *proto = *n->proto;
+    onnx__attribute_proto__init(more);
+    more->name = name;
+    more->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
+    more->n_ints = (size_t)count;
+    more->ints = arena_copy(arena, values, (size_t)count * sizeof *values);
+    proto->n_attribute = n->proto->n_attribute + 1;
+    proto->attribute = ARENA_ARRAY(arena, proto->n_attribute, Onnx__AttributeProto *);
+    for (size_t i = 0; i < n->proto->n_attribute; i++) proto->attribute[i] = n->proto->attribute[i];
+    proto->attribute[n->proto->n_attribute] = more;
+    return proto;
+}
+
+/* Of com.microsoft: the pads are an input, which must be constant. */
+void import_ms_conv_transpose_with_pads(Node *n) {
+    Value *v[3] = {node_need(n, 0), node_need(n, 1), node_in(n, 3)};
+    int count = 0;
+    const int64_t *pads = node_need_ints(n, 2, "the pads", &count);
+    if (!v[0] || !v[1] || n->failed) return;
+    for (int i = 0; i < count; i++)
+        if (dim_varies(pads[i])) {
+            unsupported(n, "pads that vary");
+            return;
+        }
+    Node other = *n;
+    if (pads) other.proto = with_ints(n, "pads", count, pads);
+    n->out[0] = import_as(&other, import_conv_transpose, 11, 3, v);
+    n->failed |= other.failed;
 }
 
 /* --- deformable convolution -----------------------------------------------------------------*/

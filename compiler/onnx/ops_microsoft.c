@@ -245,8 +245,13 @@ void import_ms_bias_dropout(Node *n) {
         unsupported(n, "training");
         return;
     }
-    bool same = dims_fit(v[0]->rank, v[0]->dims, v[1]->rank, v[1]->dims);
-    if (!same && !is_row(n, v[1], v[0])) return;
+    bool row = v[1]->rank == 1 && v[0]->rank > 1;
+    if (row && !is_row(n, v[1], v[0])) return;
+    if (!row && !dims_meet(n->x, v[0]->rank, v[0]->dims, v[1]->rank, v[1]->dims)) {
+        invalid(n, E2005, "a bias of shape %s for %s", shape_text(g->arena, v[1]->rank, v[1]->dims),
+                shape_text(g->arena, v[0]->rank, v[0]->dims));
+        return;
+    }
     if (v[2] && !dims_meet(n->x, v[0]->rank, v[0]->dims, v[2]->rank, v[2]->dims)) {
         invalid(n, E2005, "a residual of shape %s for %s",
                 shape_text(g->arena, v[2]->rank, v[2]->dims),
@@ -404,6 +409,17 @@ void import_ms_fused_matmul(Node *n) {
     n->out[0] = v;
 }
 
+void import_ms_fused_matmul_activation(Node *n) {
+    const char *name = attr_str(n, "activation", "");
+    bool hard = !strcmp(name, "HardSigmoid");
+    const double p[2] = {attr_float(n, "activation_alpha", hard ? 0.2f : 0.01f),
+                         attr_float(n, "activation_beta", hard ? 0.5f : 0)};
+    if (!n->failed && (!*name || !strcmp(name, "Clip"))) unsupported(n, "activation '%s'", name);
+    if (n->failed) return;
+    import_ms_fused_matmul(n);
+    if (!n->failed && n->out[0]) n->out[0] = activate(n, n->out[0], name, p);
+}
+
 void import_ms_gemm_fast_gelu(Node *n) {
     Value *a = node_need(n, 0), *b = node_need(n, 1), *bias = node_in(n, 2);
     if (!a || !b) return;
@@ -544,9 +560,7 @@ static const float bnb4_values[2][16] = {
      0.7229568362236023f, 1},
 };
 
-/* Weights [N, K] as one row of 4 bits each, the high ones first; every block of the row has a
- * scale.
- */
+/* Weights [N, K] as one row of 4 bits each, the high ones first; blocks of the row have scales. */
 void import_ms_matmul_bnb4(Node *n) {
     Graph *g = n->g;
     Exprs *x = n->x;

@@ -1,4 +1,4 @@
-/* Recurrent networks: RNN, GRU, LSTM.
+/* Recurrent networks: RNN, GRU, LSTM, and com.microsoft's LSTM of quantised weights.
  *
  * What does not depend on the state is taken out of the loop: the product of all inputs with the
  * weights of all gates and directions is one matrix product before it. Each trip of the loop then
@@ -9,6 +9,7 @@
  * With sequence_lens, a sequence that has ended keeps its state, and its outputs are zero; one that
  * runs backwards begins at its own last element.
  */
+#include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 #include "ir/constant.h"
 
@@ -61,6 +62,7 @@ struct Rnn {
     double clip;     /* 0: none */
     bool couple;     /* LSTM input_forget */
     bool late_reset; /* GRU linear_before_reset */
+    bool quantised;  /* LSTM: the product with R sees a state of 8 bits */
     Activation act[2][MAX_ACTIVATIONS];
     Value *x_gates;            /* [steps, batch, dirs, gates * hidden], or batch first */
     Value *r;                  /* [dirs, gates * hidden, hidden] */
@@ -79,6 +81,15 @@ static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *
     invalid(r->n, E2005, "%s has shape %s; expected %s", what,
             shape_text(r->n->g->arena, v->rank, v->dims), shape_text(r->n->g->arena, rank, shape));
     return false;
+}
+
+/* Are all sequences known to have this length? */
+static bool lengths_are(const Node *n, int64_t steps) {
+    int count;
+    const int64_t *lens = node_ints(n, 4, &count);
+    bool full = lens != NULL;
+    for (int i = 0; i < count; i++) full &= lens[i] == steps;
+    return full;
 }
 
 static bool read_shapes(Rnn *r) {
@@ -114,11 +125,7 @@ static bool read_shapes(Rnn *r) {
     r->bias = node_in(n, 3);
     r->lens = node_in(n, 4);
     r->peephole = r->n_states > 1 ? node_in(n, 7) : NULL;
-    int count;
-    const int64_t *lens = node_ints(n, 4, &count);
-    bool full = lens != NULL;
-    for (int i = 0; i < count; i++) full &= lens[i] == r->steps;
-    if (full) r->lens = NULL;
+    if (lengths_are(n, r->steps)) r->lens = NULL;
     if (r->lens && !dt_is_int(r->lens->dt)) {
         invalid(n, E2006, "sequence_lens must be integers, not %s", dt_name(r->lens->dt));
         return false;
@@ -333,13 +340,29 @@ static const Expr *lstm_gate(Rnn *r, Builder *b, Value *gates, int gate, const E
     return ex_add(x, e, ex_mul(x, peephole, cell));
 }
 
+/* The state as what 256 steps between its smallest and its largest number in each direction (and 0)
+ * can say of it. */
+static Value *in_steps(Rnn *r, Graph *g, Value *state) {
+    static const char *const names[] = {"a", "b", "s"};
+    if (!r->quantised) return state;
+    Value *ends[2] = {g_reduce(g, COMBINE_min, state, 6, true),
+                      g_reduce(g, COMBINE_max, state, 6, true)};
+    ends[0] = g_formula(g, "min(a, 0)", 1, names, &ends[0]);
+    ends[1] = g_formula(g, "max(a, 0)", 1, names, &ends[1]);
+    Value *scale = g_formula(g, "select(a == b, 1, b - a) / 255", 2, names, ends);
+    Value *low[2] = {ends[0], scale}, *all[3] = {state, NULL, scale};
+    all[1] = g_formula(g, "round(max(0, min(255, 0 - a / b)))", 2, names, low);
+    return g_formula(g, "(max(0, min(255, round(a / s) + b)) - b) * s", 3, names, all);
+}
+
 /* Gates i, o, f, c: cell' = f * cell + i * c, h' = o * act(cell'). State 0 is h, state 1 the cell.
  */
 static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     Exprs *x = r->x;
     DType work = r->work;
     const Expr *dir = ex_var(x, 0), *body;
-    Builder b = recur(r, g, r->state[0], 0, dim_mul(x, r->hidden, 4), &body);
+    Value *seen = in_steps(r, g, r->state[0]);
+    Builder b = recur(r, g, seen, 0, dim_mul(x, r->hidden, 4), &body);
     const Expr *post = ex_add(x, ex_acc(x, work), from_input(r, &b, s, ex_var(x, 2)));
     Value *gates = build_reduce(&b, work, COMBINE_sum, body, post);
 
@@ -511,4 +534,64 @@ void import_lstm(Node *n) {
     static const char *const usual[] = {"Sigmoid", "Tanh", "Tanh"};
     import_recurrent(&(Rnn){
         .n = n, .gates = 4, .n_states = 2, .n_activations = 3, .usual = usual, .step = step_lstm});
+}
+
+/* Weights [dirs, in, gates * hidden] of 8 bits, with their scale and zero point in inputs `i` and
+ * i + 1, one for each direction or each column, as floats [dirs, gates * hidden, in]. */
+static Value *decoded_weights(Node *n, Value *v, int i) {
+    Graph *g = n->g;
+    Value *parts[2] = {node_need(n, i), node_need(n, i + 1)};
+    if (!v || !parts[0] || !parts[1]) return NULL;
+    bool fits = v->rank == 3 && (v->dt == DT_u8 || v->dt == DT_i8) && parts[0]->dt == DT_f32 &&
+                parts[1]->dt == v->dt;
+    for (int k = 0; k < 2 && fits; k++) {
+        int rank = parts[k]->rank;
+        fits = (rank == 1 || rank == 2) && dim_meets(n->x, parts[k]->dims[0], v->dims[0]) &&
+               (rank == 1 || dim_meets(n->x, parts[k]->dims[1], v->dims[2]));
+        int64_t shape[3] = {v->dims[0], rank == 1 ? 1 : v->dims[2], 1};
+        if (fits) parts[k] = g_reshape(g, parts[k], 3, shape);
+    }
+    if (!fits) {
+        invalid(n, E2005, "weights %s%s with a scale or zero point that does not fit",
+                dt_name(v->dt), shape_text(g->arena, v->rank, v->dims));
+        return NULL;
+    }
+    static const int turn[3] = {0, 2, 1};
+    Value *wide = g_cast(g, g_transpose(g, v, turn), DT_i32);
+    wide = g_bin(g, EX_sub, wide, g_cast(g, parts[1], DT_i32));
+    return g_bin(g, EX_mul, g_cast(g, wide, DT_f32), parts[0]);
+}
+
+/* Inputs, states and weights are what 8 bits can say of them; all else is as in LSTM. The bits
+ * serve the whole tensor, so what lies behind the ends of shorter sequences would matter, and
+ * nothing says what that is. */
+void import_ms_dynamic_quantize_lstm(Node *n) {
+    static const char *const usual[] = {"Sigmoid", "Tanh", "Tanh"};
+    Value *v = need_float(n, 0, 3), *w = decoded_weights(n, node_need(n, 1), 8),
+          *rec = decoded_weights(n, node_need(n, 2), 10), *scale, *zero;
+    if (!v || !w || !rec) return;
+    if (v->dt != DT_f32 || value_numel(v) == 0) {
+        invalid(n, E2006, "X must hold f32");
+        return;
+    }
+    if (node_in(n, 4) && !lengths_are(n, v->dims[0])) {
+        unsupported(n, "sequences of different lengths");
+        return;
+    }
+    Value *bytes = quant_dynamic(n, v, &scale, &zero);
+    if (!bytes) return;
+    Quant q = {scale, zero, DT_u8};
+    Node plain = *n;
+    plain.in = arena_copy(n->g->arena, n->in, (size_t)n->n_in * sizeof *n->in);
+    plain.in[0] = quant_decode(n, bytes, &q);
+    plain.in[1] = w;
+    plain.in[2] = rec;
+    import_recurrent(&(Rnn){.n = &plain,
+                            .gates = 4,
+                            .n_states = 2,
+                            .n_activations = 3,
+                            .usual = usual,
+                            .step = step_lstm,
+                            .quantised = true});
+    n->failed |= plain.failed;
 }

@@ -388,6 +388,38 @@ void import_dft(Node *n) {
                 shape_text(n->g->arena, v->rank, v->dims));
 }
 
+/* com.microsoft: the last dimension of reals to the first half of their spectrum, and back. */
+void import_ms_rfft(Node *n) {
+    Value *v = node_need(n, 0);
+    bool back = !strcmp(n->op, "Irfft");
+    if (!v) return;
+    if (attr_int(n, "signal_ndim", 1) != 1 || attr_int(n, "normalized", 0) ||
+        attr_int(n, "onesided", 1) != 1) {
+        unsupported(n, "normalized, two sides, and more than one dimension");
+        return;
+    }
+    int last = v->rank - 1;
+    int64_t shape[MAX_RANK];
+    bool fits = v->rank >= 1 + back && v->rank < MAX_TENSOR_RANK && dt_is_float(v->dt) &&
+                (!back || dim_meets(n->x, v->dims[last], 2));
+    if (!fits || dim_max(n->x, v->dims[last - back]) < 1 + back) {
+        invalid(n, E2005, "a spectrum or signal of shape %s",
+                shape_text(n->g->arena, v->rank, v->dims));
+        return;
+    }
+    DftForm f = {back, true};
+    if (!back) {
+        for (int i = 0; i <= last; i++) shape[i] = v->dims[i];
+        shape[v->rank] = 1;
+        v = g_reshape(n->g, v, v->rank + 1, shape);
+        n->out[0] = dft(n, &f, v, last, shape[last], v->dt);
+        return;
+    }
+    int64_t length = dim_mul(n->x, v->dims[last - 1] - 1, 2);
+    v = dft(n, &f, v, last - 1, length, v->dt);
+    if (v) n->out[0] = g_reshape(n->g, v, last, v->dims);
+}
+
 /* --- STFT -------------------------------------------------------------------------------------*/
 
 /* Frames [batch, frames, length, parts] of the signal, times the window. `step` is one number. */

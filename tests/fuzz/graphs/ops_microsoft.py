@@ -3,6 +3,7 @@
 import numpy as np
 
 from .builder import Reject
+from .dtypes import NUMPY
 from .ops_quant import scale_value, zero
 from .table import operator
 
@@ -149,4 +150,128 @@ def microsoft_grid_sample(g):
         mode=mode,
         padding_mode=g.one_of(("zeros", "border", None)),
         align_corners=g.one_of((0, 1, None)),
+    )
+
+
+@operator(0.7)
+def microsoft_lstm(g):
+    """DynamicQuantizeLSTM: a number half way between two steps may be rounded either way."""
+    dtype, batch = g.one_of(("u8", "i8")), g.between(1, 3)
+    wide, hidden = g.between(1, 5), g.between(1, 6)
+    direction = g.one_of(("forward", "reverse", "bidirectional", None))
+    both = 2 if direction == "bidirectional" else 1
+    x = g.fresh("f32", (g.between(1, 4), batch, wide), -1, 1)
+    if not np.any(x.array):
+        raise Reject("zeros")
+    columns = (both, 4 * hidden) if g.chance(0.4) else (both,)
+
+    def weights(rows):
+        # ONNX Runtime wants one zero point for all columns, which is 0 for signed ones
+        point = np.zeros(columns) if dtype == "i8" else np.full(columns, g.between(100, 150))
+        return (
+            g.fresh(dtype, (both, rows, 4 * hidden), constant=True),
+            g.add(g.rng.uniform(0.002, 0.006, columns).astype(np.float32)),
+            g.add(point.astype(NUMPY[dtype]), True),
+        )
+
+    (w, w_scale, w_zero), (r, r_scale, r_zero) = weights(wide), weights(hidden)
+    state = (both, batch, hidden)
+    inputs = [x, w, r]
+    inputs.append(g.fresh("f32", (both, 8 * hidden), -1, 1) if g.chance(0.7) else None)
+    inputs.append(None)
+    inputs += [g.fresh("f32", state, -1, 1) for _ in range(2)] if g.chance(0.5) else [None] * 2
+    inputs.append(g.fresh("f32", (both, 3 * hidden), -1, 1) if g.chance(0.3) else None)
+    g.frozen.update(v.name for v in (x, w_scale, r_scale))
+    g.node(
+        "DynamicQuantizeLSTM",
+        inputs + [w_scale, w_zero, r_scale, r_zero],
+        kind="smooth",
+        outputs=3,
+        scale=8,
+        extra=0.01,
+        domain=MICROSOFT,
+        hidden_size=hidden,
+        direction=direction,
+    )
+
+
+@operator(0.7)
+def microsoft_arithmetic(g):
+    """Inverse, CDist, ScaledSiLU, MatMulInteger16, MurmurHash3."""
+    name = g.one_of(("Inverse", "CDist", "ScaledSiLU", "MatMulInteger16", "MurmurHash3"))
+    if name == "Inverse":
+        dtype, n = g.one_of(REAL), g.between(1, 6)
+        shape = [g.between(1, 3)] * g.below(2) + [n, n]
+        array = g.rng.uniform(-1, 1, shape) + 2 * n * np.eye(n)[g.rng.permutation(n)]
+        g.node(name, [g.add(array.astype(NUMPY[dtype]))], kind="smooth", scale=8, domain=MICROSOFT)
+    elif name == "CDist":
+        dtype, n = g.one_of(REAL), g.between(1, 9)
+        pair = [g.fresh(dtype, (g.between(1, 6), n)) for _ in range(2)]
+        g.node(name, pair, kind="smooth", scale=8, domain=MICROSOFT, metric="sqeuclidean")
+    elif name == "ScaledSiLU":
+        x = g.pick(("f32", "f16"), rank=(0, 4))
+        scale = g.fresh("f32", (), 0.5, 2) if g.chance(0.5) else None
+        alpha = g.one_of((0.5, 1.5, None))
+        g.node(name, [x, scale], kind="smooth", scale=4, domain=MICROSOFT, alpha=alpha)
+    elif name == "MatMulInteger16":
+        m, k, n = (g.one_of(g.dims) for _ in range(3))
+        pair = [g.fresh("i16", shape, -3000, 3000) for shape in ((m, k), (k, n))]
+        g.node(name, pair, domain=MICROSOFT)
+    else:
+        x = g.pick(("i32", "u32", "i64", "u64", "f32", "f64"), exact=True)
+        seed, positive = g.one_of((0, 7, None)), g.one_of((0, 1, None))
+        g.node(name, [x], domain=MICROSOFT, seed=seed, positive=positive)
+
+
+@operator(0.5)
+def microsoft_words_and_crops(g):
+    """UnfoldTensor, NGramRepeatBlock, CropAndResize."""
+    name = g.one_of(("UnfoldTensor", "NGramRepeatBlock", "CropAndResize"))
+    if name == "UnfoldTensor":
+        x = g.pick(("f32", "i64", "i32"), rank=(1, 4), test=lambda v: v.size > 0)
+        axis = g.below(x.rank)
+        size = g.between(1, x.shape[axis])
+        attributes = {"dim": axis - x.rank if g.chance(0.5) else axis, "size": size}
+        step = g.one_of((1, 2, 3, None))
+        g.node(name, [x], kind="move", domain=MICROSOFT, step=step, **attributes)
+    elif name == "NGramRepeatBlock":
+        batch, words = g.between(1, 3), g.between(2, 6)
+        ids = g.fresh("i64", (batch, g.between(1, 9)), 0, words - 1)
+        g.frozen.add(ids.name)
+        scores = g.fresh("f32", (batch, words))
+        size = g.between(1, 4)
+        inputs = [ids, scores]
+        g.node(name, inputs, kind="select", special=True, domain=MICROSOFT, ngram_size=size)
+    else:
+        x = g.fresh("f32", (g.between(1, 2), g.between(1, 3), g.between(1, 6), g.between(1, 6)))
+        rois = g.rng.uniform(-0.2, 1.2, (g.between(1, 4), 4)).astype(np.float32)
+        images = g.rng.integers(0, x.shape[0], rois.shape[0]).astype(np.int32)
+        size = np.array([g.between(1, 5), g.between(1, 5)], np.int32)
+        given = [g.parameter(v) for v in (rois, images, size)]
+        g.node(
+            name,
+            [x] + given,
+            kind="smooth",
+            scale=8,
+            fixed=(1, 2, 3),
+            domain=MICROSOFT,
+            mode=g.one_of(("bilinear", None)),
+            extrapolation_value=g.one_of((2.5, None)),
+        )
+
+
+@operator(0.4)
+def microsoft_conv_transpose(g):
+    c, m, k = g.between(1, 3), g.between(1, 3), g.between(1, 3)
+    x = g.fresh("f32", (1, c, g.between(2, 5), g.between(2, 5)))
+    w, bias = g.fresh("f32", (c, m, k, k)), g.fresh("f32", (m,)) if g.chance(0.5) else None
+    pads = g.parameter(np.array([g.below(k) for _ in range(4)], np.int64))
+    g.node(
+        "ConvTransposeWithDynamicPads",
+        [x, w, pads, bias],
+        kind="smooth",
+        scale=8,
+        fixed=(2,),
+        domain=MICROSOFT,
+        strides=[g.between(1, 2)] * 2,
     )
