@@ -2,7 +2,6 @@
  * RotaryEmbedding. They differ from ai.onnx's in how inputs are packed and masks are given;
  * attention.h does the rest. */
 #include "compiler/onnx/attention.h"
-#include "compiler/onnx/quant.h"
 
 #include <math.h>
 
@@ -179,45 +178,68 @@ void import_ms_attention(Node *n) {
 
 /* --- QAttention ------------------------------------------------------------------------------*/
 
-/* One number, or one for each column. */
-static bool is_column_scale(Node *n, const Value *v, int64_t columns) {
-    return !v || value_single(n, v) || (v->rank == 1 && dim_meets(n->x, v->dims[0], columns));
+/* A scale or zero point of a tensor of bytes as a scalar, or (columns) as a vector for its columns.
+ * NULL if it is absent, or after a report (one is enough). */
+static Value *byte_part(Node *n, Value *part, const Value *v, bool columns) {
+    if (!part || n->failed) return NULL;
+    if (value_single(n, part)) return g_reshape(n->g, part, 0, NULL);
+    if (columns && part->rank == 1 && dim_meets(n->x, part->dims[0], v->dims[v->rank - 1]))
+        return part;
+    invalid(n, E2005, "a scale or zero point of shape %s for %s", shape_of(n, part),
+            shape_of(n, v));
+    return NULL;
 }
 
-/* The same with a product of integers, exact in i32, times both scales. */
+/* (v - zero) * scale in f32; the two are such parts, zero may be NULL. */
+static Value *decoded(Node *n, Value *v, Value *scale, Value *zero) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, v->rank, v->dims);
+    const Expr *e = ex_cast(x, DT_i32, build_in(&b, v));
+    if (zero) e = ex_sub(x, e, ex_cast(x, DT_i32, build_in(&b, zero)));
+    e = ex_mul(x, ex_cast(x, DT_f32, e), ex_cast(x, DT_f32, build_in(&b, scale)));
+    return build_map(&b, DT_f32, e);
+}
+
+static bool is_bytes(const Value *v, const Value *zero) {
+    return (v->dt == DT_u8 || v->dt == DT_i8) && (!zero || zero->dt == v->dt);
+}
+
+/* The same of an input and weights of bytes. */
 void import_ms_qattention(Node *n) {
     Graph *g = n->g;
+    Exprs *x = n->x;
     Value *v = node_need(n, 0), *weights = node_need(n, 1), *bias = node_need(n, 2),
           *scale = node_need(n, 3), *column_scale = node_need(n, 4), *zero = node_in(n, 6),
           *column_zero = node_in(n, 7);
     if (!v || !weights || !bias || !scale || !column_scale || !attention_form(n)) return;
-    int64_t columns = weights->rank == 2 ? weights->dims[1] : 0;
-    int64_t third = dim_div(n->x, columns, 3);
-    bool fits = v->rank == 3 && weights->rank == 2 &&
-                dim_meets(n->x, dim_mul(n->x, third, 3), columns) &&
-                dim_meets(n->x, v->dims[2], weights->dims[0]) && bias->rank == 1 &&
-                dim_meets(n->x, bias->dims[0], columns) && value_single(n, scale) &&
-                is_column_scale(n, column_scale, columns) && (!zero || value_single(n, zero)) &&
-                is_column_scale(n, column_zero, columns);
-    if (!fits || !dt_is_float(bias->dt) || scale->dt != bias->dt || column_scale->dt != bias->dt) {
-        invalid(n, E2005,
-                "an input of shape %s, weights %s, bias, scales and zero points do not fit",
+    int64_t columns = weights->rank == 2 ? weights->dims[1] : 0, third = dim_div(x, columns, 3);
+    bool fits = v->rank == 3 && weights->rank == 2 && dim_meets(x, dim_mul(x, third, 3), columns) &&
+                dim_meets(x, v->dims[2], weights->dims[0]) && bias->rank == 1 &&
+                dim_meets(x, bias->dims[0], columns);
+    if (!fits) {
+        invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit",
                 shape_of(n, v), shape_of(n, weights));
         return;
     }
-    if (zero) zero = g_reshape(g, zero, 0, NULL);
-    if (column_zero && value_single(n, column_zero))
-        column_zero = g_reshape(g, column_zero, 0, NULL);
-    if (value_single(n, column_scale)) column_scale = g_reshape(g, column_scale, 0, NULL);
-    Value *sum = quant_matmul(n, v, zero, weights, column_zero);
-    if (!sum) return;
-    Value *parts[4] = {g_cast(g, sum, DT_f32), g_reshape(g, scale, 0, NULL), column_scale, bias};
-    for (int i = 1; i < 4; i++) parts[i] = g_cast(g, parts[i], DT_f32);
-    Value *all = node_formula(n, "a * (b * c) + d", 4, parts);
+    if (!is_bytes(v, zero) || !is_bytes(weights, column_zero) || !dt_is_float(bias->dt) ||
+        scale->dt != bias->dt || column_scale->dt != bias->dt) {
+        invalid(n, E2006,
+                "the input is %s, the weights are %s, the bias is %s; or a scale or zero "
+                "point is of another type",
+                dt_name(v->dt), dt_name(weights->dt), dt_name(bias->dt));
+        return;
+    }
+    scale = byte_part(n, scale, v, false);
+    zero = byte_part(n, zero, v, false);
+    column_scale = byte_part(n, column_scale, weights, true);
+    column_zero = byte_part(n, column_zero, weights, true);
+    if (n->failed) return;
+    Value *all = g_matmul(g, decoded(n, v, scale, zero),
+                          decoded(n, weights, column_scale, column_zero), DT_f32, DT_f32);
+    all = g_bin(g, EX_add, all, g_cast(g, bias, DT_f32));
     const int64_t size[3] = {third, third, third};
-    if (all)
-        attention_of(n, g_cast(g, all, bias->dt), NULL, size, node_in(n, 5), node_in(n, 8), NULL,
-                     bias->dt);
+    attention_of(n, g_cast(g, all, bias->dt), NULL, size, node_in(n, 5), node_in(n, 8), NULL,
+                 bias->dt);
 }
 
 /* --- MultiHeadAttention ----------------------------------------------------------------------*/

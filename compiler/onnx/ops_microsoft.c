@@ -264,18 +264,27 @@ void import_ms_bias_dropout(Node *n) {
 
 /* --- embedding -------------------------------------------------------------------------------*/
 
+/* A table of floats, or of bytes: (v - zero) * scale, scalars. */
+typedef struct Table {
+    Value *v, *scale, *zero;
+} Table;
+
 /* Row `at` (any integer type) of a table, clamped to the rows there are. */
-static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Expr *column) {
+static const Expr *table_load(Builder *b, const Table *t, const Expr *at, const Expr *column) {
     Exprs *x = b->x;
-    const Expr *last = ex_int(x, DT_i64, table->dims[0] - 1), *zero = ex_int(x, DT_i64, 0);
+    const Expr *last = ex_int(x, DT_i64, t->v->dims[0] - 1), *zero = ex_int(x, DT_i64, 0);
     at = ex_bin(x, EX_max, ex_bin(x, EX_min, ex_cast(x, DT_i64, at), last), zero);
     const Expr *index[2] = {ex_cast(x, DT_i32, at), column};
-    return ex_cast(x, work_type(table->dt), build_load(b, table, index));
+    const Expr *e = build_load(b, t->v, index);
+    if (!t->scale) return ex_cast(x, work_type(t->v->dt), e);
+    e = ex_sub(x, ex_cast(x, DT_i32, e), ex_cast(x, DT_i32, build_in(b, t->zero)));
+    return ex_mul(x, ex_cast(x, DT_f32, e), build_in(b, t->scale));
 }
 
-static bool is_table(Node *n, const Value *v, int64_t hidden) {
+static bool is_table(Node *n, const Table *t, int64_t hidden) {
+    const Value *v = t->v;
     if (v->rank == 2 && dim_meets(n->x, v->dims[1], hidden) && dim_max(n->x, v->dims[0]) > 0 &&
-        dt_is_float(v->dt))
+        (t->scale || dt_is_float(v->dt)))
         return true;
     invalid(n, E2005, "an embedding of shape %s, for %s columns",
             shape_text(n->g->arena, v->rank, v->dims), dim_text(n->x, hidden));
@@ -291,19 +300,21 @@ static bool is_ids(Node *n, const Value *v, const Value *ids, bool may_be_one) {
     return false;
 }
 
-/* What is looked up and normalised; segments, kinds, mask and places may be NULL. */
+/* What is looked up and normalised; segments, kinds.v, mask and places may be NULL. */
 typedef struct Embedding {
-    Value *ids, *segments, *words, *positions, *kinds, *gamma, *beta, *mask, *places;
+    Table words, positions, kinds;
+    Value *ids, *segments, *gamma, *beta, *mask, *places;
 } Embedding;
 
 static void embed(Node *n, const Embedding *em) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    Value *ids = em->ids, *segments = em->segments, *words = em->words, *kinds = em->kinds,
-          *mask = em->mask, *places = em->places;
-    int64_t hidden = words->rank == 2 ? words->dims[1] : 0;
+    const Table *words = &em->words, *kinds = em->kinds.v ? &em->kinds : NULL;
+    Value *ids = em->ids, *segments = em->segments, *mask = em->mask, *places = em->places;
+    int64_t hidden = words->v->rank == 2 ? words->v->dims[1] : 0;
+    DType dt = words->scale ? DT_f32 : words->v->dt;
     if (!is_ids(n, ids, ids, false) || !is_table(n, words, hidden) ||
-        !is_table(n, em->positions, hidden) || (segments && !is_ids(n, segments, ids, false)) ||
+        !is_table(n, &em->positions, hidden) || (segments && !is_ids(n, segments, ids, false)) ||
         (kinds && !is_table(n, kinds, hidden)) || (mask && !is_ids(n, mask, ids, false)) ||
         (places && !is_ids(n, places, ids, true)))
         return;
@@ -316,13 +327,13 @@ static void embed(Node *n, const Embedding *em) {
         place = build_load(&b, places, own);
     }
     const Expr *e = ex_add(x, table_load(&b, words, build_load(&b, ids, at), column),
-                           table_load(&b, em->positions, place, column));
+                           table_load(&b, &em->positions, place, column));
     if (segments && kinds)
         e = ex_add(x, e, table_load(&b, kinds, build_load(&b, segments, at), column));
-    Value *sum = build_map(&b, words->dt, e);
+    Value *sum = build_map(&b, dt, e);
     if (!is_row(n, em->gamma, sum) || !is_row(n, em->beta, sum)) return;
     Norm m = normalize(g, sum, 2, attr_float(n, "epsilon", 1e-12f), false);
-    n->out[0] = scaled(g, m.even, em->gamma, em->beta, words->dt);
+    n->out[0] = scaled(g, m.even, em->gamma, em->beta, dt);
     n->out[2] = sum;
     Value *counts = mask ? g_reduce(g, COMBINE_sum, g_cast(g, mask, DT_i32), 2, false)
                          : g_expand(g, g_scalar(g, DT_i32, 0), 1, shape);
@@ -332,19 +343,20 @@ static void embed(Node *n, const Embedding *em) {
 void import_ms_embed_layer_normalization(Node *n) {
     Embedding em = {.ids = node_need(n, 0),
                     .segments = node_in(n, 1),
-                    .words = node_need(n, 2),
-                    .positions = node_need(n, 3),
-                    .kinds = node_in(n, 4),
+                    .words.v = node_need(n, 2),
+                    .positions.v = node_need(n, 3),
+                    .kinds.v = node_in(n, 4),
                     .gamma = node_need(n, 5),
                     .beta = node_need(n, 6),
                     .mask = node_in(n, 7),
                     .places = node_in(n, 8)};
-    if (em.ids && em.words && em.positions && em.gamma && em.beta) embed(n, &em);
+    if (em.ids && em.words.v && em.positions.v && em.gamma && em.beta) embed(n, &em);
 }
 
-/* The five tables are quantised: their scales are inputs 8 on, their zero points 13 on. */
+/* The three tables, gamma and beta are quantised: scales are inputs 8 on, zero points 13 on. */
 void import_ms_qembed_layer_normalization(Node *n) {
-    Value *v[5] = {NULL};
+    Table t[5] = {{NULL, NULL, NULL}};
+    Value *row[5] = {NULL};
     bool segments = node_in(n, 1) != NULL;
     for (int i = 0; i < 5; i++) {
         if (i == 2 && !segments) {
@@ -352,26 +364,24 @@ void import_ms_qembed_layer_normalization(Node *n) {
             invalid(n, E2007, "of the inputs for segments some are missing");
             return;
         }
-        Quant q = {node_need(n, 8 + i), node_need(n, 13 + i), DT_none};
-        Value *table = node_need(n, 2 + i);
-        if (!table || !q.scale || !q.zero) return;
-        q.dt = table->dt;
-        bool fits = q.zero->dt == table->dt && (q.dt == DT_u8 || q.dt == DT_i8);
-        if (!fits || !dt_is_float(q.scale->dt) || !value_single(n, q.scale) ||
-            !value_single(n, q.zero)) {
+        Value *v = node_need(n, 2 + i), *scale = node_need(n, 8 + i), *zero = node_need(n, 13 + i);
+        if (!v || !scale || !zero) return;
+        if (zero->dt != v->dt || (v->dt != DT_u8 && v->dt != DT_i8) || scale->dt != DT_f32 ||
+            !value_single(n, scale) || !value_single(n, zero)) {
             invalid(n, E2006, "input %d is %s, its zero point %s, its scale %s", 2 + i,
-                    dt_name(table->dt), dt_name(q.zero->dt), dt_name(q.scale->dt));
+                    dt_name(v->dt), dt_name(zero->dt), dt_name(scale->dt));
             return;
         }
-        v[i] = quant_decode(n, table, &q);
+        t[i] = (Table){v, g_reshape(n->g, scale, 0, NULL), g_reshape(n->g, zero, 0, NULL)};
+        if (i > 2) row[i] = quant_decode(n, v, &(Quant){scale, zero, v->dt});
     }
     Embedding em = {.ids = node_need(n, 0),
                     .segments = node_in(n, 1),
-                    .words = v[0],
-                    .positions = v[1],
-                    .kinds = v[2],
-                    .gamma = v[3],
-                    .beta = v[4],
+                    .words = t[0],
+                    .positions = t[1],
+                    .kinds = t[2],
+                    .gamma = row[3],
+                    .beta = row[4],
                     .mask = node_in(n, 7)};
     if (em.ids) embed(n, &em);
 }

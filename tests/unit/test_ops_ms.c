@@ -330,7 +330,13 @@ static void test_refusals(void **state) {
          E3002, "do_rotary"},
         {"input x u8[1,1,1] input w i8[1,3] output y init b f32[3] = 0 0 7 init s f32[2] = 1 1 "
          "y = com.microsoft:QAttention(x, w, b, s, s) {num_heads=1}",
+         E2005, "a scale or zero point of shape [2]"},
+        {"input x u8[1,1,1] input w i8[1,4] output y init b f32[3] = 0 0 7 init s f32[] = 1 "
+         "y = com.microsoft:QAttention(x, w, b, s, s) {num_heads=1}",
          E2005, "do not fit"},
+        {"input x i16[1,1,1] input w i8[1,3] output y init b f32[3] = 0 0 7 init s f32[] = 1 "
+         "y = com.microsoft:QAttention(x, w, b, s, s) {num_heads=1}",
+         E2006, "the input is i16"},
         {"input i i32[1,1] input j i32[1,1] output y output m init w u8[2,2] = 0 0 1 3 init s "
          "f32[] "
          "= 1 init z u8[] = 0 y, m = com.microsoft:QEmbedLayerNormalization(i, _, w, w, w, w, w, "
