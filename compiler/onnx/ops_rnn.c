@@ -522,13 +522,26 @@ static Value *by_position(Rnn *r, Value *stacked, DType dt) {
     return build_map(&b, dt, e);
 }
 
+/* R's bytes, their scales and zero points with the extents that the states have. */
+static void name_extents(Rnn *r) {
+    Graph *g = r->n->g;
+    int64_t shape[3] = {r->dirs, r->hidden, dim_mul(r->x, r->hidden, r->gates)};
+    int64_t one[2] = {r->dirs, 1}, each[2] = {r->dirs, shape[2]};
+    r->r = g_reshape(g, r->r, 3, shape);
+    r->r_scale = g_reshape(g, r->r_scale, 2, r->r_scale->dims[1] == 1 ? one : each);
+    r->r_zero = g_reshape(g, r->r_zero, 2, r->r_zero->dims[1] == 1 ? one : each);
+}
+
 static void import_recurrent(Rnn *r) {
     Node *n = r->n;
     r->x = n->x;
     if (!read_attributes(r) || !read_shapes(r) || !read_activations(r)) return;
     DType dt = n->in[0]->dt;
     r->work = float_work(dt);
-    if (!r->quantised) r->r = n->in[2];
+    if (r->quantised)
+        name_extents(r);
+    else
+        r->r = n->in[2];
     for (int i = 0; i < r->n_states; i++) r->state[i] = initial_state(r, 5 + i);
     project_input(r);
     if (n->failed) return;
