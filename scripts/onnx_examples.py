@@ -29,6 +29,11 @@ def m(key, value):
     return f"{key} {value}", ()
 
 
+def constant(code, shape, *values):
+    """An input that the model gives, as shapes must be."""
+    return helper.make_tensor("constant", code, shape, values)
+
+
 TREE = {
     "nodes_treeids": [0, 0, 0],
     "nodes_nodeids": [0, 1, 2],
@@ -40,6 +45,7 @@ TREE = {
 }
 SVM = {"support_vectors": [1.0, 2.0], "kernel_type": "LINEAR", "coefficients": [1.0, -1.0]}
 CATEGORIES = {"cats_int64s": [1], "cats_strings": ["a"]}
+QEMBED = [u(9, 8), u(9, 8), u(2, 8), u(8), u(8), n(1, 3)] + [f()] * 5 + [u()] * 5
 QLINEAR = [u(4), f(), u(), u(4), f(), u(), f(), u()]
 POOLED = [u(1, 2, 4, 4), f(), u(), f(), u()]
 
@@ -201,20 +207,54 @@ EXAMPLES += [
     for row in [
         ("Attention", [f(1, 3, 8), f(8, 24), f(24)], 1, {"num_heads": 2}),
         ("Attention", [f(1, 3, 8), f(8, 24), f(24), n(1, 3)], 1, {"num_heads": 2}),
+        ("BiasAdd", [f(1, 3, 4), f(4), f(1, 3, 4)], 1, {}),
+        ("BiasDropout", [f(2, 3), f(3), f(2, 3)], 2, {}),
         ("BiasGelu", [f(2, 3), f(3)], 1, {}),
+        ("BiasSoftmax", [f(1, 2, 3), f(2, 3)], 1, {"axis": 2, "is_inner_broadcast": 0}),
+        ("BiasSplitGelu", [f(1, 3, 4), f(4)], 1, {}),
+        ("CDist", [f(2, 3), f(4, 3)], 1, {"metric": "euclidean"}),
+        ("ComplexMul", [f(3, 2), f(3, 2)], 1, {}),
+        ("ComplexMulConj", [f(3, 2), f(3, 2)], 1, {}),
+        (
+            "ConvTransposeWithDynamicPads",
+            [f(1, 2, 4, 4), f(2, 3, 3, 3), constant(TensorProto.INT64, (4,), 1, 1, 0, 0), f(3)],
+            1,
+            {},
+        ),
+        (
+            "CropAndResize",
+            [f(1, 2, 4, 4), f(3, 4), n(3), constant(TensorProto.INT32, (2,), 2, 3)],
+            1,
+            {},
+        ),
         ("DequantizeLinear", [u(4), f(), u()], 1, {}),
         ("DequantizeLinear", [n(4), f()], 1, {}),
         ("DynamicQuantizeMatMul", [f(2, 4), b(4, 3), f(), b()], 1, {}),
+        (
+            "DynamicQuantizeLSTM",
+            [f(2, 1, 3), b(1, 3, 8), b(1, 2, 8), f(1, 16), constant(TensorProto.INT32, (1,), 2)]
+            + [f(1, 1, 2), f(1, 1, 2), f(1, 6), f(1), b(1), f(1), b(1)],
+            3,
+            {"hidden_size": 2},
+        ),
         (
             "EmbedLayerNormalization",
             [n(1, 3), n(1, 3), f(9, 8), f(9, 8), f(2, 8), f(8), f(8), n(1, 3)],
             2,
             {},
         ),
+        ("ExpandDims", [f(2, 3), constant(TensorProto.INT32, (), 1)], 1, {}),
         ("FastGelu", [f(2, 3), f(3)], 1, {}),
         ("FusedConv", [f(1, 2, 5, 5), f(3, 2, 3, 3), f(3)], 1, {"activation": "Relu"}),
         ("FusedGemm", [f(2, 3), f(3, 4), f(4)], 1, {"activation": "Relu"}),
         ("FusedMatMul", [f(2, 3), f(3, 4)], 1, {"alpha": 0.5}),
+        ("FusedMatMulActivation", [f(2, 3), f(3, 4)], 1, {"activation": "Relu"}),
+        (
+            "GatedRelativePositionBias",
+            [f(1, 3, 8), f(8), f(1, 2, 3, 3), f(4, 8), f(8), f(1, 2, 1, 1)],
+            1,
+            {"num_heads": 2},
+        ),
         (
             "GatherBlockQuantized",
             [u(4, 16), i(2), f(4, 2), u(4, 1)],
@@ -227,7 +267,10 @@ EXAMPLES += [
             1,
             {"bits": 4, "block_size": 16, "quantize_axis": 1},
         ),
+        ("GatherND", [f(3, 4), i(2, 1)], 1, {}),
         ("Gelu", [f(2, 3)], 1, {}),
+        ("GemmFastGelu", [f(2, 3), f(3, 4), f(4)], 1, {}),
+        ("GridSample", [f(1, 2, 4, 4), f(1, 3, 3, 2)], 1, {}),
         (
             "GroupQueryAttention",
             [f(1, 2, 8), f(1, 2, 4), f(1, 2, 4), f(1, 1, 3, 4), f(1, 1, 3, 4), n(1), n()],
@@ -235,6 +278,17 @@ EXAMPLES += [
             {"num_heads": 2, "kv_num_heads": 1},
         ),
         ("GroupNorm", [f(1, 4, 4, 8), f(8), f(8)], 1, {"groups": 2, "activation": 1}),
+        (
+            "MatMulBnb4",
+            [f(2, 32), u(48), f(6)],
+            1,
+            {"K": 32, "N": 3, "block_size": 16, "quant_type": 1},
+        ),
+        ("Inverse", [f(2, 3, 3)], 1, {}),
+        ("Irfft", [f(2, 3, 2)], 1, {"signal_ndim": 1}),
+        ("IsAllFinite", [f(2, 3), f(4)], 1, {}),
+        ("MatMulInteger16", [("int16", (2, 3)), ("int16", (3, 4))], 1, {}),
+        ("MatMulInteger16", [("uint16", (2, 3)), ("uint16", (3, 4))], 1, {}),
         ("MatMulIntegerToFloat", [u(2, 4), b(4, 3), f(), f(), u(), b()], 1, {}),
         (
             "MatMulNBits",
@@ -242,6 +296,7 @@ EXAMPLES += [
             1,
             {"K": 32, "N": 3, "bits": 4, "block_size": 16},
         ),
+        ("MulInteger", [u(3), u(), u(3), u()], 1, {}),
         (
             "MoE",
             [f(2, 4), f(2, 3), f(3, 6, 4), f(3, 6), f(3, 4, 6), f(3, 4)],
@@ -257,6 +312,12 @@ EXAMPLES += [
         ("NhwcConv", [f(1, 5, 5, 2), f(3, 2, 3, 3), f(3)], 1, {}),
         ("NhwcFusedConv", [f(1, 5, 5, 2), f(3, 2, 3, 3), f(3)], 1, {"activation": "Relu"}),
         ("NhwcMaxPool", [u(1, 4, 4, 2)], 1, {"kernel_shape": [2, 2]}),
+        ("MurmurHash3", [i(3)], 1, {}),
+        ("MurmurHash3", [i(3)], 1, {"positive": 0}),
+        ("NGramRepeatBlock", [i(1, 5), f(1, 9)], 1, {"ngram_size": 2}),
+        ("Pad", [f(2, 3), constant(TensorProto.INT64, (4,), 0, 1, 1, 0), f()], 1, {}),
+        ("QAttention", [u(1, 3, 8), b(8, 24), f(24), f(), f(), n(1, 3)], 1, {"num_heads": 2}),
+        ("QEmbedLayerNormalization", [n(1, 3), n(1, 3)] + QEMBED, 2, {}),
         ("QGemm", [u(2, 4), f(), u(), b(4, 3), f(), b(), n(3), f(), u()], 1, {}),
         ("QGemm", [b(2, 4), f(), b(), b(4, 3), f(), b(), n(3), f(), b()], 1, {}),
         ("QGemm", [u(2, 4), f(), u(), b(4, 3), f(), b(), n(3)], 1, {}),
@@ -295,6 +356,14 @@ EXAMPLES += [
         ("QLinearSoftmax", [u(1, 4), f(), u(), f(), u()], 1, {"axis": -1, "opset": 13}),
         ("QuantizeLinear", [f(4), f(), u()], 1, {}),
         ("QuickGelu", [f(2, 3)], 1, {}),
+        ("Range", [constant(TensorProto.FLOAT, (), v) for v in (1, 9, 2)], 1, {}),
+        (
+            "RelativePositionBias",
+            [f(8, 2)] + [constant(TensorProto.INT64, (1,), 5)] * 2,
+            1,
+            {"max_distance": 16},
+        ),
+        ("Rfft", [f(2, 4)], 1, {"signal_ndim": 1}),
         ("RotaryEmbedding", [f(1, 2, 3, 4), i(1, 3), f(8, 2), f(8, 2)], 1, {}),
         (
             "SkipGroupNorm",
@@ -302,8 +371,13 @@ EXAMPLES += [
             2,
             {"groups": 2, "activation": 1},
         ),
+        ("ScaledSiLU", [f(2, 3), f()], 1, {}),
         ("SkipLayerNormalization", [f(1, 3, 8), f(1, 3, 8), f(8), f(8), f(8)], 1, {}),
         ("SkipSimplifiedLayerNormalization", [f(1, 3, 8), f(1, 3, 8), f(8)], 1, {}),
+        ("TransposeMatMul", [f(2, 3), f(3, 4)], 1, {"alpha": 0.5}),
+        ("Trilu", [f(3, 4), i()], 1, {}),
+        ("UnfoldTensor", [f(2, 5)], 1, {"size": 2, "step": 2}),
+        ("Unique", [f(4)], 3, {}),
     ]
 ]
 

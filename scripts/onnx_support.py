@@ -155,11 +155,20 @@ def example_model(domain, op, inputs, outputs, attributes):
     names = [f"i{k}" for k in range(len(inputs))]
     results = [f"o{k}" for k in range(outputs)]
     node = helper.make_node(op, names, results, domain=domain, **attributes)
+    given, constants = [], []
+    for name, what in zip(names, inputs):
+        if isinstance(what, TensorProto):
+            constants.append(TensorProto())
+            constants[-1].CopyFrom(what)
+            constants[-1].name = name
+        else:
+            given.append(value_info(name, *what))
     graph = helper.make_graph(
         [node],
         "example",
-        [value_info(name, *pair) for name, pair in zip(names, inputs)],
+        given,
         [helper.make_empty_tensor_value_info(name) for name in results],
+        constants,
     )
     opsets = [helper.make_opsetid("", 21)]
     if domain:

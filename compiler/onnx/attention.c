@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* --- heads -----------------------------------------------------------------------------------*/
+/* --- heads ------------------------------------------------------------------------------------ */
 
 bool heads_from(Node *n, Value *v, int64_t heads, const char *what, Heads *out) {
     *out = (Heads){0};
@@ -57,7 +57,7 @@ bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
     return true;
 }
 
-/* --- attention -------------------------------------------------------------------------------*/
+/* --- attention -------------------------------------------------------------------------------- */
 
 /* Broadcasts to [batch, heads, queries, keys]; `shorter`: the last dimension may be less. */
 static bool bias_fits(Node *n, const Attention *a, const Value *v, bool shorter) {
@@ -247,7 +247,7 @@ Value *attention_result(Node *n, const Attention *a, Value *probs, bool packed, 
     return g_reshape(g, y, packed ? 3 : 4, packed ? flat : plain);
 }
 
-/* --- rotary embedding ------------------------------------------------------------------------*/
+/* --- rotary embedding ------------------------------------------------------------------------- */
 
 /* Are there positions for each element, and not one number? */
 static bool ids_for_each(Exprs *x, const Heads *heads, const Value *ids) {

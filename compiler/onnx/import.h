@@ -27,7 +27,7 @@ typedef struct Entity {
     Value *tensor; /* tensor; text: its bytes, u8 with one dimension more */
     int n;         /* sequence: items; optional: 0 (empty) or 1; map: 2 */
     struct Entity **items;
-    DType dt; /* sequence, optional: element type; text: DT_str */
+    DType dt;     /* sequence, optional: element type; text: DT_str */
     Value *input; /* tensor: the input of the model that it is, as callers give it; NULL: none */
 } Entity;
 
@@ -139,28 +139,32 @@ Value *node_need(Node *n, int i);
 bool node_wants(const Node *n, int i);
 /* The shape that the model declares for output i (value_info or graph output), if it is fixed. */
 bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape);
-/* What the model declares for dimension `axis` of output i. If it is not an extent, false, and *name is
- * what --dim calls the dimension: as the model does, or "OUTPUT.AXIS". */
+/* What the model declares for dimension `axis` of output i. If it is not an extent, false, and
+ * *name is what --dim calls the dimension: as the model does, or "OUTPUT.AXIS". */
 bool node_declared_extent(const Node *n, int i, int axis, int64_t *extent, const char **name);
-/* The extent of a dimension that depends on data, `count` (an integer, one element): its value where
- * that is known by now, else a dimension that varies, with what --dim says of `name` as its range, or up
- * to `most` (a dimension; -1: nothing is known). What a run computes is brought into the range, and is a fault
- * (graph_note_fault) if it was not there; sure: it is never above `most`, nor below 0. False after a report. */
+/* The extent of a dimension that depends on data, `count` (an integer, one element): its value
+ * where that is known by now, else a dimension that varies, with what --dim says of `name` as its
+ * range, or up to `most` (a dimension; -1: nothing is known). What a run computes is brought into
+ * the range, and is a fault (graph_note_fault) if it was not there; sure: it is never above `most`,
+ * nor below 0. False after a report. */
 bool node_counted_extent(Node *n, Value *count, int64_t most, bool sure, const char *name,
                          int64_t *extent);
-/* Notes as a fault that a count (an integer, one element) is not in [low, high], which may be dimensions. */
+/* Notes as a fault that a count (an integer, one element) is not in [low, high], which may be
+ * dimensions. */
 void node_check_count(Node *n, Value *count, int64_t low, int64_t high);
 /* The range that --dim gives a dimension; false if it says nothing of it. */
 bool node_range(const Node *n, const char *name, int64_t *low, int64_t *high);
-/* The largest extent that a dimension that depends on data may have: what --dim says, else `most`. */
+/* The largest extent that a dimension that depends on data may have: what --dim says, else `most`.
+ */
 int64_t node_most_extent(const Node *n, const char *name, int64_t most);
-/* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first, and exactly so
- * many elements are given: where a run finds fewer (`sure`), the others mean nothing. */
+/* As node_counted_extent, but what the model declares for dimension `axis` of `output` comes first,
+ * and exactly so many elements are given: where a run finds fewer (`sure`), the others mean
+ * nothing. */
 bool node_chosen_extent(Node *n, Value *count, int output, int axis, int64_t most, bool sure,
                         int64_t *extent);
-/* The extents of output 0 from `counts`, a vector of integers with one for each dimension: what can be
- * said of them by now, what the model declares, or dimensions that vary, as above. most: their bounds;
- * NULL: none are known. False after a report, of all that --dim should say. */
+/* The extents of output 0 from `counts`, a vector of integers with one for each dimension: what can
+ * be said of them by now, what the model declares, or dimensions that vary, as above. most: their
+ * bounds; NULL: none are known. False after a report, of all that --dim should say. */
 bool node_counted_shape(Node *n, Value *counts, const int64_t *most, int *rank, int64_t *shape);
 /* Axis in [0, rank) from one in [-rank, rank); reports E2004 and returns -1 otherwise. */
 int node_axis(Node *n, int64_t axis, int rank);
@@ -203,9 +207,9 @@ static inline bool value_single(const Node *n, const Value *v) {
  * floats narrower than f32 computed in f32. */
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);
 
-#define OP(domain, name, since, fn)   ImportFn fn;
-#define DYN(domain, name, since, fn)  ImportFn fn;
-#define TEXT(domain, name, since, fn) ImportFn fn;
+#define OP(domain, name, since, fn)       ImportFn fn;
+#define DYN(domain, name, since, fn)      ImportFn fn;
+#define TEXT(domain, name, since, fn)     ImportFn fn;
 #define DYN_TEXT(domain, name, since, fn) ImportFn fn;
 #include "compiler/onnx/ops.def"
 

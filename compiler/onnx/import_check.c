@@ -326,8 +326,8 @@ static bool infos_name(size_t n, Onnx__ValueInfoProto *const *info, const char *
 
 static bool graph_names(const Onnx__GraphProto *graph, const char *name);
 
-/* Does a result of one of the nodes have a dimension that --dim calls so (OUTPUT.AXIS)? What repeats
- * has a number of iterations besides (OUTPUT.trips). */
+/* Does a result of one of the nodes have a dimension that --dim calls so (OUTPUT.AXIS)? What
+ * repeats has a number of iterations besides (OUTPUT.trips). */
 static bool nodes_name(size_t n, Onnx__NodeProto *const *nodes, const char *name) {
     const char *dot = strrchr(name, '.');
     bool axis = dot && dot[1] >= '0' && dot[1] < '0' + MAX_TENSOR_RANK && !dot[2];
@@ -353,7 +353,8 @@ static bool model_names(const Onnx__ModelProto *model, const char *name) {
     if (graph_names(model->graph, name)) return true;
     for (size_t i = 0; i < model->n_functions; i++) {
         const Onnx__FunctionProto *f = model->functions[i];
-        if (infos_name(f->n_value_info, f->value_info, name) || nodes_name(f->n_node, f->node, name))
+        if (infos_name(f->n_value_info, f->value_info, name) ||
+            nodes_name(f->n_node, f->node, name))
             return true;
     }
     return false;

@@ -74,8 +74,8 @@ struct Scope {
 
 typedef struct Symbol {
     const char *name;
-    int64_t value; /* -1: unresolved */
-    int varies;    /* number of the symbol in ir/dim.h; -1: it does not */
+    int64_t value;   /* -1: unresolved */
+    int varies;      /* number of the symbol in ir/dim.h; -1: it does not */
     const char *map; /* the input whose entries it counts; NULL: none */
 } Symbol;
 

@@ -45,7 +45,7 @@ static bool is_optional(const Onnx__TypeProto *type) {
     return type && type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE;
 }
 
-/* --- the number of items -----------------------------------------------------------------------*/
+/* --- the number of items ---------------------------------------------------------------------- */
 
 typedef struct Shape {
     int rank;
@@ -171,7 +171,7 @@ const char *io_axis_name(Import *im, const Onnx__ValueInfoProto *info) {
     return is_sequence(type) ? arena_printf(im->arena, "%s.item", name) : name;
 }
 
-/* --- inputs ------------------------------------------------------------------------------------*/
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 /* One element from the text up to a comma or the end; *at is moved behind both. */
 static bool read_element(const char **at, DType dt, Scalar *value) {
@@ -432,7 +432,7 @@ void io_options_used(Import *im) {
                        o->fixed[i].name, o->fixed[i].value);
 }
 
-/* --- outputs -----------------------------------------------------------------------------------*/
+/* --- outputs ---------------------------------------------------------------------------------- */
 
 static void output_part(Import *im, Graph *g, const char *name, const Onnx__TypeProto *type,
                         const Entity *e) {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- Attention -------------------------------------------------------------------------------*/
+/* --- Attention -------------------------------------------------------------------------------- */
 
 /* The type that scores are made probabilities in. */
 static DType softmax_type(Node *n, DType fallback) {
@@ -68,7 +68,7 @@ void import_attention(Node *n) {
     n->out[0] = attention_result(n, &a, probs, q->rank == 3, q->dt);
 }
 
-/* --- FlexAttention ---------------------------------------------------------------------------*/
+/* --- FlexAttention ---------------------------------------------------------------------------- */
 
 /* The sub-graph of an attribute applied to v; v itself if there is none. NULL after a report. */
 static Value *modified(Node *n, const char *name, Value *v) {
@@ -106,7 +106,7 @@ void import_flex_attention(Node *n) {
     if (probs) n->out[0] = attention_result(n, &a, probs, false, q->dt);
 }
 
-/* --- RotaryEmbedding -------------------------------------------------------------------------*/
+/* --- RotaryEmbedding -------------------------------------------------------------------------- */
 
 void import_rotary_embedding(Node *n) {
     Value *v = node_need(n, 0);
@@ -123,7 +123,7 @@ void import_rotary_embedding(Node *n) {
     n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
 }
 
-/* --- LinearAttention -------------------------------------------------------------------------*/
+/* --- LinearAttention -------------------------------------------------------------------------- */
 
 typedef struct Linear {
     Heads q, k, v, decay, beta; /* all packed; decay and beta: v NULL where they are absent */
@@ -283,7 +283,7 @@ void import_linear_attention(Node *n) {
     n->out[1] = g_cast(g, state, past ? past->dt : q->dt);
 }
 
-/* --- CausalConvWithState ---------------------------------------------------------------------*/
+/* --- CausalConvWithState ---------------------------------------------------------------------- */
 
 void import_causal_conv_with_state(Node *n) {
     Graph *g = n->g;

@@ -1,6 +1,6 @@
-/* Attention of com.microsoft: Attention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding.
- * They differ from ai.onnx's in how inputs are packed and masks are given; attention.h does the
- * rest. */
+/* Attention of com.microsoft: Attention, QAttention, MultiHeadAttention, GroupQueryAttention,
+ * RotaryEmbedding. They differ from ai.onnx's in how inputs are packed and masks are given;
+ * attention.h does the rest. */
 #include "compiler/onnx/attention.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static Value *part_of(Graph *g, Value *v, int64_t part) {
     return g_reshape(g, g_slice(g, v, start, step, size), 3, flat);
 }
 
-/* --- masks -----------------------------------------------------------------------------------*/
+/* --- masks ------------------------------------------------------------------------------------ */
 
 /* i32[batch] of ends (and then of begins) of what is no padding: bool [batch, 1, 1, keys]. */
 static Value *mask_of_ends(Graph *g, Value *ends, int64_t batch, int64_t keys) {
@@ -87,7 +87,7 @@ static void finish_attention(Node *n, const Attention *a, DType dt, Value **prob
     n->out[0] = attention_result(n, a, *probs, true, dt);
 }
 
-/* --- Attention -------------------------------------------------------------------------------*/
+/* --- Attention -------------------------------------------------------------------------------- */
 
 /* past [2, batch, heads, length, size] before keys and values; output 1 is both together. */
 static bool attention_past(Node *n, Attention *a, Value *past) {
@@ -120,17 +120,42 @@ static bool attention_past(Node *n, Attention *a, Value *past) {
     return true;
 }
 
+/* Attention of queries, keys and values that lie side by side in `all` [batch, length, columns],
+ * with as many numbers of the bias (NULL: none) added. dt: of the result. */
+static void attention_of(Node *n, Value *all, Value *bias, const int64_t *size, Value *mask,
+                         Value *past, Value *added, DType dt) {
+    Value *part[3];
+    int64_t begin = 0, heads = attr_int(n, "num_heads", 0);
+    for (int i = 0; i < 3; i++) {
+        part[i] = columns_of(n->g, all, begin, size[i], bias, begin);
+        begin = dim_add(n->x, begin, size[i]);
+    }
+    Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
+                   .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
+                   .bias = added};
+    if (!heads_from(n, part[0], heads, "the query", &a.q) ||
+        !heads_from(n, part[1], heads, "the key", &a.k) ||
+        !heads_from(n, part[2], heads, "the value", &a.v) || !attention_past(n, &a, past) ||
+        !padding_mask(n, &a, mask))
+        return;
+    read_scale(n, &a);
+    Value *probs;
+    finish_attention(n, &a, dt, &probs);
+}
+
+/* False after a report. */
+static bool attention_form(Node *n) {
+    if (!attr_int(n, "do_rotary", 0) && !attr_int(n, "past_present_share_buffer", 0))
+        return !n->failed;
+    unsupported(n, "do_rotary and past_present_share_buffer");
+    return false;
+}
+
 void import_ms_attention(Node *n) {
-    Graph *g = n->g;
     Value *v = node_need(n, 0), *weights = node_need(n, 1), *bias = node_in(n, 2);
-    int64_t heads = attr_int(n, "num_heads", 0);
     int count;
     const int64_t *sizes = attr_ints(n, "qkv_hidden_sizes", &count);
-    if (!v || !weights || n->failed) return;
-    if (attr_int(n, "do_rotary", 0) || attr_int(n, "past_present_share_buffer", 0)) {
-        unsupported(n, "do_rotary and past_present_share_buffer");
-        return;
-    }
+    if (!v || !weights || n->failed || !attention_form(n)) return;
     Exprs *x = n->x;
     bool fits = v->rank == 3 && weights->rank == 2 &&
                 dim_meets(n->x, v->dims[2], weights->dims[0]) &&
@@ -147,27 +172,77 @@ void import_ms_attention(Node *n) {
                 shape_of(n, v), shape_of(n, weights));
         return;
     }
-    DType work = dt_reg(v->dt);
-    Value *all = g_matmul(g, v, weights, work, v->dt), *part[3];
-    int64_t begin = 0;
-    for (int i = 0; i < 3; i++) {
-        part[i] = columns_of(g, all, begin, size[i], bias, begin);
-        begin = dim_add(x, begin, size[i]);
-    }
-    Attention a = {.causal = attr_int(n, "unidirectional", 0) != 0,
-                   .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
-                   .bias = node_in(n, 5)};
-    if (!heads_from(n, part[0], heads, "the query", &a.q) ||
-        !heads_from(n, part[1], heads, "the key", &a.k) ||
-        !heads_from(n, part[2], heads, "the value", &a.v) ||
-        !attention_past(n, &a, node_in(n, 4)) || !padding_mask(n, &a, node_in(n, 3)))
-        return;
-    read_scale(n, &a);
-    Value *probs;
-    finish_attention(n, &a, v->dt, &probs);
+    Value *all = g_matmul(n->g, v, weights, dt_reg(v->dt), v->dt);
+    attention_of(n, all, bias, size, node_in(n, 3), node_in(n, 4), node_in(n, 5), v->dt);
 }
 
-/* --- MultiHeadAttention ----------------------------------------------------------------------*/
+/* --- QAttention ------------------------------------------------------------------------------- */
+
+/* A scale or zero point of a tensor of bytes as a scalar, or (columns) as a vector for its columns.
+ * NULL if it is absent, or after a report (one is enough). */
+static Value *byte_part(Node *n, Value *part, const Value *v, bool columns) {
+    if (!part || n->failed) return NULL;
+    if (value_single(n, part)) return g_reshape(n->g, part, 0, NULL);
+    if (columns && part->rank == 1 && dim_meets(n->x, part->dims[0], v->dims[v->rank - 1]))
+        return part;
+    invalid(n, E2005, "a scale or zero point of shape %s for %s", shape_of(n, part),
+            shape_of(n, v));
+    return NULL;
+}
+
+/* (v - zero) * scale in f32; the two are such parts, zero may be NULL. */
+static Value *decoded(Node *n, Value *v, Value *scale, Value *zero) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, v->rank, v->dims);
+    const Expr *e = ex_cast(x, DT_i32, build_in(&b, v));
+    if (zero) e = ex_sub(x, e, ex_cast(x, DT_i32, build_in(&b, zero)));
+    e = ex_mul(x, ex_cast(x, DT_f32, e), ex_cast(x, DT_f32, build_in(&b, scale)));
+    return build_map(&b, DT_f32, e);
+}
+
+static bool is_bytes(const Value *v, const Value *zero) {
+    return (v->dt == DT_u8 || v->dt == DT_i8) && (!zero || zero->dt == v->dt);
+}
+
+/* The same of an input and weights of bytes. */
+void import_ms_qattention(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *v = node_need(n, 0), *weights = node_need(n, 1), *bias = node_need(n, 2),
+          *scale = node_need(n, 3), *column_scale = node_need(n, 4), *zero = node_in(n, 6),
+          *column_zero = node_in(n, 7);
+    if (!v || !weights || !bias || !scale || !column_scale || !attention_form(n)) return;
+    int64_t columns = weights->rank == 2 ? weights->dims[1] : 0, third = dim_div(x, columns, 3);
+    bool fits = v->rank == 3 && weights->rank == 2 && dim_meets(x, dim_mul(x, third, 3), columns) &&
+                dim_meets(x, v->dims[2], weights->dims[0]) && bias->rank == 1 &&
+                dim_meets(x, bias->dims[0], columns);
+    if (!fits) {
+        invalid(n, E2005, "an input of shape %s, weights %s and the bias do not fit",
+                shape_of(n, v), shape_of(n, weights));
+        return;
+    }
+    if (!is_bytes(v, zero) || !is_bytes(weights, column_zero) || !dt_is_float(bias->dt) ||
+        scale->dt != bias->dt || column_scale->dt != bias->dt) {
+        invalid(n, E2006,
+                "the input is %s, the weights are %s, the bias is %s; or a scale or zero "
+                "point is of another type",
+                dt_name(v->dt), dt_name(weights->dt), dt_name(bias->dt));
+        return;
+    }
+    scale = byte_part(n, scale, v, false);
+    zero = byte_part(n, zero, v, false);
+    column_scale = byte_part(n, column_scale, weights, true);
+    column_zero = byte_part(n, column_zero, weights, true);
+    if (n->failed) return;
+    Value *all = g_matmul(g, decoded(n, v, scale, zero),
+                          decoded(n, weights, column_scale, column_zero), DT_f32, DT_f32);
+    all = g_bin(g, EX_add, all, g_cast(g, bias, DT_f32));
+    const int64_t size[3] = {third, third, third};
+    attention_of(n, g_cast(g, all, bias->dt), NULL, size, node_in(n, 5), node_in(n, 8), NULL,
+                 bias->dt);
+}
+
+/* --- MultiHeadAttention ----------------------------------------------------------------------- */
 
 /* Query, key and value from the ways in which they may be packed, with the bias added. */
 static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
@@ -249,7 +324,7 @@ void import_ms_multi_head_attention(Node *n) {
     if (probs && node_wants(n, 3)) n->out[3] = g_cast(n->g, probs, dt);
 }
 
-/* --- GroupQueryAttention ---------------------------------------------------------------------*/
+/* --- GroupQueryAttention ---------------------------------------------------------------------- */
 
 typedef struct Cache {
     Value *past[2];   /* [batch, heads, capacity, size]; NULL: none */
@@ -438,7 +513,113 @@ void import_ms_group_query_attention(Node *n) {
     if (shown && node_wants(n, 3)) n->out[3] = g_cast(g, shown == 1 ? scores : probs, q->dt);
 }
 
-/* --- RotaryEmbedding -------------------------------------------------------------------------*/
+/* --- biases by position ----------------------------------------------------------------------- */
+
+/* The bucket of each distance in [0, most]: the first half of them has one each, those of the
+ * others grow as powers do. */
+static const int32_t *distance_buckets(Arena *arena, int64_t buckets, int64_t most) {
+    int32_t *table = ARENA_ARRAY(arena, most + 1, int32_t);
+    int64_t exact = buckets / 2;
+    for (int64_t d = 0; d <= most; d++) {
+        int64_t at = d;
+        if (d >= exact) {
+            float share = logf((float)d / (float)exact) / logf((float)most / (float)exact);
+            at = exact + (int64_t)(share * (float)(buckets - exact));
+            if (at > buckets - 1) at = buckets - 1;
+        }
+        table[d] = (int32_t)at;
+    }
+    return table;
+}
+
+/* The table has the shape [buckets, heads], but holds its elements head by head. */
+void import_ms_relative_position_bias(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *table = node_need(n, 0);
+    int n_queries, n_keys;
+    const int64_t *queries = node_need_ints(n, 1, "query_length", &n_queries),
+                  *keys = node_need_ints(n, 2, "key_length", &n_keys);
+    int64_t most = attr_int(n, "max_distance", 0);
+    bool both = attr_int(n, "is_bidirectional", 0) != 0;
+    if (!table || !queries || !keys || n->failed) return;
+    int64_t all = table->rank == 2 ? table->dims[0] : 0, buckets = all / (both ? 2 : 1);
+    bool fits = table->rank == 2 && !dim_varies(all) && buckets >= 2 && dt_is_float(table->dt) &&
+                n_queries == 1 && n_keys == 1 && all % (both ? 2 : 1) == 0;
+    if (!fits || most <= buckets / 2 || most > 1 << 20) {
+        invalid(n, E2005, "a table of shape %s for distances up to %lld", shape_of(n, table),
+                (long long)most);
+        return;
+    }
+    if (!dim_meets(x, queries[0], keys[0])) {
+        unsupported(n, "%s queries and %s keys", dim_text(x, queries[0]), dim_text(x, keys[0]));
+        return;
+    }
+    int64_t heads = table->dims[1], shape[4] = {1, heads, queries[0], keys[0]}, count = most + 1;
+    if (!node_shape_ok(n, 4, shape)) return;
+    table = g_reshape(g, table, 2, (int64_t[]){heads, all});
+    Value *near = graph_const(g, DT_i32, 1, &count, distance_buckets(g->arena, buckets, most));
+    Builder b = build(g, 4, shape);
+    const Expr *zero = ex_i(x, 0), *ahead = ex_sub(x, ex_var(x, 3), ex_var(x, 2));
+    const Expr *back = ex_un(x, EX_neg, ahead);
+    const Expr *distance = ex_bin(x, EX_max, back, both ? ahead : zero);
+    distance = ex_bin(x, EX_min, distance, ex_i(x, most));
+    const Expr *bucket = build_load(&b, near, &distance), *at[2] = {ex_var(x, 1), bucket};
+    if (both)
+        at[1] = ex_add(x, bucket, ex_select(x, ex_lt(x, zero, ahead), ex_i(x, buckets), zero));
+    n->out[0] = build_map(&b, table->dt, build_load(&b, table, at));
+}
+
+/* rel_pos times a gate that each query opens: (u * (r * eco_a - 1) + 2), where u and r are the
+ * sigmoids of the two halves' sums of query * weight + bias. */
+void import_ms_gated_relative_position_bias(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *in[6];
+    for (int i = 0; i < 6; i++)
+        if (!(in[i] = node_need(n, i))) return;
+    Value *query = in[0], *query_bias = in[1], *places = in[2], *weight = in[3], *bias = in[4];
+    int64_t heads = attr_int(n, "num_heads", 0), columns = weight->rank == 2 ? weight->dims[1] : 0;
+    if (n->failed) return;
+    if (query->rank != 3 || node_in(n, 6)) {
+        unsupported(n, "tokens without padding");
+        return;
+    }
+    Heads q;
+    bool fits = query_bias->rank == 1 && dim_meets(x, query_bias->dims[0], query->dims[2]) &&
+                !dim_varies(columns) && columns > 0 && columns % 2 == 0 && bias->rank == 1 &&
+                dim_meets(x, bias->dims[0], columns);
+    if (fits) {
+        Value *sum[2] = {query, query_bias};
+        query = node_formula(n, "a + b", 2, sum);
+        if (!query || !heads_from(n, query, heads, "the query", &q)) return;
+        int64_t shape[4] = {1, heads, q.length, q.length}, one[4] = {1, heads, 1, 1};
+        fits = dim_meets(x, weight->dims[0], q.size) &&
+               dims_meet(x, places->rank, places->dims, 4, shape) &&
+               dims_meet(x, in[5]->rank, in[5]->dims, 4, one);
+    }
+    if (!fits) {
+        invalid(n, E2005, "a query of shape %s, weights %s and rel_pos %s do not fit",
+                shape_of(n, in[0]), shape_of(n, weight), shape_of(n, places));
+        return;
+    }
+    DType work = dt_reg(query->dt);
+    Value *gates = g_matmul(g, heads_plain(n, &q), weight, work, work);
+    gates = g_bin(g, EX_add, gates, g_cast(g, bias, work));
+    int64_t apart[5] = {q.batch, heads, q.length, 2, columns / 2};
+    if (!node_shape_ok(n, 5, apart)) return;
+    gates = g_reduce(g, COMBINE_sum, g_reshape(g, gates, 5, apart), 1u << 4, false);
+    int64_t start[4] = {0}, step[4] = {1, 1, 1, 1}, size[4] = {q.batch, heads, q.length, 1};
+    Value *parts[4] = {g_slice(g, gates, start, step, size), NULL, g_cast(g, in[5], work),
+                       g_cast(g, places, work)};
+    start[3] = 1;
+    parts[1] = g_slice(g, gates, start, step, size);
+    Value *gate =
+        node_formula(n, "(1 / (1 + exp(-a)) * (1 / (1 + exp(-b)) * c - 1) + 2) * d", 4, parts);
+    if (gate) n->out[0] = g_cast(g, gate, query->dt);
+}
+
+/* --- RotaryEmbedding -------------------------------------------------------------------------- */
 
 void import_ms_rotary_embedding(Node *n) {
     Value *v = node_need(n, 0);

@@ -18,7 +18,7 @@
 
 #define MAX_UNROLL 64
 
-/* --- repetition ------------------------------------------------------------------------------*/
+/* --- repetition ------------------------------------------------------------------------------- */
 
 typedef struct Repeat {
     Node *n;
@@ -434,7 +434,7 @@ static Value *stacked(Repeat *r, int i) {
     return first_rows(r->n->g, all, found);
 }
 
-/* --- Loop ------------------------------------------------------------------------------------*/
+/* --- Loop ------------------------------------------------------------------------------------- */
 
 /* The greatest number of iterations; INT64_MAX if nothing tells. */
 static int64_t loop_bound(Repeat *r, Value *count) {
@@ -502,7 +502,7 @@ void import_loop(Node *n) {
         n->out[r.n_state + i] = stacked(&r, i);
 }
 
-/* --- Scan ------------------------------------------------------------------------------------*/
+/* --- Scan ------------------------------------------------------------------------------------- */
 
 /* Attributes of Scan, one number for each input or output that is scanned; zeros where absent. */
 static const int64_t *scan_list(Node *n, const char *name, int want) {

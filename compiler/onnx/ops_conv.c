@@ -1,6 +1,7 @@
 /* Convolutions. All become sums over plain loads, affine in the coordinates, of tensors that were
  * padded before: the form that scheduling knows best. Groups are split off as dimensions of their
  * own. */
+#include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 
 #include <string.h>
@@ -170,7 +171,7 @@ void import_conv_integer(Node *n) {
     if (!n->failed) n->out[0] = convolve(n, &win, &c, v, w, NULL, DT_i32, DT_i32);
 }
 
-/* --- transposed convolution -----------------------------------------------------------------*/
+/* --- transposed convolution ------------------------------------------------------------------- */
 
 /* Output position o takes tap k of input position i where o + before = i * stride + k * dilation.
  * With o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride
@@ -345,7 +346,42 @@ void import_conv_transpose(Node *n) {
     if (all) n->out[0] = g_slice(n->g, all, start, step, shape);
 }
 
-/* --- deformable convolution -----------------------------------------------------------------*/
+/* The node with one attribute more, a list. */
+static Onnx__NodeProto *with_ints(Node *n, char *name, int count, const int64_t *values) {
+    Arena *arena = n->g->arena;
+    Onnx__NodeProto *proto = ARENA_NEW(arena, Onnx__NodeProto);
+    Onnx__AttributeProto *more = ARENA_NEW(arena, Onnx__AttributeProto);
+    *proto = *n->proto;
+    onnx__attribute_proto__init(more);
+    more->name = name;
+    more->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
+    more->n_ints = (size_t)count;
+    more->ints = arena_copy(arena, values, (size_t)count * sizeof *values);
+    proto->n_attribute = n->proto->n_attribute + 1;
+    proto->attribute = ARENA_ARRAY(arena, proto->n_attribute, Onnx__AttributeProto *);
+    for (size_t i = 0; i < n->proto->n_attribute; i++) proto->attribute[i] = n->proto->attribute[i];
+    proto->attribute[n->proto->n_attribute] = more;
+    return proto;
+}
+
+/* Of com.microsoft: the pads are an input, which must be constant. */
+void import_ms_conv_transpose_with_pads(Node *n) {
+    Value *v[3] = {node_need(n, 0), node_need(n, 1), node_in(n, 3)};
+    int count = 0;
+    const int64_t *pads = node_need_ints(n, 2, "the pads", &count);
+    if (!v[0] || !v[1] || n->failed) return;
+    for (int i = 0; i < count; i++)
+        if (dim_varies(pads[i])) {
+            unsupported(n, "pads that vary");
+            return;
+        }
+    Node other = *n;
+    if (pads) other.proto = with_ints(n, "pads", count, pads);
+    n->out[0] = import_as(&other, import_conv_transpose, 11, 3, v);
+    n->failed |= other.failed;
+}
+
+/* --- deformable convolution ------------------------------------------------------------------- */
 
 /* cols[n, channel, k.., o..]: the input at each tap's place moved by the offset, linear between
  * elements and zero outside, times the mask. */
@@ -477,7 +513,7 @@ void import_deform_conv(Node *n) {
     n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, post);
 }
 
-/* --- columns to image -----------------------------------------------------------------------*/
+/* --- columns to image ------------------------------------------------------------------------- */
 
 /* The image's shape [N, C, D..], from constant inputs or as declared. False after a report. */
 static bool image_shape(Node *n, const Value *v, int *rank, int64_t *shape) {

@@ -22,7 +22,7 @@ typedef struct Tape {
     Value **grad;  /* by a value's id; NULL: none so far */
 } Tape;
 
-/* --- expressions -------------------------------------------------------------------------------*/
+/* --- expressions ------------------------------------------------------------------------------ */
 
 typedef struct Rule {
     ExprOp op;
@@ -117,7 +117,7 @@ static const Expr *reached(Derivative *w, const Expr *e) {
     return when;
 }
 
-/* --- operators ---------------------------------------------------------------------------------*/
+/* --- operators -------------------------------------------------------------------------------- */
 
 static void add_gradient(Tape *t, const Value *v, Value *part) {
     Value **grad = &t->grad[v->id];
@@ -376,7 +376,7 @@ static void flow_op(Tape *t, const Op *op) {
     }
 }
 
-/* --- the node ----------------------------------------------------------------------------------*/
+/* --- the node --------------------------------------------------------------------------------- */
 
 /* The tensor of this name, which the node must be given as input i. */
 static Value *need_given(Node *n, const char *name, int i) {

@@ -1,5 +1,6 @@
-/* Sampling of images at computed positions: GridSample, AffineGrid, RoiAlign. Positions are
- * run-time values, so every index is brought into its tensor before it is used. */
+/* Sampling of images at computed positions: GridSample, AffineGrid, RoiAlign, CropAndResize.
+ * Positions are run-time values, so every index is brought into its tensor before it is used. */
+#include "compiler/onnx/index.h"
 #include "compiler/onnx/window.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ static const Expr *to_index(Exprs *x, const Expr *e, int64_t low, int64_t high) 
     return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
 }
 
-/* --- GridSample -----------------------------------------------------------------------------*/
+/* --- GridSample ------------------------------------------------------------------------------- */
 
 typedef enum SampleMode { SAMPLE_nearest, SAMPLE_linear, SAMPLE_cubic } SampleMode;
 typedef enum Beyond { BEYOND_zeros, BEYOND_border, BEYOND_reflection } Beyond;
@@ -188,7 +189,7 @@ void import_grid_sample(Node *n) {
     n->out[0] = build_map(&b, v->dt, gather(&s, &b, v, 0, index, ex_int(x, DT_bool, 1)));
 }
 
-/* --- AffineGrid -----------------------------------------------------------------------------*/
+/* --- AffineGrid ------------------------------------------------------------------------------- */
 
 /* grid[n, d.., k] = theta[n, k] . (x, y, .., 1) for positions evenly spaced in [-1, 1] */
 void import_affine_grid(Node *n) {
@@ -245,7 +246,7 @@ void import_affine_grid(Node *n) {
     n->out[0] = build_map(&b, theta->dt, sum);
 }
 
-/* --- RoiAlign -------------------------------------------------------------------------------*/
+/* --- RoiAlign --------------------------------------------------------------------------------- */
 
 typedef struct Roi {
     Exprs *x;
@@ -465,4 +466,82 @@ void import_roi_align(Node *n) {
     for (int i = 0; i < 2; i++) r.extent[i] = v->dims[2 + i];
     n->out[0] = !largest && r.ratio == 0 ? roi_by_weights(&r, n->g, shape)
                                          : roi_by_samples(&r, n->g, shape, largest);
+}
+
+/* --- CropAndResize of com.microsoft ----------------------------------------------------------- */
+
+/* Where the elements of a crop, `count` along this axis, lie in an extent of the image; *inside:
+ * whether there is such a place, and was one along the axes before. */
+static const Expr *crop_position(Builder *b, Value *rois, int axis, int64_t extent, int64_t count,
+                                 const Expr **inside) {
+    Exprs *x = b->x;
+    DType dt = dt_reg(rois->dt);
+    const Expr *begin[2] = {ex_var(x, 0), ex_i(x, axis)}, *end[2] = {begin[0], ex_i(x, axis + 2)};
+    const Expr *low = ex_cast(x, dt, build_load(b, rois, begin)), *at;
+    const Expr *high = ex_cast(x, dt, build_load(b, rois, end)),
+               *last = extent_as(x, dt, extent - 1);
+    if (count > 1) {
+        const Expr *step =
+            ex_div(x, ex_mul(x, ex_sub(x, high, low), last), ex_num(x, dt, (double)(count - 1)));
+        at = ex_add(x, ex_mul(x, low, last), ex_mul(x, ex_cast(x, dt, ex_var(x, 2 + axis)), step));
+    } else {
+        at = ex_mul(x, ex_mul(x, ex_num(x, dt, 0.5), ex_add(x, low, high)), last);
+    }
+    const Expr *in = ex_and(x, ex_le(x, ex_num(x, dt, 0), at), ex_le(x, at, last));
+    *inside = *inside ? ex_and(x, *inside, in) : in;
+    return at;
+}
+
+void import_ms_crop_and_resize(Node *n) {
+    Exprs *x = n->x;
+    int count;
+    Value *v = need_float(n, 0, 4), *rois = need_float(n, 1, 2), *batches = node_need(n, 2);
+    const int64_t *size = node_need_ints(n, 3, "crop_size", &count);
+    const char *mode = attr_str(n, "mode", "bilinear");
+    double beyond = attr_float(n, "extrapolation_value", 0);
+    if (!v || !rois || !batches || !size || n->failed || !index_type_ok(n, batches)) return;
+    if (count == 2 && (dim_varies(size[0]) || dim_varies(size[1]))) {
+        unsupported(n, "a crop_size that varies");
+        return;
+    }
+    bool fits = v->rank == 4 && rois->rank == 2 && dim_meets(x, rois->dims[1], 4) &&
+                batches->rank == 1 && dim_meets(x, batches->dims[0], rois->dims[0]) && count == 2;
+    if (!fits || dim_max(x, dim_product(x, 4, v->dims)) == 0 || size[0] < 1 || size[1] < 1) {
+        invalid(n, E2005, "rois of shape %s, batch_indices and crop_size for an input of shape %s",
+                shape_text(n->g->arena, rois->rank, rois->dims),
+                shape_text(n->g->arena, v->rank, v->dims));
+        return;
+    }
+    bool linear = !strcmp(mode, "bilinear");
+    if (!linear && strcmp(mode, "nearest") != 0) {
+        invalid(n, E2004, "mode '%s' is unknown", mode);
+        return;
+    }
+    int64_t shape[4] = {rois->dims[0], v->dims[1], size[0], size[1]};
+    if (!node_shape_ok(n, 4, shape)) return;
+    Builder b = build(n->g, 4, shape);
+    DType dt = dt_reg(v->dt);
+    const Expr *inside = NULL, *roi = ex_var(x, 0), *tap[2][2], *part[2];
+    const Expr *image = index_read(&b, batches, &roi, v->dims[0]);
+    for (int i = 0; i < 2; i++) {
+        int64_t extent = v->dims[2 + i];
+        const Expr *at = ex_cast(x, dt, crop_position(&b, rois, i, extent, size[i], &inside));
+        const Expr *floor = ex_un(x, EX_floor, at);
+        if (!linear) floor = ex_un(x, EX_floor, ex_add(x, at, ex_num(x, dt, 0.5)));
+        part[i] = ex_sub(x, at, floor);
+        tap[i][0] = to_index(x, floor, 0, extent - 1);
+        tap[i][1] = to_index(x, ex_un(x, EX_ceil, at), 0, extent - 1);
+    }
+    const Expr *row[2], *e;
+    for (int i = 0; i < 1 + linear; i++) {
+        const Expr *pair[2];
+        for (int k = 0; k < 1 + linear; k++) {
+            const Expr *index[4] = {image, ex_var(x, 1), tap[0][i], tap[1][k]};
+            pair[k] = ex_cast(x, dt, build_load(&b, v, index));
+        }
+        row[i] = pair[0];
+        if (linear) row[i] = ex_add(x, pair[0], ex_mul(x, ex_sub(x, pair[1], pair[0]), part[1]));
+    }
+    e = linear ? ex_add(x, row[0], ex_mul(x, ex_sub(x, row[1], row[0]), part[0])) : row[0];
+    n->out[0] = build_map(&b, v->dt, ex_select(x, inside, e, ex_num(x, dt, beyond)));
 }

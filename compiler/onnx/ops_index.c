@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* --- indices ----------------------------------------------------------------------------------*/
+/* --- indices ---------------------------------------------------------------------------------- */
 
 bool index_type_ok(Node *n, const Value *indices) {
     if (dt_is_int(indices->dt)) return true;
@@ -84,7 +84,7 @@ static bool nothing_to_read(Node *n, const Value *from, int rank, const int64_t 
     return false;
 }
 
-/* --- Gather family ----------------------------------------------------------------------------*/
+/* --- Gather family ---------------------------------------------------------------------------- */
 
 /* data with the dimensions of the indices in place of `axis`. */
 static void gather(Node *n, Value *data, Value *indices, int axis) {
@@ -198,7 +198,7 @@ void import_gather_nd(Node *n) {
     n->out[0] = build_map(&b, data->dt, build_load(&b, data, index));
 }
 
-/* --- Scatter family ---------------------------------------------------------------------------*/
+/* --- Scatter family --------------------------------------------------------------------------- */
 
 /* How updates join what is there; false after a report. */
 static bool reduction(Node *n, const Value *data, const Value *updates, Combine *combine) {
@@ -330,7 +330,7 @@ void import_tensor_scatter(Node *n) {
     n->out[0] = build_scatter(&b, cache, COMBINE_none, target, guard, build_in(&b, update));
 }
 
-/* --- ReverseSequence --------------------------------------------------------------------------*/
+/* --- ReverseSequence -------------------------------------------------------------------------- */
 
 /* out[t] = in[length - 1 - t] in the first `length` steps of each batch. */
 void import_reverse_sequence(Node *n) {
@@ -356,7 +356,7 @@ void import_reverse_sequence(Node *n) {
     n->out[0] = build_map(&b, v->dt, build_load(&b, v, index));
 }
 
-/* --- TfIdfVectorizer --------------------------------------------------------------------------*/
+/* --- TfIdfVectorizer -------------------------------------------------------------------------- */
 
 #define MAX_GRAM 32
 

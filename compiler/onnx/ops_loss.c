@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* --- losses -----------------------------------------------------------------------------------*/
+/* --- losses ----------------------------------------------------------------------------------- */
 
 /* Which sum a loss tensor is brought to. */
 typedef enum Joining { JOIN_none, JOIN_sum, JOIN_mean } Joining;
@@ -95,7 +95,7 @@ void import_softmax_cross_entropy_loss(Node *n) {
     if (node_wants(n, 1)) n->out[1] = g_cast(n->g, logs, v->dt);
 }
 
-/* --- optimisers -------------------------------------------------------------------------------*/
+/* --- optimisers ------------------------------------------------------------------------------- */
 
 /* An optimiser's inputs are the rate, the step count, then tensors to optimise x1.., their
  * gradients g1.. and each state s1..; the outputs the new tensors and states in the same order. */

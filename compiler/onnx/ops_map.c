@@ -49,7 +49,7 @@ static void set_picked(Node *n, Value *places, Column values, OnnxString filler)
     n->out[0] = build_map(&b, values.v->dt, build_load(&b, rows, &at));
 }
 
-/* --- DictVectorizer ---------------------------------------------------------------------------*/
+/* --- DictVectorizer --------------------------------------------------------------------------- */
 
 /* For each word of the vocabulary the place of its entry; 0: the map has none. */
 static Value *find_words(Node *n, Column keys, int count, const int64_t *ints, Value *words) {
@@ -87,7 +87,7 @@ void import_ml_dict_vectorizer(Node *n) {
     set_picked(n, find_words(n, keys, count, ints, words), values, (OnnxString){"", 0});
 }
 
-/* --- CastMap ----------------------------------------------------------------------------------*/
+/* --- CastMap ---------------------------------------------------------------------------------- */
 
 /* The places of the entries in the order of their keys. */
 static Value *places_by_order(Node *n, Value *keys) {

@@ -1,4 +1,4 @@
-/* Products of matrices and tensors: MatMul, Gemm, Einsum, and the determinant. */
+/* Products of matrices and tensors: MatMul, Gemm, Einsum, and the determinant and the inverse. */
 #include "compiler/onnx/import.h"
 
 #include <string.h>
@@ -292,7 +292,32 @@ void import_einsum(Node *n) {
     n->out[0] = contract(n, last, count > 1 ? 2 : 1, &out);
 }
 
-/* --- Det -------------------------------------------------------------------------------------- */
+/* --- Det, Inverse ----------------------------------------------------------------------------- */
+
+/* The matrices [batch, size, columns] with row k exchanged for that with the largest element of
+ * column k at or below it; *row: which that is. */
+static Value *pivoted(Graph *g, Value *m, const Expr *k, Value **row) {
+    Exprs *x = g->x;
+    DType dt = m->dt;
+    int64_t batch = m->dims[0], size = m->dims[1];
+    const Expr *bat = ex_var(x, 0), *i = ex_var(x, 1), *none = ex_num(x, dt, -1);
+    Builder b = build(g, 1, &batch);
+    const Expr *r = build_red(&b, size), *below[3] = {bat, r, k};
+    const Expr *e = ex_un(x, EX_abs, build_load(&b, m, below));
+    Value *top = build_reduce(&b, dt, COMBINE_max, ex_select(x, ex_le(x, k, r), e, none), NULL);
+    b = build(g, 1, &batch);
+    r = build_red(&b, size);
+    const Expr *below2[3] = {bat, r, k};
+    e = ex_un(x, EX_abs, build_load(&b, m, below2));
+    const Expr *hit = ex_and(x, ex_le(x, k, r), ex_bin(x, EX_eq, e, build_in(&b, top)));
+    *row = build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, hit, r, ex_i(x, size - 1)), NULL);
+    b = build(g, 3, m->dims);
+    const Expr *p = build_load(&b, *row, &bat);
+    const Expr *from =
+        ex_select(x, ex_bin(x, EX_eq, i, k), p, ex_select(x, ex_bin(x, EX_eq, i, p), k, i));
+    const Expr *at[3] = {bat, from, ex_var(x, 2)};
+    return build_map(&b, dt, build_load(&b, m, at));
+}
 
 /* One step of elimination with row exchange, as the body of a loop over the columns. States: the
  * matrices [batch, size, size] and the determinants so far [batch]. */
@@ -300,30 +325,12 @@ static Graph *det_step(Node *n, int64_t batch, int64_t size, DType dt) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
     int64_t shape[3] = {batch, size, size};
-    Value *m = graph_input(g, NULL, dt, 3, shape), *det = graph_input(g, NULL, dt, 1, shape);
+    Value *m = graph_input(g, NULL, dt, 3, shape), *det = graph_input(g, NULL, dt, 1, shape), *row;
     const Expr *k = ex_ctr(x, n->g->depth), *i = ex_var(x, 1), *j = ex_var(x, 2);
-    const Expr *bat = ex_var(x, 0), *none = ex_num(x, dt, -1), *zero = ex_num(x, dt, 0);
-    /* the largest element of column k at or below row k, and its row */
-    Builder b = build(g, 1, shape);
-    const Expr *r = build_red(&b, size), *below[3] = {bat, r, k};
-    const Expr *e = ex_un(x, EX_abs, build_load(&b, m, below));
-    Value *top = build_reduce(&b, dt, COMBINE_max, ex_select(x, ex_le(x, k, r), e, none), NULL);
-    b = build(g, 1, shape);
-    r = build_red(&b, size);
-    const Expr *below2[3] = {bat, r, k};
-    e = ex_un(x, EX_abs, build_load(&b, m, below2));
-    const Expr *hit = ex_and(x, ex_le(x, k, r), ex_bin(x, EX_eq, e, build_in(&b, top)));
-    Value *row =
-        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, hit, r, ex_i(x, size - 1)), NULL);
-    /* rows k and `row` exchanged */
-    b = build(g, 3, shape);
-    const Expr *p = build_load(&b, row, &bat);
-    const Expr *from =
-        ex_select(x, ex_bin(x, EX_eq, i, k), p, ex_select(x, ex_bin(x, EX_eq, i, p), k, i));
-    const Expr *swapped_at[3] = {bat, from, j};
-    Value *swapped = build_map(&b, dt, build_load(&b, m, swapped_at));
+    const Expr *bat = ex_var(x, 0), *zero = ex_num(x, dt, 0);
+    Value *swapped = pivoted(g, m, k, &row);
     /* multiples of row k taken off the rows below */
-    b = build(g, 3, shape);
+    Builder b = build(g, 3, shape);
     const Expr *here[3] = {bat, i, j}, *factor_at[3] = {bat, i, k}, *pivot_at[3] = {bat, k, k};
     const Expr *row_at[3] = {bat, k, j};
     const Expr *pivot = build_load(&b, swapped, pivot_at), *own = build_load(&b, swapped, here);
@@ -362,4 +369,59 @@ void import_det(Node *n) {
         build_loop(g, det_step(n, batch, size, work), size, 2, 2, in, out);
     }
     n->out[0] = g_cast(g, g_reshape(g, out[1], v->rank - 2, v->dims), v->dt);
+}
+
+/* One step for the inverse, of matrices [batch, size, 2 * size] whose right half was the unit
+ * matrix: row k is divided by its pivot, and multiples of it are taken off all others, so that
+ * column k becomes that of the unit matrix. */
+static Graph *inverse_step(Node *n, const int64_t *shape, DType dt) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    Value *m = graph_input(g, NULL, dt, 3, shape), *row;
+    const Expr *k = ex_ctr(x, n->g->depth), *bat = ex_var(x, 0), *i = ex_var(x, 1),
+               *j = ex_var(x, 2);
+    Value *swapped = pivoted(g, m, k, &row);
+    Builder b = build(g, 3, shape);
+    const Expr *here[3] = {bat, i, j}, *factor_at[3] = {bat, i, k}, *pivot_at[3] = {bat, k, k},
+               *row_at[3] = {bat, k, j};
+    const Expr *one = ex_div(x, build_load(&b, swapped, row_at), build_load(&b, swapped, pivot_at));
+    const Expr *off = ex_sub(x, build_load(&b, swapped, here),
+                             ex_mul(x, build_load(&b, swapped, factor_at), one));
+    const Expr *e = ex_select(x, ex_bin(x, EX_eq, i, k), one, off);
+    graph_output(g, build_map(&b, dt, e), NULL);
+    return g;
+}
+
+void import_ms_inverse(Node *n) {
+    Value *v = node_need(n, 0);
+    if (!v) return;
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    bool square = v->rank >= 2 && dim_meets(x, v->dims[v->rank - 1], v->dims[v->rank - 2]);
+    if (!square || !dt_is_float(v->dt)) {
+        invalid(n, E2005, "the input of shape %s must hold square matrices of floats",
+                shape_text(g->arena, v->rank, v->dims));
+        return;
+    }
+    DType work = dt_reg(v->dt);
+    int64_t size = dim_same(v->dims[v->rank - 1], v->dims[v->rank - 2]);
+    int64_t batch = dim_product(x, v->rank - 2, v->dims);
+    int64_t shape[3] = {batch, size, size}, both[3] = {batch, size, dim_mul(x, size, 2)};
+    if (!node_shape_ok(n, 3, both)) return;
+    if (dim_max(x, size) == 0 || dim_max(x, batch) == 0) {
+        n->out[0] = v;
+        return;
+    }
+    Value *m = g_reshape(g, g_cast(g, v, work), 3, shape);
+    Builder b = build(g, 3, both);
+    const Expr *i = ex_var(x, 1), *j = ex_var(x, 2), *side = ex_sub(x, j, ex_i(x, size));
+    const Expr *at[3] = {ex_var(x, 0), i, j}, *left = ex_lt(x, j, ex_i(x, size));
+    const Expr *unit =
+        ex_select(x, ex_bin(x, EX_eq, side, i), ex_num(x, work, 1), ex_num(x, work, 0));
+    m = build_map(&b, work, ex_select(x, left, build_load(&b, m, at), unit));
+    build_loop(g, inverse_step(n, both, work), size, 1, 1, &m, &m);
+    b = build(g, 3, shape);
+    at[2] = ex_add(x, j, ex_i(x, size));
+    m = build_map(&b, work, build_load(&b, m, at));
+    n->out[0] = g_cast(g, g_reshape(g, m, v->rank, v->dims), v->dt);
 }

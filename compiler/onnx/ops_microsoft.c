@@ -18,7 +18,7 @@ static Node as_onnx(const Node *n) {
     return copy;
 }
 
-/* --- activations -----------------------------------------------------------------------------*/
+/* --- activations ------------------------------------------------------------------------------ */
 
 #define GELU_ERF "0.5 * (%s) * (1 + erf((%s) * 0.7071067811865476))"
 #define GELU_TANH                                                                                  \
@@ -36,11 +36,17 @@ void import_ms_bias_gelu(Node *n) {
     if (v[0] && v[1]) n->out[0] = node_formula(n, formula, 2, v);
 }
 
-void import_ms_fast_gelu(Node *n) {
-    Value *v[2] = {node_need(n, 0), node_in(n, 1)};
-    const char *e = v[1] ? "a + b" : "a";
+/* Of v and a bias, which may be NULL. */
+static Value *fast_gelu(Node *n, Value *v, Value *bias) {
+    Value *parts[2] = {v, bias};
+    const char *e = bias ? "a + b" : "a";
     const char *formula = arena_printf(n->g->arena, GELU_TANH, e, e, e, e);
-    if (v[0]) n->out[0] = node_formula(n, formula, v[1] ? 2 : 1, v);
+    return node_formula(n, formula, bias ? 2 : 1, parts);
+}
+
+void import_ms_fast_gelu(Node *n) {
+    Value *v = node_need(n, 0);
+    if (v) n->out[0] = fast_gelu(n, v, node_in(n, 1));
 }
 
 void import_ms_quick_gelu(Node *n) {
@@ -73,7 +79,7 @@ static Value *activate(Node *n, Value *v, const char *name, const double *p) {
     return NULL;
 }
 
-/* --- normalisation ---------------------------------------------------------------------------*/
+/* --- normalisation ---------------------------------------------------------------------------- */
 
 typedef struct Norm {
     Value *mean, *inverse; /* with the normalised axes as 1, in the working type */
@@ -168,20 +174,118 @@ void import_ms_simplified_layer_normalization(Node *n) {
     n->out[1] = m.inverse;
 }
 
-/* --- embedding -------------------------------------------------------------------------------*/
+/* --- biases ----------------------------------------------------------------------------------- */
 
-/* Row `at` (any integer type) of a table, clamped to the rows there are. */
-static const Expr *table_load(Builder *b, Value *table, const Expr *at, const Expr *column) {
-    Exprs *x = b->x;
-    const Expr *last = ex_int(x, DT_i64, table->dims[0] - 1), *zero = ex_int(x, DT_i64, 0);
-    at = ex_bin(x, EX_max, ex_bin(x, EX_min, ex_cast(x, DT_i64, at), last), zero);
-    const Expr *index[2] = {ex_cast(x, DT_i32, at), column};
-    return ex_cast(x, work_type(table->dt), build_load(b, table, index));
+void import_ms_bias_add(Node *n) {
+    Value *v[3] = {node_need(n, 0), node_need(n, 1), node_need(n, 2)};
+    if (!v[0] || !v[1] || !v[2] || !is_row(n, v[1], v[0])) return;
+    if (!dims_meet(n->x, v[0]->rank, v[0]->dims, v[2]->rank, v[2]->dims)) {
+        invalid(n, E2005, "a skip input of shape %s for %s",
+                shape_text(n->g->arena, v[2]->rank, v[2]->dims),
+                shape_text(n->g->arena, v[0]->rank, v[0]->dims));
+        return;
+    }
+    n->out[0] = node_formula(n, "a + b + c", 3, v);
 }
 
-static bool is_table(Node *n, const Value *v, int64_t hidden) {
+/* The left half of the input with its bias times gelu of the right half. */
+void import_ms_bias_split_gelu(Node *n) {
+    Graph *g = n->g;
+    Value *v = node_need(n, 0), *bias = node_need(n, 1), *half[4];
+    if (!v || !bias || !is_row(n, bias, v)) return;
+    int last = v->rank - 1;
+    int64_t all = v->dims[last], start[MAX_RANK] = {0}, step[MAX_RANK], size[MAX_RANK];
+    if (dim_varies(all) || all % 2) {
+        unsupported(n, "a hidden size of %s", dim_text(n->x, all));
+        return;
+    }
+    for (int i = 0; i <= last; i++) step[i] = 1, size[i] = i == last ? all / 2 : v->dims[i];
+    for (int i = 0; i < 2; i++) {
+        start[last] = i ? all / 2 : 0;
+        half[2 * i] = g_slice(g, v, start, step, size);
+        half[2 * i + 1] = g_slice(g, bias, start + last, step, size + last);
+    }
+    const char *formula = arena_printf(g->arena, "(a + b) * (" GELU_ERF ")", "c + d", "c + d");
+    n->out[0] = node_formula(n, formula, 4, half);
+}
+
+/* softmax(v + bias) over the axes from `axis` on. The bias has v's dimensions, some of them 1
+ * (inner broadcast), or the last of them. */
+void import_ms_bias_softmax(Node *n) {
+    Value *v[2] = {node_need(n, 0), node_need(n, 1)};
+    if (!v[0] || !v[1]) return;
+    int axis = node_axis(n, attr_int(n, "axis", 1), v[0]->rank), rank = v[1]->rank;
+    if (axis < 0) return;
+    bool inner = attr_int(n, "is_inner_broadcast", 0) != 0, fits = rank <= v[0]->rank;
+    if (inner) fits = rank == v[0]->rank;
+    bool ones = !inner; /* so far all dimensions are broadcast */
+    for (int i = 0; i < rank && fits; i++) {
+        int64_t d = v[1]->dims[i];
+        ones = ones && d == 1;
+        if (ones || (inner && i < axis && d == 1)) continue;
+        fits = dim_meets(n->x, d, v[0]->dims[v[0]->rank - rank + i]);
+    }
+    if (!fits) {
+        unsupported(n, "a bias of shape %s for %s", shape_text(n->g->arena, rank, v[1]->dims),
+                    shape_text(n->g->arena, v[0]->rank, v[0]->dims));
+        return;
+    }
+    uint32_t axes = 0;
+    for (int i = axis; i < v[0]->rank; i++) axes |= 1u << i;
+    Value *sum = node_formula(n, "a + b", 2, v);
+    if (sum) n->out[0] = g_softmax(n->g, sum, axes, false);
+}
+
+/* In inference nothing is dropped. */
+void import_ms_bias_dropout(Node *n) {
+    Graph *g = n->g;
+    Value *v[3] = {node_need(n, 0), node_need(n, 1), node_in(n, 2)}, *training = node_in(n, 4);
+    if (!v[0] || !v[1]) return;
+    Scalar on = {.i = 0};
+    if (training && (!value_known(g, training, &on) || on.i)) {
+        unsupported(n, "training");
+        return;
+    }
+    bool row = v[1]->rank == 1 && v[0]->rank > 1;
+    if (row && !is_row(n, v[1], v[0])) return;
+    if (!row && !dims_meet(n->x, v[0]->rank, v[0]->dims, v[1]->rank, v[1]->dims)) {
+        invalid(n, E2005, "a bias of shape %s for %s", shape_text(g->arena, v[1]->rank, v[1]->dims),
+                shape_text(g->arena, v[0]->rank, v[0]->dims));
+        return;
+    }
+    if (v[2] && !dims_meet(n->x, v[0]->rank, v[0]->dims, v[2]->rank, v[2]->dims)) {
+        invalid(n, E2005, "a residual of shape %s for %s",
+                shape_text(g->arena, v[2]->rank, v[2]->dims),
+                shape_text(g->arena, v[0]->rank, v[0]->dims));
+        return;
+    }
+    n->out[0] = node_formula(n, v[2] ? "a + b + c" : "a + b", v[2] ? 3 : 2, v);
+    if (node_wants(n, 1)) n->out[1] = g_expand(g, g_scalar(g, DT_bool, 1), v[0]->rank, v[0]->dims);
+}
+
+/* --- embedding -------------------------------------------------------------------------------- */
+
+/* A table of floats, or of bytes: (v - zero) * scale, scalars. */
+typedef struct Table {
+    Value *v, *scale, *zero;
+} Table;
+
+/* Row `at` (any integer type) of a table, clamped to the rows there are. */
+static const Expr *table_load(Builder *b, const Table *t, const Expr *at, const Expr *column) {
+    Exprs *x = b->x;
+    const Expr *last = ex_int(x, DT_i64, t->v->dims[0] - 1), *zero = ex_int(x, DT_i64, 0);
+    at = ex_bin(x, EX_max, ex_bin(x, EX_min, ex_cast(x, DT_i64, at), last), zero);
+    const Expr *index[2] = {ex_cast(x, DT_i32, at), column};
+    const Expr *e = build_load(b, t->v, index);
+    if (!t->scale) return ex_cast(x, work_type(t->v->dt), e);
+    e = ex_sub(x, ex_cast(x, DT_i32, e), ex_cast(x, DT_i32, build_in(b, t->zero)));
+    return ex_mul(x, ex_cast(x, DT_f32, e), build_in(b, t->scale));
+}
+
+static bool is_table(Node *n, const Table *t, int64_t hidden) {
+    const Value *v = t->v;
     if (v->rank == 2 && dim_meets(n->x, v->dims[1], hidden) && dim_max(n->x, v->dims[0]) > 0 &&
-        dt_is_float(v->dt))
+        (t->scale || dt_is_float(v->dt)))
         return true;
     invalid(n, E2005, "an embedding of shape %s, for %s columns",
             shape_text(n->g->arena, v->rank, v->dims), dim_text(n->x, hidden));
@@ -197,16 +301,21 @@ static bool is_ids(Node *n, const Value *v, const Value *ids, bool may_be_one) {
     return false;
 }
 
-void import_ms_embed_layer_normalization(Node *n) {
+/* What is looked up and normalised; segments, kinds.v, mask and places may be NULL. */
+typedef struct Embedding {
+    Table words, positions, kinds;
+    Value *ids, *segments, *gamma, *beta, *mask, *places;
+} Embedding;
+
+static void embed(Node *n, const Embedding *em) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    Value *ids = node_need(n, 0), *segments = node_in(n, 1), *words = node_need(n, 2),
-          *positions = node_need(n, 3), *kinds = node_in(n, 4), *gamma = node_need(n, 5),
-          *beta = node_need(n, 6), *mask = node_in(n, 7), *places = node_in(n, 8);
-    if (!ids || !words || !positions || !gamma || !beta) return;
-    int64_t hidden = words->rank == 2 ? words->dims[1] : 0;
+    const Table *words = &em->words, *kinds = em->kinds.v ? &em->kinds : NULL;
+    Value *ids = em->ids, *segments = em->segments, *mask = em->mask, *places = em->places;
+    int64_t hidden = words->v->rank == 2 ? words->v->dims[1] : 0;
+    DType dt = words->scale ? DT_f32 : words->v->dt;
     if (!is_ids(n, ids, ids, false) || !is_table(n, words, hidden) ||
-        !is_table(n, positions, hidden) || (segments && !is_ids(n, segments, ids, false)) ||
+        !is_table(n, &em->positions, hidden) || (segments && !is_ids(n, segments, ids, false)) ||
         (kinds && !is_table(n, kinds, hidden)) || (mask && !is_ids(n, mask, ids, false)) ||
         (places && !is_ids(n, places, ids, true)))
         return;
@@ -219,20 +328,66 @@ void import_ms_embed_layer_normalization(Node *n) {
         place = build_load(&b, places, own);
     }
     const Expr *e = ex_add(x, table_load(&b, words, build_load(&b, ids, at), column),
-                           table_load(&b, positions, place, column));
+                           table_load(&b, &em->positions, place, column));
     if (segments && kinds)
         e = ex_add(x, e, table_load(&b, kinds, build_load(&b, segments, at), column));
-    Value *sum = build_map(&b, words->dt, e);
-    if (!is_row(n, gamma, sum) || !is_row(n, beta, sum)) return;
+    Value *sum = build_map(&b, dt, e);
+    if (!is_row(n, em->gamma, sum) || !is_row(n, em->beta, sum)) return;
     Norm m = normalize(g, sum, 2, attr_float(n, "epsilon", 1e-12f), false);
-    n->out[0] = scaled(g, m.even, gamma, beta, words->dt);
+    n->out[0] = scaled(g, m.even, em->gamma, em->beta, dt);
     n->out[2] = sum;
     Value *counts = mask ? g_reduce(g, COMBINE_sum, g_cast(g, mask, DT_i32), 2, false)
                          : g_expand(g, g_scalar(g, DT_i32, 0), 1, shape);
     n->out[1] = counts;
 }
 
-/* --- matrix products -------------------------------------------------------------------------*/
+void import_ms_embed_layer_normalization(Node *n) {
+    Embedding em = {.ids = node_need(n, 0),
+                    .segments = node_in(n, 1),
+                    .words.v = node_need(n, 2),
+                    .positions.v = node_need(n, 3),
+                    .kinds.v = node_in(n, 4),
+                    .gamma = node_need(n, 5),
+                    .beta = node_need(n, 6),
+                    .mask = node_in(n, 7),
+                    .places = node_in(n, 8)};
+    if (em.ids && em.words.v && em.positions.v && em.gamma && em.beta) embed(n, &em);
+}
+
+/* The three tables, gamma and beta are quantised: scales are inputs 8 on, zero points 13 on. */
+void import_ms_qembed_layer_normalization(Node *n) {
+    Table t[5] = {{NULL, NULL, NULL}};
+    Value *row[5] = {NULL};
+    bool segments = node_in(n, 1) != NULL;
+    for (int i = 0; i < 5; i++) {
+        if (i == 2 && !segments) {
+            if (!node_in(n, 4) && !node_in(n, 10) && !node_in(n, 15)) continue;
+            invalid(n, E2007, "of the inputs for segments some are missing");
+            return;
+        }
+        Value *v = node_need(n, 2 + i), *scale = node_need(n, 8 + i), *zero = node_need(n, 13 + i);
+        if (!v || !scale || !zero) return;
+        if (zero->dt != v->dt || (v->dt != DT_u8 && v->dt != DT_i8) || scale->dt != DT_f32 ||
+            !value_single(n, scale) || !value_single(n, zero)) {
+            invalid(n, E2006, "input %d is %s, its zero point %s, its scale %s", 2 + i,
+                    dt_name(v->dt), dt_name(zero->dt), dt_name(scale->dt));
+            return;
+        }
+        t[i] = (Table){v, g_reshape(n->g, scale, 0, NULL), g_reshape(n->g, zero, 0, NULL)};
+        if (i > 2) row[i] = quant_decode(n, v, &(Quant){scale, zero, v->dt});
+    }
+    Embedding em = {.ids = node_need(n, 0),
+                    .segments = node_in(n, 1),
+                    .words = t[0],
+                    .positions = t[1],
+                    .kinds = t[2],
+                    .gamma = row[3],
+                    .beta = row[4],
+                    .mask = node_in(n, 7)};
+    if (em.ids) embed(n, &em);
+}
+
+/* --- matrix products -------------------------------------------------------------------------- */
 
 /* v with dimension 0 moved before the last (batch), and the last two swapped (last). */
 static Value *turned(Graph *g, Value *v, bool batch, bool last) {
@@ -263,6 +418,24 @@ void import_ms_fused_matmul(Node *n) {
     Value *v = g_matmul(g, a, b, work, alpha == 1 ? a->dt : work);
     if (alpha != 1) v = g_cast(g, g_bin(g, EX_mul, v, g_scalar(g, work, alpha)), a->dt);
     n->out[0] = v;
+}
+
+void import_ms_fused_matmul_activation(Node *n) {
+    const char *name = attr_str(n, "activation", "");
+    bool hard = !strcmp(name, "HardSigmoid");
+    const double p[2] = {attr_float(n, "activation_alpha", hard ? 0.2f : 0.01f),
+                         attr_float(n, "activation_beta", hard ? 0.5f : 0)};
+    if (!n->failed && (!*name || !strcmp(name, "Clip"))) unsupported(n, "activation '%s'", name);
+    if (n->failed) return;
+    import_ms_fused_matmul(n);
+    if (!n->failed && n->out[0]) n->out[0] = activate(n, n->out[0], name, p);
+}
+
+void import_ms_gemm_fast_gelu(Node *n) {
+    Value *a = node_need(n, 0), *b = node_need(n, 1), *bias = node_in(n, 2);
+    if (!a || !b) return;
+    Value *v = import_as(n, import_matmul, 13, 2, (Value *[]){a, b});
+    if (v && is_row(n, bias, v)) n->out[0] = fast_gelu(n, v, bias);
 }
 
 void import_ms_fused_gemm(Node *n) {
@@ -299,7 +472,7 @@ void import_ms_fused_conv(Node *n) {
     if (v) n->out[0] = activate(n, v, attr_str(n, "activation", ""), p);
 }
 
-/* --- weights of few bits ---------------------------------------------------------------------*/
+/* --- weights of few bits ---------------------------------------------------------------------- */
 
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
     Exprs *x = b->x;
@@ -393,6 +566,71 @@ void import_ms_matmul_n_bits(Node *n) {
         post = ex_add(x, post, ex_cast(x, work, build_load(&b, g_reshape(g, bias, 1, flat), &row)));
     }
     n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, post);
+}
+
+/* The numbers that 4 bits stand for: FP4 (sign, and a float of 3 bits) and NF4 (the quantiles of a
+ * normal distribution), as bitsandbytes has them. */
+static const float bnb4_values[2][16] = {
+    {0, 5.208333333e-03f, 0.66666667f, 1, 0.33333333f, 0.5f, 0.16666667f, 0.25f, -0.0f,
+     -5.208333333e-03f, -0.66666667f, -1, -0.33333333f, -0.5f, -0.16666667f, -0.25f},
+    {-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+     -0.18477343022823334f, -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f,
+     0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
+     0.7229568362236023f, 1},
+};
+
+/* Weights [N, K] as one row of 4 bits each, the high ones first; blocks of the row have scales. */
+void import_ms_matmul_bnb4(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2);
+    int64_t columns = attr_int(n, "N", 0), depth = attr_int(n, "K", 0),
+            block = attr_int(n, "block_size", 0), kind = attr_int(n, "quant_type", -1);
+    bool turned_weights = attr_int(n, "transB", 1) != 0;
+    if (!a || !packed || !scales || n->failed) return;
+    if (block < 16 || block > (1 << 20) || (block & (block - 1)) || kind < 0 || kind > 1) {
+        invalid(n, E2004, "block_size %lld and quant_type %lld", (long long)block, (long long)kind);
+        return;
+    }
+    if (columns < 1 || depth < 1 || columns > INT32_MAX / depth) {
+        invalid(n, E2004, "K is %lld, N is %lld", (long long)depth, (long long)columns);
+        return;
+    }
+    int64_t sum = turned_weights ? depth : columns, wide = turned_weights ? columns : depth;
+    int64_t count = columns * depth, shape[MAX_RANK];
+    bool fits =
+        a->rank > 0 && dim_meets(x, a->dims[a->rank - 1], sum) && dt_is_float(a->dt) &&
+        packed->dt == DT_u8 && scales->dt == a->dt &&
+        dim_meets(x, dim_product(x, packed->rank, packed->dims), (count + 1) / 2) &&
+        dim_meets(x, dim_product(x, scales->rank, scales->dims), (count + block - 1) / block);
+    if (!fits) {
+        invalid(n, E2005, "an input of shape %s, weights %s and scales %s for K %lld and N %lld",
+                shape_text(g->arena, a->rank, a->dims),
+                shape_text(g->arena, packed->rank, packed->dims),
+                shape_text(g->arena, scales->rank, scales->dims), (long long)depth,
+                (long long)columns);
+        return;
+    }
+    packed = g_reshape(g, packed, 1, (int64_t[]){(count + 1) / 2});
+    scales = g_reshape(g, scales, 1, (int64_t[]){(count + block - 1) / block});
+    for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? wide : a->dims[i];
+    if (!node_shape_ok(n, a->rank, shape)) return;
+    Value *values = graph_const(g, DT_f32, 1, (int64_t[]){16}, bnb4_values[kind]);
+    DType work = work_type(a->dt);
+    Builder b = build(g, a->rank, shape);
+    const Expr *own = ex_var(x, a->rank - 1), *k = build_red(&b, sum), *index[MAX_RANK];
+    const Expr *row = turned_weights ? own : k, *column = turned_weights ? k : own;
+    const Expr *at = ex_add(x, ex_mul(x, row, ex_i(x, depth)), column);
+    const Expr *byte_at = ex_div(x, at, ex_i(x, 2)), *block_at = ex_div(x, at, ex_i(x, block));
+    const Expr *high = ex_bin(x, EX_eq, ex_bin(x, EX_rem, at, ex_i(x, 2)), ex_i(x, 0));
+    const Expr *code = ex_cast(x, DT_i32, build_load(&b, packed, &byte_at));
+    code = ex_bin(x, EX_band, ex_bin(x, EX_shr, code, ex_select(x, high, ex_i(x, 4), ex_i(x, 0))),
+                  ex_i(x, 15));
+    const Expr *w = ex_mul(x, ex_cast(x, work, build_load(&b, values, &code)),
+                           ex_cast(x, work, build_load(&b, scales, &block_at)));
+    for (int i = 0; i < a->rank; i++) index[i] = i == a->rank - 1 ? k : ex_var(x, i);
+    const Expr *e = ex_mul(x, ex_cast(x, work, build_load(&b, a, index)), w);
+    n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, NULL);
 }
 
 /* data[..., indices, ...] as (data - zero point) * scale; rows that do not exist are zeros. */

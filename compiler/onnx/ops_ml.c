@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- what is shared ---------------------------------------------------------------------------*/
+/* --- what is shared --------------------------------------------------------------------------- */
 
 bool ml_read_transform(Node *n, MlTransform *transform) {
     static const char *const names[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
@@ -129,7 +129,7 @@ Value *ml_floats(Graph *g, const float *data, int rank, const int64_t *shape) {
     return graph_const(g, DT_f32, rank, shape, arena_copy(g->arena, data, bytes));
 }
 
-/* --- features ---------------------------------------------------------------------------------*/
+/* --- features --------------------------------------------------------------------------------- */
 
 void import_ml_binarizer(Node *n) {
     Value *v = node_need(n, 0);
@@ -293,7 +293,7 @@ void import_ml_one_hot_encoder(Node *n) {
         build_map(&b, DT_f32, ex_select(x, hit, ex_num(x, DT_f32, 1), ex_num(x, DT_f32, 0)));
 }
 
-/* --- ZipMap and linear models -----------------------------------------------------------------*/
+/* --- ZipMap and linear models ----------------------------------------------------------------- */
 
 /* A list of maps from labels to the numbers of a row: here the rows themselves, since the labels
  * are known when compiling. */
@@ -301,7 +301,7 @@ void import_ml_zip_map(Node *n) {
     n->out[0] = node_need(n, 0);
 }
 
-/* --- linear models ----------------------------------------------------------------------------*/
+/* --- linear models ---------------------------------------------------------------------------- */
 
 /* v [rows, features] times coefficients [lines, features], plus an intercept for each line. NULL
  * after a report. */

@@ -40,7 +40,7 @@ static bool has_shape(Node *n, const Value *v, int rank, const int64_t *shape, c
     return false;
 }
 
-/* --- routing ----------------------------------------------------------------------------------*/
+/* --- routing ---------------------------------------------------------------------------------- */
 
 /* v[t, chosen[t, j]] */
 static Value *of_chosen(Node *n, const Mixture *m, Value *v) {
@@ -87,7 +87,7 @@ static bool mixture_read(Node *n, Mixture *m, Value *weights, bool even) {
     return true;
 }
 
-/* --- layers -----------------------------------------------------------------------------------*/
+/* --- layers ----------------------------------------------------------------------------------- */
 
 /* Completes a layer and checks its tensors; rows -1: as many as the weights say. */
 static bool layer_check(Node *n, const Mixture *m, Layer *l, int64_t rows, int64_t depth,
@@ -190,7 +190,7 @@ static Value *apply(Node *n, const Mixture *m, const Layer *l, Value *v) {
     return build_reduce(&b, m->work, COMBINE_sum, e, post);
 }
 
-/* --- the network ------------------------------------------------------------------------------*/
+/* --- the network ------------------------------------------------------------------------------ */
 
 /* `count` elements of the last dimension of v (rank 3), `step` apart. */
 static Value *part_of(Node *n, Value *v, int64_t first, int64_t step, int64_t count) {

@@ -71,7 +71,8 @@ static bool split_sizes(Node *n, int axis, int64_t extent, int64_t *size) {
             int64_t start[1] = {i}, one[1] = {1};
             Value *own = g_slice(n->g, sizes, start, one, one);
             if (!node_chosen_extent(n, own, i, axis, left, false, &size[i])) return false;
-            if (dim_varies(size[i])) size[i] = dim_larger(n->x, dim_smaller(n->x, size[i], left), 0);
+            if (dim_varies(size[i]))
+                size[i] = dim_larger(n->x, dim_smaller(n->x, size[i], left), 0);
             left = dim_sub(n->x, left, size[i]);
         }
         return true;
@@ -129,7 +130,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
 static const Expr *slice_bound(Exprs *x, int64_t bound, const Expr *extent, const Expr *low,
                                const Expr *high) {
     int64_t least, most;
-    const Expr *e = dim_varies(bound) ? dim_expr(x, bound) : ex_i(x, clamp(bound, -(1 << 30), 1 << 30));
+    const Expr *e =
+        dim_varies(bound) ? dim_expr(x, bound) : ex_i(x, clamp(bound, -(1 << 30), 1 << 30));
     const Expr *from_end = ex_add(x, e, extent);
     if (!dim_bounds(x, e, &least, &most) || (least < 0 && most >= 0))
         e = ex_select(x, ex_lt(x, e, ex_i(x, 0)), from_end, e);
@@ -354,7 +356,8 @@ void import_slice(Node *n) {
         if (!known) {
             for (int i = 1; i <= 4; i++)
                 if (node_in(n, i) && !dt_is_int(node_in(n, i)->dt))
-                    invalid(n, E2006, "bounds must be integers, not %s", dt_name(node_in(n, i)->dt));
+                    invalid(n, E2006, "bounds must be integers, not %s",
+                            dt_name(node_in(n, i)->dt));
             if (!n->failed) slice_runtime(n, v);
             return;
         }
@@ -555,7 +558,8 @@ static bool cropped_shape(Node *n, Value *v, const int *entry, int count, Value 
     Builder b = build(n->g, 1, &rank);
     const Expr *all = ex_int(x, DT_i64, 0);
     for (int d = 0; d < v->rank; d++) {
-        const Expr *e = entry[d] < 0 ? ex_int(x, DT_i64, v->dims[d]) : load_i64(&b, *extents, entry[d]);
+        const Expr *e =
+            entry[d] < 0 ? ex_int(x, DT_i64, v->dims[d]) : load_i64(&b, *extents, entry[d]);
         all = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, d)), e, all);
     }
     *extents = build_map(&b, DT_i64, all);
@@ -639,7 +643,8 @@ void import_depth_to_space(Node *n) {
     }
     Exprs *x = n->x;
     int64_t depth = dim_div(x, v->dims[1], size * size);
-    int64_t shape[4] = {v->dims[0], depth, dim_mul(x, v->dims[2], size), dim_mul(x, v->dims[3], size)};
+    int64_t shape[4] = {v->dims[0], depth, dim_mul(x, v->dims[2], size),
+                        dim_mul(x, v->dims[3], size)};
     if (!node_shape_ok(n, 4, shape)) return;
     Builder b = build(n->g, 4, shape);
     const Expr *s = ex_i(x, size), *h = ex_var(x, 2), *w = ex_var(x, 3), *c = ex_var(x, 1);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* --- statistics -----------------------------------------------------------------------------*/
+/* --- statistics ------------------------------------------------------------------------------- */
 
 /* The sum of `v` over the axes (bit mask), divided by their extents; the axes stay as 1. */
 static Value *mean_of(Graph *g, Value *v, uint32_t axes) {
@@ -71,7 +71,7 @@ static uint32_t spatial_axes(int rank) {
     return ((1u << rank) - 1) & ~3u;
 }
 
-/* --- BatchNormalization ---------------------------------------------------------------------*/
+/* --- BatchNormalization ----------------------------------------------------------------------- */
 
 /* old * momentum + new * (1 - momentum) */
 static Value *moved(Graph *g, Value *old, Value *fresh, double momentum) {
@@ -137,7 +137,7 @@ void import_batch_normalization(Node *n) {
     n->out[0] = g_cast(g, scale_and_shift(g, wide, scale, shift), v->dt);
 }
 
-/* --- statistics of the tensor itself --------------------------------------------------------*/
+/* --- statistics of the tensor itself ---------------------------------------------------------- */
 
 void import_instance_normalization(Node *n) {
     Value *v = need_float(n, 0, 3);

@@ -28,7 +28,7 @@ static double norm_order(Node *n) {
     return p;
 }
 
-/* --- windows --------------------------------------------------------------------------------*/
+/* --- windows ---------------------------------------------------------------------------------- */
 
 /* How many positions window `o` of a dimension covers: of the input, or with its padding. */
 static int64_t covered(const Slide *s, int64_t o, bool with_padding) {
@@ -181,7 +181,7 @@ void import_lp_pool(Node *n) {
     pool(n, POOL_lp);
 }
 
-/* --- all positions --------------------------------------------------------------------------*/
+/* --- all positions ---------------------------------------------------------------------------- */
 
 static void global_pool(Node *n, PoolKind kind) {
     Value *v = need_float(n, 0, 2);
@@ -217,7 +217,7 @@ void import_global_lp_pool(Node *n) {
     global_pool(n, POOL_lp);
 }
 
-/* --- the inverse of MaxPool -----------------------------------------------------------------*/
+/* --- the inverse of MaxPool ------------------------------------------------------------------- */
 
 /* Puts each element back where its index says, zeros elsewhere. The indices count in the shape that
  * kernel, strides and pads give; a larger output_shape adds zeros at the end of each dimension. */
@@ -272,7 +272,7 @@ void import_max_unpool(Node *n) {
     n->out[0] = g_pad(n->g, out, none, more, (Scalar){.i = 0});
 }
 
-/* --- regions of interest --------------------------------------------------------------------*/
+/* --- regions of interest ---------------------------------------------------------------------- */
 
 /* Element `column` of region r, as a whole number after scaling, rounded half away from zero. */
 static const Expr *roi_edge(Builder *b, Value *rois, int column, double scale, DType work) {

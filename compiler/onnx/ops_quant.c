@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* --- what is shared ---------------------------------------------------------------------------*/
+/* --- what is shared --------------------------------------------------------------------------- */
 
 Value *import_as(Node *n, ImportFn *fn, int version, int n_in, Value *const *in) {
     Arena *arena = n->g->arena;
@@ -119,7 +119,7 @@ Value *quant_matmul(Node *n, Value *a, Value *a_zero, Value *b, Value *b_zero) {
     return NULL;
 }
 
-/* --- QuantizeLinear, DequantizeLinear ---------------------------------------------------------*/
+/* --- QuantizeLinear, DequantizeLinear --------------------------------------------------------- */
 
 /* How scales and zero points lie along a tensor: one for all, one per index of `axis`, or one per
  * `block` indices of it. */
@@ -264,7 +264,7 @@ void import_dequantize_linear(Node *n) {
     n->out[0] = build_map(&b, dt, e);
 }
 
-/* --- DynamicQuantizeLinear --------------------------------------------------------------------*/
+/* --- DynamicQuantizeLinear -------------------------------------------------------------------- */
 
 /* The smallest or largest element, or 0 if that is beyond it; f32. */
 static Value *reach(Node *n, Value *v, Combine combine) {
@@ -297,7 +297,7 @@ void import_dynamic_quantize_linear(Node *n) {
     n->out[0] = quant_dynamic(n, v, &n->out[1], &n->out[2]);
 }
 
-/* --- QLinearMatMul, QLinearConv ---------------------------------------------------------------*/
+/* --- QLinearMatMul, QLinearConv --------------------------------------------------------------- */
 
 /* scale * scale / scale, rounded to their own type at each step. */
 static Value *joined_scale(Node *n, Value *a, Value *b, Value *y) {

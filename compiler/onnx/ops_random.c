@@ -16,7 +16,7 @@
 
 #define MAX_STORED ((int64_t)1 << 18) /* numbers */
 
-/* --- the Mersenne Twister --------------------------------------------------------------------*/
+/* --- the Mersenne Twister --------------------------------------------------------------------- */
 
 #define MT_N 624
 #define MT_M 397
@@ -69,7 +69,7 @@ static void twister_normals(Twister *t, double *pair) {
     pair[1] = f * a;
 }
 
-/* --- tensors ---------------------------------------------------------------------------------*/
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 /* The attribute `seed`, FLOAT or INT; false if there is none. */
 static bool seed_of(Node *n, double *seed) {
@@ -176,7 +176,7 @@ static Value *random_normal(Node *n, int rank, const int64_t *shape) {
     return build_map(&b, DT_f32, ex_mul(x, size, ex_un(x, EX_cos, angle)));
 }
 
-/* --- operators -------------------------------------------------------------------------------*/
+/* --- operators -------------------------------------------------------------------------------- */
 
 /* RandomNormal and RandomUniform, and what is like another tensor. */
 void import_random(Node *n) {

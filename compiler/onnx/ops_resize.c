@@ -69,7 +69,7 @@ typedef struct Resize {
     int64_t shape[MAX_TENSOR_RANK]; /* of the output */
 } Resize;
 
-/* --- reading --------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* The attribute's place in a list of names; -1 after a report. */
 static int attr_choice(Node *n, const char *attr, int fallback, int count,
@@ -271,7 +271,7 @@ static bool read_extents(Resize *r) {
     return node_shape_ok(n, r->v->rank, r->shape);
 }
 
-/* --- positions ------------------------------------------------------------------------------*/
+/* --- positions -------------------------------------------------------------------------------- */
 
 /* The scale of an axis, as f32. */
 static const Expr *scale_of(Resize *r, Builder *b, const Axis *a) {
@@ -359,7 +359,7 @@ static const Expr *to_index(Resize *r, const Expr *e, int64_t low, int64_t high)
     return ex_bin(x, EX_max, ex_i(x, low), ex_bin(x, EX_min, e, ex_i(x, high)));
 }
 
-/* --- nearest --------------------------------------------------------------------------------*/
+/* --- nearest ---------------------------------------------------------------------------------- */
 
 /* The table's entry for coordinate `o`: where it is o / k, or a multiple of o, arithmetic says it.
  */
@@ -452,7 +452,7 @@ static Value *resize_nearest(Resize *r) {
     return build_map(&b, r->v->dt, or_beyond(r, &b, build_load(&b, r->v, index)));
 }
 
-/* --- linear and cubic -----------------------------------------------------------------------*/
+/* --- linear and cubic ------------------------------------------------------------------------- */
 
 /* The interpolation kernel at distance `d`. */
 static const Expr *kernel(Resize *r, const Expr *d) {

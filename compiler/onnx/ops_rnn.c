@@ -1,4 +1,4 @@
-/* Recurrent networks: RNN, GRU, LSTM.
+/* Recurrent networks: RNN, GRU, LSTM, and com.microsoft's LSTM of quantised weights.
  *
  * What does not depend on the state is taken out of the loop: the product of all inputs with the
  * weights of all gates and directions is one matrix product before it. Each trip of the loop then
@@ -9,6 +9,7 @@
  * With sequence_lens, a sequence that has ended keeps its state, and its outputs are zero; one that
  * runs backwards begins at its own last element.
  */
+#include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 #include "ir/constant.h"
 
@@ -61,16 +62,18 @@ struct Rnn {
     double clip;     /* 0: none */
     bool couple;     /* LSTM input_forget */
     bool late_reset; /* GRU linear_before_reset */
+    bool quantised;  /* LSTM: R is bytes, and its product sees a state of bytes */
     Activation act[2][MAX_ACTIVATIONS];
-    Value *x_gates;            /* [steps, batch, dirs, gates * hidden], or batch first */
-    Value *r;                  /* [dirs, gates * hidden, hidden] */
-    Value *bias;               /* [dirs, 2 * gates * hidden] or NULL */
-    Value *peephole;           /* [dirs, 3 * hidden] or NULL */
-    Value *lens;               /* [batch] or NULL */
+    Value *x_gates;          /* [steps, batch, dirs, gates * hidden], or batch first */
+    Value *r;                /* [dirs, gates * hidden, hidden] */
+    Value *r_scale, *r_zero; /* quantised: [dirs, gates * hidden or 1]; then r is not turned yet */
+    Value *bias;             /* [dirs, 2 * gates * hidden] or NULL */
+    Value *peephole;         /* [dirs, 3 * hidden] or NULL */
+    Value *lens;             /* [batch] or NULL */
     Value *state[2], *next[2]; /* [dirs, batch, hidden] */
 };
 
-/* --- reading --------------------------------------------------------------------------------*/
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Input i, if it is there, must have this shape. */
 static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *shape) {
@@ -79,6 +82,15 @@ static bool has_shape(Rnn *r, int i, const char *what, int rank, const int64_t *
     invalid(r->n, E2005, "%s has shape %s; expected %s", what,
             shape_text(r->n->g->arena, v->rank, v->dims), shape_text(r->n->g->arena, rank, shape));
     return false;
+}
+
+/* Are all sequences known to have this length? */
+static bool lengths_are(const Node *n, int64_t steps) {
+    int count;
+    const int64_t *lens = node_ints(n, 4, &count);
+    bool full = lens != NULL;
+    for (int i = 0; i < count; i++) full &= lens[i] == steps;
+    return full;
 }
 
 static bool read_shapes(Rnn *r) {
@@ -114,11 +126,7 @@ static bool read_shapes(Rnn *r) {
     r->bias = node_in(n, 3);
     r->lens = node_in(n, 4);
     r->peephole = r->n_states > 1 ? node_in(n, 7) : NULL;
-    int count;
-    const int64_t *lens = node_ints(n, 4, &count);
-    bool full = lens != NULL;
-    for (int i = 0; i < count; i++) full &= lens[i] == r->steps;
-    if (full) r->lens = NULL;
+    if (lengths_are(n, r->steps)) r->lens = NULL;
     if (r->lens && !dt_is_int(r->lens->dt)) {
         invalid(n, E2006, "sequence_lens must be integers, not %s", dt_name(r->lens->dt));
         return false;
@@ -173,7 +181,7 @@ static bool read_attributes(Rnn *r) {
     return false;
 }
 
-/* --- parts of a step ------------------------------------------------------------------------*/
+/* --- parts of a step -------------------------------------------------------------------------- */
 
 /* `a`, or `b` in the second direction; `dir` is the direction's coordinate. */
 static const Expr *by_direction(Rnn *r, const Expr *dir, const Expr *a, const Expr *b) {
@@ -233,16 +241,31 @@ static const Expr *from_input(Rnn *r, Builder *b, const Expr *s, const Expr *gat
     return build_load(b, r->x_gates, index);
 }
 
+/* Weights of bytes [dirs, in, columns] as floats [dirs, columns, in]. */
+static Value *decoded(Graph *g, Value *v, Value *scale, Value *zero) {
+    Exprs *x = g->x;
+    int64_t shape[3] = {v->dims[0], v->dims[2], v->dims[1]};
+    Builder b = build(g, 3, shape);
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 2), ex_var(x, 1)};
+    const Expr *of_scale[2] = {at[0], build_index(&b, 1, scale->dims[1])};
+    const Expr *of_zero[2] = {at[0], build_index(&b, 1, zero->dims[1])};
+    const Expr *e = ex_sub(x, ex_cast(x, DT_i32, build_load(&b, v, at)),
+                           ex_cast(x, DT_i32, build_load(&b, zero, of_zero)));
+    e = ex_mul(x, ex_cast(x, DT_f32, e), build_load(&b, scale, of_scale));
+    return build_map(&b, DT_f32, e);
+}
+
 /* Begins the product of a state [dirs, batch, hidden] with rows `first` .. `first + rows` of R. */
 static Builder recur(Rnn *r, Graph *g, Value *state, int64_t first, int64_t rows,
                      const Expr **body) {
     Exprs *x = r->x;
     int64_t shape[3] = {r->dirs, r->batch, rows};
+    Value *weights = r->quantised ? decoded(g, r->r, r->r_scale, r->r_zero) : r->r;
     Builder b = build(g, 3, shape);
     const Expr *dir = ex_var(x, 0), *k = build_red(&b, r->hidden);
     const Expr *is[3] = {dir, ex_var(x, 1), k};
     const Expr *ir[3] = {dir, ex_add(x, ex_var(x, 2), ex_i(x, first)), k};
-    *body = ex_mul(x, build_load(&b, state, is), ex_cast(x, r->work, build_load(&b, r->r, ir)));
+    *body = ex_mul(x, build_load(&b, state, is), ex_cast(x, r->work, build_load(&b, weights, ir)));
     return b;
 }
 
@@ -268,7 +291,7 @@ static const Expr *while_running(Rnn *r, Builder *b, const Expr *s, const Expr *
     return ex_select(r->x, ex_lt(r->x, s, length_of(r, b, ex_var(r->x, 1))), fresh, old);
 }
 
-/* --- the three cells ------------------------------------------------------------------------*/
+/* --- the three cells -------------------------------------------------------------------------- */
 
 /* h' = f(x_gates + h R) */
 static void step_rnn(Rnn *r, Graph *g, const Expr *s) {
@@ -333,13 +356,35 @@ static const Expr *lstm_gate(Rnn *r, Builder *b, Value *gates, int gate, const E
     return ex_add(x, e, ex_mul(x, peephole, cell));
 }
 
+/* The state as what 256 steps between its smallest and its largest number in each direction (and 0)
+ * can say of it. */
+static Value *in_steps(Rnn *r, Graph *g, Value *state) {
+    static const char *const names[] = {"a", "b", "s"};
+    Exprs *x = r->x;
+    if (!r->quantised) return state;
+    Value *ends[2] = {g_reduce(g, COMBINE_min, state, 6, true),
+                      g_reduce(g, COMBINE_max, state, 6, true)};
+    ends[0] = g_formula(g, "min(a, 0)", 1, names, &ends[0]);
+    ends[1] = g_formula(g, "max(a, 0)", 1, names, &ends[1]);
+    Value *scale = g_formula(g, "select(a == b, 1, b - a) / 255", 2, names, ends);
+    Value *low[2] = {ends[0], scale}, *all[3] = {state, NULL, scale};
+    all[1] = g_formula(g, "round(max(0, min(255, 0 - a / b)))", 2, names, low);
+    Value *bytes = g_formula(g, "max(0, min(255, round(a / s) + b))", 3, names, all);
+    bytes = g_cast(g, bytes, DT_u8);
+    Builder b = build(g, 3, state->dims);
+    const Expr *e = ex_sub(x, ex_cast(x, DT_i32, build_in(&b, bytes)),
+                           ex_cast(x, DT_i32, build_in(&b, all[1])));
+    return build_map(&b, DT_f32, ex_mul(x, ex_cast(x, DT_f32, e), build_in(&b, scale)));
+}
+
 /* Gates i, o, f, c: cell' = f * cell + i * c, h' = o * act(cell'). State 0 is h, state 1 the cell.
  */
 static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     Exprs *x = r->x;
     DType work = r->work;
     const Expr *dir = ex_var(x, 0), *body;
-    Builder b = recur(r, g, r->state[0], 0, dim_mul(x, r->hidden, 4), &body);
+    Value *seen = in_steps(r, g, r->state[0]);
+    Builder b = recur(r, g, seen, 0, dim_mul(x, r->hidden, 4), &body);
     const Expr *post = ex_add(x, ex_acc(x, work), from_input(r, &b, s, ex_var(x, 2)));
     Value *gates = build_reduce(&b, work, COMBINE_sum, body, post);
 
@@ -359,7 +404,7 @@ static void step_lstm(Rnn *r, Graph *g, const Expr *s) {
     r->next[0] = build_map(&b, work, while_running(r, &b, s, h, build_in(&b, r->state[0])));
 }
 
-/* --- around the steps -----------------------------------------------------------------------*/
+/* --- around the steps ------------------------------------------------------------------------- */
 
 /* X W + biases, for all positions, directions and gates: one matrix product. */
 static void project_input(Rnn *r) {
@@ -425,7 +470,7 @@ static Value *bring_in(Graph *sub, Value *v, Value **in, int *n_in) {
 static Value *run_loop(Rnn *r, bool stacked) {
     Graph *g = r->n->g, *sub = graph_new_sub(g);
     Rnn outer = *r;
-    Value *in[8], *out[3] = {NULL};
+    Value *in[10], *out[3] = {NULL};
     int n_in = 0;
     for (int i = 0; i < r->n_states; i++) {
         in[n_in++] = outer.state[i];
@@ -433,6 +478,8 @@ static Value *run_loop(Rnn *r, bool stacked) {
     }
     r->x_gates = bring_in(sub, outer.x_gates, in, &n_in);
     r->r = bring_in(sub, outer.r, in, &n_in);
+    r->r_scale = bring_in(sub, outer.r_scale, in, &n_in);
+    r->r_zero = bring_in(sub, outer.r_zero, in, &n_in);
     r->bias = r->late_reset ? bring_in(sub, outer.bias, in, &n_in) : NULL;
     r->peephole = bring_in(sub, outer.peephole, in, &n_in);
     r->lens = bring_in(sub, outer.lens, in, &n_in);
@@ -475,13 +522,26 @@ static Value *by_position(Rnn *r, Value *stacked, DType dt) {
     return build_map(&b, dt, e);
 }
 
+/* R's bytes, their scales and zero points with the extents that the states have. */
+static void name_extents(Rnn *r) {
+    Graph *g = r->n->g;
+    int64_t shape[3] = {r->dirs, r->hidden, dim_mul(r->x, r->hidden, r->gates)};
+    int64_t one[2] = {r->dirs, 1}, each[2] = {r->dirs, shape[2]};
+    r->r = g_reshape(g, r->r, 3, shape);
+    r->r_scale = g_reshape(g, r->r_scale, 2, r->r_scale->dims[1] == 1 ? one : each);
+    r->r_zero = g_reshape(g, r->r_zero, 2, r->r_zero->dims[1] == 1 ? one : each);
+}
+
 static void import_recurrent(Rnn *r) {
     Node *n = r->n;
     r->x = n->x;
     if (!read_attributes(r) || !read_shapes(r) || !read_activations(r)) return;
     DType dt = n->in[0]->dt;
     r->work = float_work(dt);
-    r->r = n->in[2];
+    if (r->quantised)
+        name_extents(r);
+    else
+        r->r = n->in[2];
     for (int i = 0; i < r->n_states; i++) r->state[i] = initial_state(r, 5 + i);
     project_input(r);
     if (n->failed) return;
@@ -511,4 +571,62 @@ void import_lstm(Node *n) {
     static const char *const usual[] = {"Sigmoid", "Tanh", "Tanh"};
     import_recurrent(&(Rnn){
         .n = n, .gates = 4, .n_states = 2, .n_activations = 3, .usual = usual, .step = step_lstm});
+}
+
+/* The scale and the zero point of weights of bytes [dirs, in, columns], in inputs `i` and i + 1:
+ * one for each direction or each column, as [dirs, columns or 1]. False after a report. */
+static bool weight_parts(Node *n, const Value *v, int i, Value **scale, Value **zero) {
+    Value *parts[2] = {node_need(n, i), node_need(n, i + 1)};
+    if (!v || !parts[0] || !parts[1]) return false;
+    bool fits = v->rank == 3 && (v->dt == DT_u8 || v->dt == DT_i8) && parts[0]->dt == DT_f32 &&
+                parts[1]->dt == v->dt;
+    for (int k = 0; k < 2 && fits; k++) {
+        int rank = parts[k]->rank;
+        fits = (rank == 1 || rank == 2) && dim_meets(n->x, parts[k]->dims[0], v->dims[0]) &&
+               (rank == 1 || dim_meets(n->x, parts[k]->dims[1], v->dims[2]));
+        int64_t shape[2] = {v->dims[0], rank == 1 ? 1 : v->dims[2]};
+        if (fits) parts[k] = g_reshape(n->g, parts[k], 2, shape);
+    }
+    *scale = parts[0], *zero = parts[1];
+    if (!fits)
+        invalid(n, E2005, "weights %s%s with a scale or zero point that does not fit",
+                dt_name(v->dt), shape_text(n->g->arena, v->rank, v->dims));
+    return fits;
+}
+
+/* Inputs, states and weights are what 8 bits can say of them; all else is as in LSTM. The bits
+ * serve the whole tensor, so what lies behind the ends of shorter sequences would matter, and
+ * nothing says what that is. */
+void import_ms_dynamic_quantize_lstm(Node *n) {
+    static const char *const usual[] = {"Sigmoid", "Tanh", "Tanh"};
+    Rnn r = {.gates = 4,
+             .n_states = 2,
+             .n_activations = 3,
+             .usual = usual,
+             .step = step_lstm,
+             .quantised = true};
+    Value *v = need_float(n, 0, 3), *w = node_need(n, 1), *scale, *zero, *w_scale, *w_zero;
+    r.r = node_need(n, 2);
+    if (!v || !weight_parts(n, w, 8, &w_scale, &w_zero) ||
+        !weight_parts(n, r.r, 10, &r.r_scale, &r.r_zero))
+        return;
+    if (v->dt != DT_f32 || value_numel(v) == 0) {
+        invalid(n, E2006, "X must hold f32");
+        return;
+    }
+    if (node_in(n, 4) && !lengths_are(n, v->dims[0])) {
+        unsupported(n, "sequences of different lengths");
+        return;
+    }
+    Value *bytes = quant_dynamic(n, v, &scale, &zero);
+    if (!bytes) return;
+    Quant q = {scale, zero, DT_u8};
+    Node plain = *n;
+    plain.in = arena_copy(n->g->arena, n->in, (size_t)n->n_in * sizeof *n->in);
+    plain.in[0] = quant_decode(n, bytes, &q);
+    plain.in[1] = decoded(n->g, w, w_scale, w_zero);
+    plain.in[2] = decoded(n->g, r.r, r.r_scale, r.r_zero); /* its shape and type are looked at */
+    r.n = &plain;
+    import_recurrent(&r);
+    n->failed |= plain.failed;
 }

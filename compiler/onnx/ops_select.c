@@ -7,9 +7,9 @@
  * largest number, and as equal to NaN. Only a few of very many are chosen one after the other.
  *
  * How many elements are chosen is known when the inputs are constant. Otherwise what the model
- * declares is what it promises, if it is fixed, and exactly so many are given; and if it is not, how
- * many there are is a dimension that varies (ir/dim.h). Where fewer are found than must be given the
- * rest is zero; where more are found than may be given the last ones are left out.
+ * declares is what it promises, if it is fixed, and exactly so many are given; and if it is not,
+ * how many there are is a dimension that varies (ir/dim.h). Where fewer are found than must be
+ * given the rest is zero; where more are found than may be given the last ones are left out.
  */
 #include "compiler/onnx/index.h"
 
@@ -18,7 +18,7 @@
 /* Pairs that are compared at most; beyond, TopK chooses one element after the other. */
 #define MAX_COMPARED ((int64_t)1 << 26)
 
-/* --- order ------------------------------------------------------------------------------------*/
+/* --- order ------------------------------------------------------------------------------------ */
 
 /* Integers (i32, or i64 for elements of 64 bits) in the order of the elements, so that a comparison
  * is all that ordering takes: floats by their bits, of which the negative ones run backwards. */
@@ -45,7 +45,7 @@ static const Expr *count_if(Exprs *x, const Expr *cond) {
     return ex_select(x, cond, ex_i(x, 1), ex_i(x, 0));
 }
 
-/* --- TopK -------------------------------------------------------------------------------------*/
+/* --- TopK ------------------------------------------------------------------------------------- */
 
 /* The place of every element along the axis when the largest keys come first, i32. */
 static Value *ranks(Node *n, Value *keys, int axis) {
@@ -200,7 +200,7 @@ void import_topk(Node *n) {
     if (node_wants(n, 1)) n->out[1] = take_to(n, v, place, axis, shape, DT_i64, true);
 }
 
-/* --- NonZero, Compress ------------------------------------------------------------------------*/
+/* --- NonZero, Compress ------------------------------------------------------------------------ */
 
 /* For flags (bool, rank 1): how many are set before each (i32), and how many in all (i64 scalar).
  */
@@ -296,7 +296,7 @@ void import_compress(Node *n) {
     n->out[0] = result;
 }
 
-/* --- Unique -----------------------------------------------------------------------------------*/
+/* --- Unique ----------------------------------------------------------------------------------- */
 
 /* Items along the middle of [before, items, after]. Item i is said by its own elements [before,
  * after]; two are compared at the first place where they differ. */
@@ -355,12 +355,17 @@ static Value *per_unique(Node *n, Value *place, int64_t count, Combine combine, 
     return build_scatter(&b, result, combine, target, guard, position ? i : ex_i(x, 1));
 }
 
-void import_unique(Node *n) {
+/* Which output of the operator is what; -1: none. */
+typedef struct UniqueOutputs {
+    int first, place, count;
+} UniqueOutputs;
+
+static void unique(Node *n, bool sorted, UniqueOutputs out) {
     Value *v = node_need(n, 0);
     if (!v) return;
     Exprs *x = n->x;
     Graph *g = n->g;
-    bool by_axis = attr_has(n, "axis"), sorted = attr_int(n, "sorted", 1) != 0;
+    bool by_axis = attr_has(n, "axis");
     int axis = by_axis ? node_axis(n, attr_int(n, "axis", 0), v->rank) : 0;
     if (axis < 0) return;
     int64_t shape[MAX_RANK] = {dim_product(x, v->rank, v->dims)}, split[3] = {1, 1, 1}, extent;
@@ -401,10 +406,10 @@ void import_unique(Node *n) {
     j = build_red(&b, it.n);
     is_first = ex_bin(x, EX_eq, build_load(&b, first, &j), j);
     Value *total = build_reduce(&b, DT_i64, COMBINE_sum, count_if(x, is_first), NULL);
-    bool declared =
-        !value_is_const(total) && (node_declared_extent(n, 3, 0, &extent, &name) ||
-                                   node_declared_extent(n, 1, 0, &extent, &name) ||
-                                   node_declared_extent(n, 0, axis, &extent, &name));
+    bool declared = !value_is_const(total) &&
+                    (node_declared_extent(n, out.count, 0, &extent, &name) ||
+                     (out.first >= 0 && node_declared_extent(n, out.first, 0, &extent, &name)) ||
+                     node_declared_extent(n, 0, axis, &extent, &name));
     if (declared) node_check_count(n, total, 0, extent);
     if (!declared && !node_counted_extent(n, total, it.n, true, name, &extent)) return;
     shape[axis] = extent;
@@ -421,12 +426,27 @@ void import_unique(Node *n) {
         result = build_scatter(&b, result, COMBINE_none, target, guard, build_in(&b, flat));
     }
     n->out[0] = g_reshape(g, result, rank, shape);
-    if (node_wants(n, 1)) n->out[1] = per_unique(n, place, extent, COMBINE_none, first, true);
-    if (node_wants(n, 2)) n->out[2] = g_cast(g, place, DT_i64);
-    if (node_wants(n, 3)) n->out[3] = per_unique(n, place, extent, COMBINE_sum, NULL, false);
+    if (out.first >= 0 && node_wants(n, out.first))
+        n->out[out.first] = per_unique(n, place, extent, COMBINE_none, first, true);
+    if (node_wants(n, out.place)) n->out[out.place] = g_cast(g, place, DT_i64);
+    if (node_wants(n, out.count))
+        n->out[out.count] = per_unique(n, place, extent, COMBINE_sum, NULL, false);
 }
 
-/* --- NonMaxSuppression ------------------------------------------------------------------------*/
+void import_unique(Node *n) {
+    unique(n, attr_int(n, "sorted", 1) != 0, (UniqueOutputs){1, 2, 3});
+}
+
+/* Of a vector, in the order in which elements occur. */
+void import_ms_unique(Node *n) {
+    Value *v = node_need(n, 0);
+    if (v && v->rank != 1)
+        invalid(n, E2005, "the input has %d dimensions, not 1", v->rank);
+    else if (v)
+        unique(n, false, (UniqueOutputs){-1, 1, 2});
+}
+
+/* --- NonMaxSuppression ------------------------------------------------------------------------ */
 
 /* Lower and upper corner of a box along one of its two axes. */
 static void corners(Builder *b, Value *boxes, const Expr *batch, const Expr *box, int axis,
@@ -515,8 +535,8 @@ static Value *one_number(Node *n, int i, DType dt) {
     return NULL;
 }
 
-/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order. NULL after a
- * report. */
+/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order. NULL after
+ * a report. */
 static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes) {
     Exprs *x = n->x;
     Graph *g = n->g;

@@ -46,7 +46,7 @@ static int need_position(Node *n, int i, int count) {
     return -1;
 }
 
-/* --- sequences -------------------------------------------------------------------------------*/
+/* --- sequences -------------------------------------------------------------------------------- */
 
 void import_sequence_construct(Node *n) {
     Value *first = node_need(n, 0);
@@ -281,7 +281,7 @@ void import_sequence_map(Node *n) {
     for (int k = 0; k < n->n_out; k++) n->out_entity[k] = result[k];
 }
 
-/* --- optionals -------------------------------------------------------------------------------*/
+/* --- optionals -------------------------------------------------------------------------------- */
 
 /* The element type that a type's tensors have; DT_none if it has none. */
 static DType tensor_dtype(const Onnx__TypeProto *type) {

@@ -25,7 +25,7 @@ static DType work_type(DType dt, bool inverse) {
     return inverse ? dt_reg(dt) : DT_f64;
 }
 
-/* --- Fourier transforms -----------------------------------------------------------------------*/
+/* --- Fourier transforms ----------------------------------------------------------------------- */
 
 /* cos and sin of 2 pi * k / n, exact where they are 0, 1/2 or 1. */
 static void root_of_unity(int64_t k, int64_t n, double *re, double *im) {
@@ -210,7 +210,7 @@ static Value *transform(const Transform *t, Value *v) {
     return g_reshape(g, g_transpose(g, g_reshape(g, second, 5, apart), perm), 4, whole);
 }
 
-/* --- DFT --------------------------------------------------------------------------------------*/
+/* --- DFT -------------------------------------------------------------------------------------- */
 
 typedef struct DftForm {
     bool inverse, onesided;
@@ -388,7 +388,39 @@ void import_dft(Node *n) {
                 shape_text(n->g->arena, v->rank, v->dims));
 }
 
-/* --- STFT -------------------------------------------------------------------------------------*/
+/* com.microsoft: the last dimension of reals to the first half of their spectrum, and back. */
+void import_ms_rfft(Node *n) {
+    Value *v = node_need(n, 0);
+    bool back = !strcmp(n->op, "Irfft");
+    if (!v) return;
+    if (attr_int(n, "signal_ndim", 1) != 1 || attr_int(n, "normalized", 0) ||
+        attr_int(n, "onesided", 1) != 1) {
+        unsupported(n, "normalized, two sides, and more than one dimension");
+        return;
+    }
+    int last = v->rank - 1;
+    int64_t shape[MAX_RANK];
+    bool fits = v->rank >= 1 + back && v->rank < MAX_TENSOR_RANK && dt_is_float(v->dt) &&
+                (!back || dim_meets(n->x, v->dims[last], 2));
+    if (!fits || dim_max(n->x, v->dims[last - back]) < 1 + back) {
+        invalid(n, E2005, "a spectrum or signal of shape %s",
+                shape_text(n->g->arena, v->rank, v->dims));
+        return;
+    }
+    DftForm f = {back, true};
+    if (!back) {
+        for (int i = 0; i <= last; i++) shape[i] = v->dims[i];
+        shape[v->rank] = 1;
+        v = g_reshape(n->g, v, v->rank + 1, shape);
+        n->out[0] = dft(n, &f, v, last, shape[last], v->dt);
+        return;
+    }
+    int64_t length = dim_mul(n->x, v->dims[last - 1] - 1, 2);
+    v = dft(n, &f, v, last - 1, length, v->dt);
+    if (v) n->out[0] = g_reshape(n->g, v, last, v->dims);
+}
+
+/* --- STFT ------------------------------------------------------------------------------------- */
 
 /* Frames [batch, frames, length, parts] of the signal, times the window. `step` is one number. */
 static Value *frames_of(Node *n, Value *v, Value *step, Value *window, int64_t frames,
@@ -483,7 +515,7 @@ void import_stft(Node *n) {
     if (is_odd) n->out[0] = g_where(n->g, is_odd, odd, even);
 }
 
-/* --- windows ----------------------------------------------------------------------------------*/
+/* --- windows ---------------------------------------------------------------------------------- */
 
 /* A window whose size varies, computed in the run. */
 static Value *window_map(Node *n, DType dt, int64_t size, bool periodic, const double *a) {
@@ -545,7 +577,7 @@ void import_blackman_window(Node *n) {
     set_window(n, (double[]){0.42, 0.5, 0.08});
 }
 
-/* --- MelWeightMatrix --------------------------------------------------------------------------*/
+/* --- MelWeightMatrix -------------------------------------------------------------------------- */
 
 /* The bins of the spectrum at which the triangles begin, peak and end: bins + 2 points that are
  * evenly spaced in mel. All operands are f64 scalars. */

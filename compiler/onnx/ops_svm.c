@@ -83,7 +83,7 @@ void import_ml_svm_regressor(Node *n) {
     if (score) n->out[0] = g_cast(g, score, DT_f32);
 }
 
-/* --- SVMClassifier ----------------------------------------------------------------------------*/
+/* --- SVMClassifier ---------------------------------------------------------------------------- */
 
 typedef struct Svm {
     int classes, pairs;

@@ -512,7 +512,7 @@ static Decimal read_decimal(Graph *g, Value *text, int kept) {
     Value *powers = small_powers(g);
     Builder b;
 #define OVER_BYTES(rank)                                                                           \
-    (b = build(g, rank, text->dims), w = (rank) == 1 ? build_red(&b, width) : ex_var(x, 1),       \
+    (b = build(g, rank, text->dims), w = (rank) == 1 ? build_red(&b, width) : ex_var(x, 1),        \
      byte = text_own_byte(&b, text, w))
     OVER_BYTES(1);
     Value *e = first_place(&b, text, w, ex_bin(x, EX_eq, letter(x, byte), ex_i(x, 'e')));

@@ -47,7 +47,7 @@ typedef struct Forest {
 
 typedef enum Aggregate { AGGREGATE_average, AGGREGATE_sum, AGGREGATE_min, AGGREGATE_max } Aggregate;
 
-/* --- checking ---------------------------------------------------------------------------------*/
+/* --- checking --------------------------------------------------------------------------------- */
 
 /* Finds the depth. False after a report if a feature is none, or nodes are reached on two ways,
  * which a tree cannot have (and which would allow circles). */
@@ -99,7 +99,7 @@ static bool check_forest(Node *n, Forest *f, const Value *v) {
     return true;
 }
 
-/* --- walking ----------------------------------------------------------------------------------*/
+/* --- walking ---------------------------------------------------------------------------------- */
 
 /* A table with one number for each node, read by `get`. */
 static Value *node_table(Graph *g, const Forest *f, DType dt, double (*get)(const TreeNode *)) {
@@ -202,7 +202,7 @@ static Value *find_leaves(Node *n, const Forest *f, Value *v) {
     return out;
 }
 
-/* --- votes ------------------------------------------------------------------------------------*/
+/* --- votes ------------------------------------------------------------------------------------ */
 
 static Combine combine_of(Aggregate aggregate) {
     return aggregate == AGGREGATE_min   ? COMBINE_min
@@ -296,7 +296,7 @@ static Value *add_base(Node *n, const Forest *f, Value *scores) {
     return g_bin(g, EX_add, scores, g_cast(g, g_reshape(g, base, 1, shape), scores->dt));
 }
 
-/* --- nodes with ids (TreeEnsembleClassifier, TreeEnsembleRegressor) ---------------------------*/
+/* --- nodes with ids (TreeEnsembleClassifier, TreeEnsembleRegressor) --------------------------- */
 
 /* Where the node with this id lies. */
 typedef struct NodeId {
@@ -561,7 +561,7 @@ void import_ml_tree_ensemble_classifier(Node *n) {
     if (scores) n->out[1] = g_cast(n->g, scores, DT_f32);
 }
 
-/* --- TreeEnsemble -----------------------------------------------------------------------------*/
+/* --- TreeEnsemble ----------------------------------------------------------------------------- */
 
 /* A list of floats from a tensor attribute. NULL if absent or after a report. */
 static double *tensor_list(Node *n, const char *name, int *count, DType *dt) {

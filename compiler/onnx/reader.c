@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* --- what else a file may be ----------------------------------------------------------------- */
+/* --- what else a file may be ------------------------------------------------------------------ */
 
 typedef struct Signature {
     size_t at;
@@ -120,7 +120,7 @@ static bool check_format(const OnnxFile *file, Diag *diag, const ProtobufCMessag
     return false;
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static void *unpack_alloc(void *arena, size_t n) {
     return arena_alloc(arena, n);

@@ -57,7 +57,7 @@ bool onnx_read_data(OnnxData *data, Arena *arena, Diag *diag, OnnxDataKind kind,
 bool onnx_read_data_memory(OnnxData *data, Arena *arena, Diag *diag, OnnxDataKind kind,
                            const void *bytes, size_t size);
 
-/* --- tensors --------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 typedef struct OnnxString {
     const char *data; /* not zero-terminated, and may hold zero bytes */

@@ -27,7 +27,7 @@ typedef struct Decode {
     size_t n_pieces;
 } Decode;
 
-/* --- element types --------------------------------------------------------------------------- */
+/* --- element types ---------------------------------------------------------------------------- */
 
 /* Elements to the byte or to the value of int32_data: 2 or 4 for the 4- and 2-bit types, else 1. */
 static int64_t packing(DType dt) {
@@ -69,7 +69,7 @@ static const char *field_name(int field) {
     return schema ? schema->name : "?";
 }
 
-/* --- raw bytes ------------------------------------------------------------------------------- */
+/* --- raw bytes -------------------------------------------------------------------------------- */
 
 /* Splits bytes of 2- or 4-bit elements, lowest bits first; the last byte may be partly unused. */
 static void unpack_bits(DType dt, const unsigned char *from, unsigned char *to, int64_t count) {
@@ -116,7 +116,7 @@ static bool take_bytes(Decode *d, const unsigned char *bytes, size_t size, const
     return true;
 }
 
-/* --- typed fields ---------------------------------------------------------------------------- */
+/* --- typed fields ----------------------------------------------------------------------------- */
 
 /* Goes over the values of one field, in whatever pieces and packing they come. */
 typedef struct Values {
@@ -274,7 +274,7 @@ static bool take_typed(Decode *d, int field) {
     return take_values(d, field);
 }
 
-/* --- external data --------------------------------------------------------------------------- */
+/* --- external data ---------------------------------------------------------------------------- */
 
 /* A decimal number, the whole of `text`. */
 static bool parse_size(const char *text, uint64_t *value) {
@@ -339,7 +339,7 @@ static bool take_external(Decode *d) {
     return take_bytes(d, map->data ? map->data + offset : nothing, (size_t)length, location);
 }
 
-/* --- the whole tensor ------------------------------------------------------------------------ */
+/* --- the whole tensor ------------------------------------------------------------------------- */
 
 static bool read_shape(Decode *d) {
     const Onnx__TensorProto *proto = d->proto;

@@ -42,7 +42,7 @@ bool wire_varint(const unsigned char *data, size_t end, size_t *at, uint64_t *va
     return false;
 }
 
-/* --- reading fields -------------------------------------------------------------------------- */
+/* --- reading fields --------------------------------------------------------------------------- */
 
 /* A field that needs more bytes than its message has. In the outermost message, whose end is the
  * file's, the file was cut short; further in, a length is wrong. */
@@ -161,7 +161,7 @@ static bool check_field(Walk *w, const ProtobufCMessageDescriptor *type,
     return true;
 }
 
-/* --- writing the reduced stream -------------------------------------------------------------- */
+/* --- writing the reduced stream --------------------------------------------------------------- */
 
 static void put(Walk *w, const void *bytes, size_t n) {
     if (w->writing && n <= w->out_cap - w->out_n) memcpy(w->out + w->out_n, bytes, n);
@@ -193,7 +193,7 @@ static void patch_length(Walk *w, size_t at, size_t length) {
         w->out[at + i] = (unsigned char)((length & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0));
 }
 
-/* --- the walk -------------------------------------------------------------------------------- */
+/* --- the walk --------------------------------------------------------------------------------- */
 
 static void add_piece(Walk *w, WirePiece piece) {
     if (w->writing && w->index.n_pieces < w->pieces_cap) w->index.pieces[w->index.n_pieces] = piece;

@@ -152,7 +152,8 @@ class HostileCase:
     def __init__(self, number, options):
         rng = np.random.default_rng([options.seed, number, 2])
         self.number = number
-        self.g = g = random_model(options.seed, number, preferred=INDEXED)
+        only = options.operators
+        self.g = g = random_model(options.seed, number, preferred=() if only else INDEXED, only=only)
         self.tasks, self.constants = [], {}
         if not g.nodes:
             return
