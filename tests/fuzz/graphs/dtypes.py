@@ -62,6 +62,13 @@ def epsilon(dtype):
     return 2.0 ** (1 - PRECISION[dtype])
 
 
+def in_turn(image):
+    """The most that rounding adds to the mean of each channel of an image, whose elements are taken
+    one after the other: every sum so far is rounded."""
+    count, largest = np.prod(image.shape[2:]), np.abs(wide(image.array)).max(initial=0.0)
+    return count * epsilon(image.dtype) / 2 * largest
+
+
 def wide(array):
     """As float64, which holds every real type that is compared by error bounds."""
     return array.astype(np.float64)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from . import dtypes
 from .builder import Reject
 from .table import operator
 
@@ -149,6 +150,7 @@ def global_pool(g):
         name,
         [x],
         kind="select" if name == "GlobalMaxPool" else "smooth",
+        extra=dtypes.in_turn(x),
         p=g.one_of((1, 2, 3, None)) if name == "GlobalLpPool" else None,
     )
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from . import dtypes
 from .builder import Reject
 from .ops_conv import image
 from .table import operator
@@ -94,7 +95,7 @@ def conv_chain(g):
                 fixed=(1,),
             )
         elif style < 0.45:  # squeeze and excite
-            mean = one(g, "GlobalAveragePool", [x])
+            mean = one(g, "GlobalAveragePool", [x], extra=dtypes.in_turn(x))
             gate = one(g, "Conv", [mean, g.fresh("f32", (x.shape[1], x.shape[1], 1, 1), -1, 1)])
             x = one(g, "Mul", [x, one(g, "Sigmoid", [gate])])
         if g.chance(0.4):
