@@ -22,6 +22,7 @@ def difference(value, got):
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             if value.error is not None:
                 same |= np.abs(x - y) <= 4 * value.error
+            same |= np.abs(x - y) <= value.units * dtypes.epsilon(value.dtype) * np.abs(y)
         wrong = ~same
         error = value.error
     if not np.any(wrong):
