@@ -133,15 +133,11 @@ void import_conv(Node *n) {
 /* v - zero as i32, where zero is a scalar or has one number per index of dimension 0. */
 static Value *without_zero_point(Node *n, Value *v, Value *zero) {
     Graph *g = n->g;
-    v = g_cast(g, v, DT_i32);
-    if (!zero) return v;
-    zero = g_cast(g, zero, DT_i32);
+    if (!zero) return quant_centre(g, v, NULL);
     int64_t shape[MAX_RANK] = {dim_product(n->x, zero->rank, zero->dims)};
     for (int i = 1; i < v->rank; i++) shape[i] = 1;
     zero = shape[0] == 1 ? g_reshape(g, zero, 0, NULL) : g_reshape(g, zero, v->rank, shape);
-    Builder b = build(g, v->rank, v->dims);
-    const Expr *e = build_in(&b, v);
-    return build_map(&b, DT_i32, ex_sub(n->x, e, build_in(&b, zero)));
+    return quant_centre(g, v, zero);
 }
 
 void import_conv_integer(Node *n) {

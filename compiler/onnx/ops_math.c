@@ -1,5 +1,5 @@
 /* Products of matrices and tensors: MatMul, Gemm, Einsum, and the determinant and the inverse. */
-#include "compiler/onnx/import.h"
+#include "compiler/onnx/quant.h"
 
 #include <string.h>
 
@@ -18,8 +18,7 @@ void import_matmul(Node *n) {
 /* v - zero in i32; a vector of zero points goes with the rows of A or the columns of B. */
 static Value *centred(Node *n, Value *v, Value *zero, bool rows) {
     Graph *g = n->g;
-    Value *wide = g_cast(g, v, DT_i32);
-    if (!zero) return wide;
+    if (!zero) return quant_centre(g, v, NULL);
     if (zero->dt != v->dt) {
         invalid(n, E2006, "a zero point is %s, its matrix %s", dt_name(zero->dt), dt_name(v->dt));
         return NULL;
@@ -37,10 +36,7 @@ static Value *centred(Node *n, Value *v, Value *zero, bool rows) {
                 shape_text(g->arena, v->rank, v->dims));
         return NULL;
     }
-    zero = g_cast(g, zero, DT_i32);
-    Builder b = build(g, v->rank, v->dims);
-    const Expr *e = build_in(&b, wide);
-    return build_map(&b, DT_i32, ex_sub(n->x, e, build_in(&b, zero)));
+    return quant_centre(g, v, zero);
 }
 
 void import_matmul_integer(Node *n) {

@@ -119,6 +119,13 @@ Value *quant_matmul(Node *n, Value *a, Value *a_zero, Value *b, Value *b_zero) {
     return NULL;
 }
 
+Value *quant_centre(Graph *g, Value *v, Value *zero) {
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *e = ex_cast(g->x, DT_i32, build_in(&b, v));
+    if (zero) e = ex_sub(g->x, e, ex_cast(g->x, DT_i32, build_in(&b, zero)));
+    return build_map(&b, DT_i32, e);
+}
+
 /* --- QuantizeLinear, DequantizeLinear --------------------------------------------------------- */
 
 /* How scales and zero points lie along a tensor: one for all, one per index of `axis`, or one per

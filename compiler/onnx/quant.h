@@ -24,6 +24,9 @@ Value *quant_encode(Node *n, Value *v, const Quant *q);
 Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q);
 /* What `fn` makes as output 0 of other inputs, with this node's attributes. NULL after a report. */
 Value *import_as(Node *n, ImportFn *fn, int version, int n_in, Value *const *in);
+/* v - zero in i32, in one map: pass `integer` reads the bytes off it. Zero broadcasts to v; NULL:
+ * 0. */
+Value *quant_centre(Graph *g, Value *v, Value *zero);
 /* v in u8, with scale (f32) and zero point (u8) that fit its range; see DynamicQuantizeLinear. */
 Value *quant_dynamic(Node *n, Value *v, Value **scale, Value **zero);
 /* The matrix product, exact in i32, of two quantised tensors; zero points may be NULL. */
