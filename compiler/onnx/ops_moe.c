@@ -124,28 +124,6 @@ static bool layer_check(Node *n, const Mixture *m, Layer *l, int64_t rows, int64
     return has_shape(n, l->zero, rank, shape, arena_printf(arena, "the zero points of %s", name));
 }
 
-/* 2^(bits * place): what the lowest bit of place `place` of a byte is worth. */
-static const Expr *worth(Exprs *x, const Expr *place, int bits) {
-    return ex_bin(x, EX_shl, ex_i(x, 1), ex_mul(x, place, ex_i(x, bits)));
-}
-
-/* v[.., each * c + p] / worth(p) as [.., p, c]: what is multiplied by the weights at place p of
- * bytes, as they are worth there. */
-static Value *places_apart(Node *n, Value *v, int bits, DType work) {
-    Exprs *x = n->x;
-    int64_t shape[MAX_RANK];
-    int rank = v->rank, each = 8 / bits;
-    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
-    shape[rank] = shape[rank - 1] / each;
-    shape[rank - 1] = each;
-    Builder b = build(n->g, rank + 1, shape);
-    const Expr *index[MAX_RANK], *place = ex_var(x, rank - 1);
-    for (int i = 0; i < rank - 1; i++) index[i] = ex_var(x, i);
-    index[rank - 1] = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, each)), place);
-    const Expr *e = ex_cast(x, work, build_load(&b, v, index));
-    return build_map(&b, work, ex_div(x, e, ex_cast(x, work, worth(x, place, bits))));
-}
-
 /* Reads one weight: at byte `byte` and place `place` of the row, in block `block`. */
 static const Expr *weight_load(Builder *b, const Mixture *m, const Layer *l, const Expr *expert,
                                const Expr *row, const Expr *block, const Expr *place,
@@ -153,16 +131,14 @@ static const Expr *weight_load(Builder *b, const Mixture *m, const Layer *l, con
     Exprs *x = b->x;
     const Expr *index[3] = {expert, row, byte}, *w = build_load(b, l->w, index);
     if (!l->bits) return ex_cast(x, m->work, w);
-    const Expr *lowest = worth(x, place, l->bits);
-    w = ex_cast(x, DT_i32, w);
-    if (l->bits < 8) w = ex_bin(x, EX_band, w, ex_mul(x, ex_i(x, (1 << l->bits) - 1), lowest));
-    const Expr *zero = ex_i(x, 1 << (l->bits - 1));
-    if (l->zero)
-        zero = ex_cast(x, DT_i32, packed_load(b, l->zero, index, l->block ? block : row, l->bits));
+    const Expr *zero = ex_num(x, m->work, (double)(1 << (l->bits - 1)));
+    if (l->zero) {
+        const Expr *at = l->block ? block : row;
+        zero = ex_cast(x, m->work, packed_load(b, l->zero, index, at, l->bits));
+    }
     index[1] = row, index[2] = block;
     const Expr *scale = ex_cast(x, m->work, build_load(b, l->scale, index));
-    w = ex_sub(x, ex_cast(x, m->work, w), ex_cast(x, m->work, ex_mul(x, zero, lowest)));
-    return ex_mul(x, w, scale);
+    return packed_weight(x, w, place, l->bits, zero, scale);
 }
 
 /* v (of each token, or of each expert that it chose) times the layer: [tokens, k, rows]. Of bytes
@@ -172,7 +148,7 @@ static Value *apply(Node *n, const Mixture *m, const Layer *l, Value *v) {
     const int64_t shape[3] = {m->tokens, m->k, l->rows};
     if (!node_shape_ok(n, 3, shape)) return NULL;
     int64_t each = l->bits ? 8 / l->bits : 1, block = l->block ? l->block : l->depth;
-    if (each > 1) v = places_apart(n, v, l->bits, m->work);
+    if (each > 1) v = packed_apart(n->g, v, l->bits, m->work);
     Builder b = build(n->g, 3, shape);
     const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1)}, *row = ex_var(x, 2), *post = NULL;
     const Expr *expert = index_clamp(x, build_load(&b, m->chosen, at), m->experts);

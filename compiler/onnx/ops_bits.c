@@ -1,0 +1,266 @@
+/* Weights of few bits, of com.microsoft: products with them, and rows looked up in tables of them.
+ *
+ * Several weights share a byte. For a product what they are multiplied by is put into the order of
+ * their places, [.., places, bytes], so that all weights at one place of their bytes lie side by
+ * side and a mask is all that each needs: what the place is worth is divided off the other factor.
+ */
+#include "compiler/onnx/index.h"
+#include "compiler/onnx/quant.h"
+#include "compiler/onnx/window.h"
+
+static DType work_type(DType dt) {
+    return dt == DT_f64 ? DT_f64 : DT_f32;
+}
+
+const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
+    Exprs *x = b->x;
+    int each = 8 / bits;
+    index[v->rank - 1] = ex_div(x, at, ex_i(x, each));
+    const Expr *byte = ex_cast(x, DT_u32, build_load(b, v, index));
+    const Expr *part = ex_bin(x, EX_rem, at, ex_i(x, each));
+    const Expr *shift = ex_cast(x, DT_u32, ex_mul(x, part, ex_i(x, bits)));
+    return ex_bin(x, EX_band, ex_bin(x, EX_shr, byte, shift), ex_int(x, DT_u32, (1 << bits) - 1));
+}
+
+/* 2^(bits * place): what the lowest bit of place `place` of a byte is worth. */
+static const Expr *worth(Exprs *x, const Expr *place, int bits) {
+    return ex_bin(x, EX_shl, ex_i(x, 1), ex_mul(x, place, ex_i(x, bits)));
+}
+
+Value *packed_apart(Graph *g, Value *v, int bits, DType work) {
+    Exprs *x = g->x;
+    int64_t shape[MAX_RANK];
+    int rank = v->rank, each = 8 / bits;
+    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
+    shape[rank] = shape[rank - 1] / each;
+    shape[rank - 1] = each;
+    Builder b = build(g, rank + 1, shape);
+    const Expr *index[MAX_RANK], *place = ex_var(x, rank - 1);
+    for (int i = 0; i < rank - 1; i++) index[i] = ex_var(x, i);
+    index[rank - 1] = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, each)), place);
+    const Expr *e = ex_cast(x, work, build_load(&b, v, index));
+    return build_map(&b, work, ex_div(x, e, ex_cast(x, work, worth(x, place, bits))));
+}
+
+const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bits, const Expr *zero,
+                          const Expr *scale) {
+    DType work = (DType)scale->dt;
+    const Expr *lowest = worth(x, place, bits), *w = ex_cast(x, DT_i32, byte);
+    if (bits < 8) w = ex_bin(x, EX_band, w, ex_mul(x, ex_i(x, (1 << bits) - 1), lowest));
+    zero = ex_mul(x, zero, ex_cast(x, work, lowest));
+    return ex_sub(x, ex_mul(x, ex_cast(x, work, w), scale), ex_mul(x, zero, scale));
+}
+
+static bool bits_ok(Node *n, int64_t bits, int64_t block) {
+    bool power = block >= 2 && block <= (1 << 20) && (block & (block - 1)) == 0;
+    if ((bits == 2 || bits == 4 || bits == 8) && power) return true;
+    if (power)
+        unsupported(n, "weights of %lld bits; 2, 4 and 8 are supported", (long long)bits);
+    else
+        invalid(n, E2004, "attribute 'block_size' is %lld", (long long)block);
+    return false;
+}
+
+/* v as [rows, columns]; NULL after a report if it does not have as many elements. */
+static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const char *what) {
+    int64_t shape[2] = {rows, columns};
+    int64_t count = dim_product(n->x, v->rank, v->dims);
+    if (dim_meets(n->x, count, rows * columns)) return g_reshape(n->g, v, 2, shape);
+    invalid(n, E2005, "%s has shape %s, expected %lld by %lld", what,
+            shape_text(n->g->arena, v->rank, v->dims), (long long)rows, (long long)columns);
+    return NULL;
+}
+
+void import_ms_matmul_n_bits(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2),
+          *zeros = node_in(n, 3), *bias = node_in(n, 5);
+    int64_t columns = attr_int(n, "N", 0), depth = attr_int(n, "K", 0),
+            bits = attr_int(n, "bits", 4), block = attr_int(n, "block_size", 128);
+    if (!a || !packed || !scales || n->failed || !bits_ok(n, bits, block)) return;
+    if (node_in(n, 4)) {
+        unsupported(n, "the input g_idx");
+        return;
+    }
+    if (columns < 1 || depth < 1 || columns > INT32_MAX || depth > INT32_MAX || a->rank < 1 ||
+        !dim_meets(n->x, a->dims[a->rank - 1], depth) || !dt_is_float(a->dt)) {
+        invalid(n, E2005, "an input of shape %s for K %lld and N %lld",
+                shape_text(g->arena, a->rank, a->dims), (long long)depth, (long long)columns);
+        return;
+    }
+    int64_t blocks = (depth + block - 1) / block, blob = block * bits / 8;
+    packed = as_matrix(n, packed, columns, blocks * blob, "the weights");
+    scales = as_matrix(n, scales, columns, blocks, "the scales");
+    if (!packed || !scales) return;
+    bool packed_zeros = zeros && zeros->dt == DT_u8;
+    if (zeros)
+        zeros = as_matrix(n, zeros, columns, packed_zeros ? (blocks * bits + 7) / 8 : blocks,
+                          "the zero points");
+    bool right = !bias || dim_meets(n->x, dim_product(x, bias->rank, bias->dims), columns);
+    if (n->failed || !right) {
+        if (!n->failed)
+            invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
+        return;
+    }
+    int64_t shape[MAX_RANK];
+    for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? columns : a->dims[i];
+    if (!node_shape_ok(n, a->rank, shape)) return;
+    DType work = work_type(a->dt);
+    int64_t after[MAX_RANK] = {0}, before[MAX_RANK] = {0}, each = 8 / bits;
+    after[a->rank - 1] = blocks * block - depth;
+    if (blocks * block != depth) a = g_pad(g, a, before, after, (Scalar){.f = 0});
+    Value *v = packed_apart(g, a, (int)bits, work);
+    Builder b = build(g, a->rank, shape);
+    const Expr *row = ex_var(x, a->rank - 1), *index[MAX_RANK];
+    const Expr *at_block = reduce_over(&b, blocks), *place = reduce_over(&b, each);
+    const Expr *byte = ex_add(x, ex_mul(x, at_block, ex_i(x, blob)), reduce_over(&b, blob));
+    if (!b.n_red) build_red(&b, 1);
+    const Expr *at[2] = {row, at_block}, *scale = ex_cast(x, work, build_load(&b, scales, at));
+    const Expr *zero = ex_num(x, work, (double)(1 << (bits - 1)));
+    if (zeros && !packed_zeros) zero = ex_cast(x, work, build_load(&b, zeros, at));
+    if (packed_zeros) zero = ex_cast(x, work, packed_load(&b, zeros, at, at_block, (int)bits));
+    at[1] = byte;
+    const Expr *w = packed_weight(x, build_load(&b, packed, at), place, (int)bits, zero, scale);
+    for (int i = 0; i < a->rank - 1; i++) index[i] = ex_var(x, i);
+    index[a->rank - 1] = place;
+    index[a->rank] = byte;
+    const Expr *e = ex_mul(x, build_load(&b, v, index), w);
+    const Expr *post = ex_acc(x, work);
+    if (bias) {
+        const int64_t flat[1] = {columns};
+        post = ex_add(x, post, ex_cast(x, work, build_load(&b, g_reshape(g, bias, 1, flat), &row)));
+    }
+    n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, post);
+}
+
+/* The numbers that 4 bits stand for: FP4 (sign, and a float of 3 bits) and NF4 (the quantiles of a
+ * normal distribution), as bitsandbytes has them. */
+static const float bnb4_values[2][16] = {
+    {0, 5.208333333e-03f, 0.66666667f, 1, 0.33333333f, 0.5f, 0.16666667f, 0.25f, -0.0f,
+     -5.208333333e-03f, -0.66666667f, -1, -0.33333333f, -0.5f, -0.16666667f, -0.25f},
+    {-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+     -0.18477343022823334f, -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f,
+     0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
+     0.7229568362236023f, 1},
+};
+
+/* Weights [N, K] as one row of 4 bits each, the high ones first; blocks of the row have scales. */
+void import_ms_matmul_bnb4(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2);
+    int64_t columns = attr_int(n, "N", 0), depth = attr_int(n, "K", 0),
+            block = attr_int(n, "block_size", 0), kind = attr_int(n, "quant_type", -1);
+    bool turned_weights = attr_int(n, "transB", 1) != 0;
+    if (!a || !packed || !scales || n->failed) return;
+    if (block < 16 || block > (1 << 20) || (block & (block - 1)) || kind < 0 || kind > 1) {
+        invalid(n, E2004, "block_size %lld and quant_type %lld", (long long)block, (long long)kind);
+        return;
+    }
+    if (columns < 1 || depth < 1 || columns > INT32_MAX / depth) {
+        invalid(n, E2004, "K is %lld, N is %lld", (long long)depth, (long long)columns);
+        return;
+    }
+    int64_t sum = turned_weights ? depth : columns, wide = turned_weights ? columns : depth;
+    int64_t count = columns * depth, shape[MAX_RANK];
+    bool fits =
+        a->rank > 0 && dim_meets(x, a->dims[a->rank - 1], sum) && dt_is_float(a->dt) &&
+        packed->dt == DT_u8 && scales->dt == a->dt &&
+        dim_meets(x, dim_product(x, packed->rank, packed->dims), (count + 1) / 2) &&
+        dim_meets(x, dim_product(x, scales->rank, scales->dims), (count + block - 1) / block);
+    if (!fits) {
+        invalid(n, E2005, "an input of shape %s, weights %s and scales %s for K %lld and N %lld",
+                shape_text(g->arena, a->rank, a->dims),
+                shape_text(g->arena, packed->rank, packed->dims),
+                shape_text(g->arena, scales->rank, scales->dims), (long long)depth,
+                (long long)columns);
+        return;
+    }
+    packed = g_reshape(g, packed, 1, (int64_t[]){(count + 1) / 2});
+    scales = g_reshape(g, scales, 1, (int64_t[]){(count + block - 1) / block});
+    for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? wide : a->dims[i];
+    if (!node_shape_ok(n, a->rank, shape)) return;
+    Value *values = graph_const(g, DT_f32, 1, (int64_t[]){16}, bnb4_values[kind]);
+    DType work = work_type(a->dt);
+    Builder b = build(g, a->rank, shape);
+    const Expr *own = ex_var(x, a->rank - 1), *k = build_red(&b, sum), *index[MAX_RANK];
+    const Expr *row = turned_weights ? own : k, *column = turned_weights ? k : own;
+    const Expr *at = ex_add(x, ex_mul(x, row, ex_i(x, depth)), column);
+    const Expr *byte_at = ex_div(x, at, ex_i(x, 2)), *block_at = ex_div(x, at, ex_i(x, block));
+    const Expr *high = ex_bin(x, EX_eq, ex_bin(x, EX_rem, at, ex_i(x, 2)), ex_i(x, 0));
+    const Expr *code = ex_cast(x, DT_i32, build_load(&b, packed, &byte_at));
+    code = ex_bin(x, EX_band, ex_bin(x, EX_shr, code, ex_select(x, high, ex_i(x, 4), ex_i(x, 0))),
+                  ex_i(x, 15));
+    const Expr *w = ex_mul(x, ex_cast(x, work, build_load(&b, values, &code)),
+                           ex_cast(x, work, build_load(&b, scales, &block_at)));
+    for (int i = 0; i < a->rank; i++) index[i] = i == a->rank - 1 ? k : ex_var(x, i);
+    const Expr *e = ex_mul(x, ex_cast(x, work, build_load(&b, a, index)), w);
+    n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, NULL);
+}
+
+/* data[..., indices, ...] as (data - zero point) * scale; rows that do not exist are zeros. */
+void import_ms_gather_block_quantized(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *data = node_need(n, 0), *ids = node_need(n, 1), *scales = node_need(n, 2),
+          *zeros = node_in(n, 3);
+    if (!data || !ids || !scales) return;
+    int axis = node_axis(n, attr_int(n, "gather_axis", 0), data->rank),
+        along = node_axis(n, attr_int(n, "quantize_axis", 1), data->rank), rank = data->rank;
+    int64_t bits = attr_int(n, "bits", 4), block = attr_int(n, "block_size", 128);
+    if (axis < 0 || along < 0 || n->failed || !bits_ok(n, bits, block)) return;
+    bool bytes = data->dt == DT_u8;
+    int64_t each = bytes ? 8 / bits : 1, extent[MAX_RANK], shape[MAX_RANK];
+    for (int i = 0; i < rank; i++) extent[i] = dim_mul(x, data->dims[i], i == rank - 1 ? each : 1);
+    bool fits = dt_is_int(data->dt) && dt_is_int(ids->dt) && scales->rank == rank &&
+                dt_is_float(scales->dt) &&
+                (!zeros || (zeros->rank == rank && zeros->dt == data->dt));
+    if (bytes && bits < 8) fits = fits && axis != along && axis != rank - 1;
+    for (int i = 0; i < rank && fits; i++) {
+        int64_t want = extent[i];
+        if (i == along) want = dim_div(x, dim_add(x, want, block - 1), block);
+        fits = dim_meets(n->x, scales->dims[i], want);
+        if (fits && zeros) {
+            if (bytes && i == rank - 1) want = dim_div(x, dim_add(x, want, each - 1), each);
+            fits = dim_meets(n->x, zeros->dims[i], want);
+        }
+    }
+    int out_rank = rank - 1 + ids->rank;
+    if (!fits || out_rank > MAX_TENSOR_RANK) {
+        invalid(n, E2005, "data %s%s, indices, scales %s and zero points do not fit each other",
+                dt_name(data->dt), shape_text(g->arena, rank, data->dims),
+                shape_text(g->arena, scales->rank, scales->dims));
+        return;
+    }
+    for (int i = 0, k = 0; i < rank; i++) {
+        for (int j = 0; i == axis && j < ids->rank; j++) shape[k++] = ids->dims[j];
+        if (i != axis) shape[k++] = extent[i];
+    }
+    if (!node_shape_ok(n, out_rank, shape)) return;
+    Builder b = build(g, out_rank, shape);
+    const Expr *at[MAX_RANK] = {NULL}, *index[MAX_RANK], *id_at[MAX_RANK];
+    for (int j = 0; j < ids->rank; j++) id_at[j] = ex_var(x, axis + j);
+    const Expr *id = ex_cast(x, DT_i64, build_load(&b, ids, id_at)), *zero64 = ex_int(x, DT_i64, 0);
+    const Expr *limit = ex_int(x, DT_i64, extent[axis]);
+    id = ex_select(x, ex_lt(x, id, zero64), ex_add(x, id, limit), id);
+    const Expr *exists = ex_and(x, ex_le(x, zero64, id), ex_lt(x, id, limit));
+    for (int i = 0; i < rank; i++)
+        at[i] = i == axis ? ex_cast(x, DT_i32, id) : ex_var(x, i < axis ? i : i + ids->rank - 1);
+    DType work = work_type(scales->dt);
+    for (int i = 0; i < rank; i++) index[i] = at[i];
+    const Expr *e =
+        bytes ? packed_load(&b, data, index, at[rank - 1], (int)bits) : build_load(&b, data, index);
+    e = ex_cast(x, work, e);
+    for (int i = 0; i < rank; i++) index[i] = i == along ? ex_div(x, at[i], ex_i(x, block)) : at[i];
+    const Expr *last = index[rank - 1];
+    const Expr *scale = ex_cast(x, work, build_load(&b, scales, index));
+    const Expr *zero = ex_num(x, work, bytes ? (double)(1 << (bits - 1)) : 0);
+    if (zeros) {
+        zero =
+            bytes ? packed_load(&b, zeros, index, last, (int)bits) : build_load(&b, zeros, index);
+        zero = ex_cast(x, work, zero);
+    }
+    e = ex_mul(x, ex_sub(x, e, zero), scale);
+    n->out[0] = build_map(&b, scales->dt, ex_select(x, exists, e, ex_num(x, work, 0)));
+}
