@@ -108,18 +108,20 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 }
 
 #define COST_OF_TURNING 1.05
+#define COST_OF_LOAD    1.3 /* of the time in which it could start */
+#define MOST_ROWS       16
 
-/* The tile that a simple model of a core finds fastest, or a later one of the ranking: two
- * multiply-adds and two loads start in a cycle, a multiply-add takes four and has a successor ready
- * one later, and loads delay a little even where they are fewer; more so those of columns that the
- * L1 cache cannot keep for the next tile of rows. Accumulators take what operands leave of the
- * registers, or half of them where they are arrays of which the C compiler must make registers.
- * Tiles at the edge cost as much as whole ones. */
+/* The tile of at most `most_rows` rows that a simple model of a core finds fastest, or a later one
+ * of the ranking: two multiply-adds and two loads start in a cycle, though loads seldom so many; a
+ * multiply-add takes four and has a successor ready one later, and loads delay a little even where
+ * they are fewer; more so those of columns that the L1 cache cannot keep for the next tile of rows.
+ * Accumulators take what operands leave of the registers, or half of them where they are arrays of
+ * which the C compiler must make registers. Tiles at the edge cost as much as whole ones. */
 static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth,
-                        int variant) {
+                        int64_t most_rows, int variant) {
     Ranking ranking = {.n = 0};
     for (int64_t vectors = 1; vectors <= 4; vectors++)
-        for (int64_t r = 1; r <= rows && r <= 16; r++) {
+        for (int64_t r = 1; r <= rows && r <= most_rows; r++) {
             int64_t accumulators = r * vectors, width = vectors * lanes;
             int64_t most =
                 t->vector_types ? t->vector_registers - vectors - 1 : (t->vector_registers + 1) / 2;
@@ -127,7 +129,7 @@ static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t column
             if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns))
                 break;
             double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
-            if (cycles < loads) cycles = loads;
+            if (cycles < COST_OF_LOAD * loads) cycles = COST_OF_LOAD * loads;
             if (cycles < 5) cycles = 5;
             cycles += loads / 8;
             if (depth * vectors * t->vector_bytes > t->l1_bytes / 2)
@@ -395,12 +397,38 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
     return k;
 }
 
+#define PAGE                                                                                       \
+    4096 /* of memory: what lies so far apart competes for the same lines of the L1 cache */
+
+typedef struct RowLoads {
+    const Nest *n;
+    int row;
+    bool compete;
+} RowLoads;
+
+static void look_at_row(void *user, const Expr *e) {
+    RowLoads *u = user;
+    int64_t stride;
+    if (e->op != EX_load || nest_can_pack(u->n, e->k.i, e->arg[0])) return;
+    if (ex_stride(e->arg[0], u->row, &stride) && stride)
+        u->compete |= stride * (int64_t)dt_store((DType)e->dt) % PAGE == 0;
+}
+
+/* How many rows a tile may have, so that the L1 cache keeps a line of each. */
+static int64_t most_rows(const Nest *n, const Expr *body, int row) {
+    RowLoads u = {n, row, false};
+    if (row < 0) return 1;
+    ex_visit(n->p->arena, body, look_at_row, &u);
+    return u.compete ? n->target->l1_bytes / PAGE - 1 : MOST_ROWS;
+}
+
 /* A tile of the matrix product `m`; `few`: the reduction loop that is innermost, or -1. */
 static void matrix_tile(Nest *n, const Product *m, int column, int row, int few) {
     const Expr *body = nest_body(n);
     int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
-                            n->loop[column].extent, m->depths / at_once, n->variant);
+                            n->loop[column].extent, m->depths / at_once, most_rows(n, body, row),
+                            n->variant);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
@@ -567,7 +595,7 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
     for (int64_t c = 1; c <= 8 && c <= columns; c++)
         for (int64_t r = 1; r <= 8 && r <= rows && r * c <= t->vector_registers * 3 / 4; r++) {
             double cycles = (double)(r * c) / 2, loads = (double)(r + c) / 2;
-            if (cycles < loads) cycles = loads;
+            if (cycles < COST_OF_LOAD * loads) cycles = COST_OF_LOAD * loads;
             if (cycles < 5) cycles = 5;
             double total =
                 (cycles + loads / 8) * (double)(tiles_of(rows, r) * tiles_of(columns, c));
