@@ -133,7 +133,7 @@ static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t column
             if (cycles < 5) cycles = 5;
             cycles += loads / 8;
             if (depth * vectors * t->vector_bytes > t->l1_bytes / 2)
-                cycles += 0.75 * (double)vectors;
+                cycles += 0.25 * (double)vectors;
             double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
             Tile tile = {r, width < columns ? width : columns, false, total};
             rank_tile(&ranking, tile);
