@@ -176,6 +176,7 @@ void import_topk(Node *n) {
                 dim_text(n->x, v->dims[axis]));
         return;
     }
+    dim_claim(n->x, CLAIM_at_most, k, v->dims[axis]);
     for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
     dims_max(n->x, v->rank, shape, most);
     if (shape_numel(v->rank, most) == 0) {
