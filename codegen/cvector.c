@@ -226,14 +226,20 @@ typedef struct Columns {
     const VectorNest *nest;
 } Columns;
 
-static void keep_column(void *user, const Expr *e) {
-    Columns *u = user;
+static void keep_column(const Columns *u, const Expr *e) {
     int var = u->nest->loop->var;
     if (e->op != EX_load || u->l->p->held[e->k.i] > 0) return;
     if (!u->nest->is_dot && (dt_is_narrow((DType)e->dt) || !lanes_apart(e->arg[0], var, 1))) return;
     for (int i = 0; i < u->nest->n_unrolled; i++)
         if (lanes_vary(e->arg[0], u->nest->unrolled[i]->var)) return;
     lanes_keep(u->l, e);
+}
+
+/* Of loads that a condition guards there is perhaps nothing to be read. */
+static void keep_what_is_certain(const Columns *u, const Expr *e) {
+    bool guards = e->op == EX_select || e->op == EX_and || e->op == EX_or;
+    keep_column(u, e);
+    for (int i = 0; i < (guards ? 1 : e->n); i++) keep_what_is_certain(u, e->arg[i]);
 }
 
 /* The vectors of a product's columns, which all steps, its rows, use. */
@@ -248,7 +254,7 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
         if (n->is_dot)
             keep_column(&user, n->dot.columns);
         else
-            ex_visit(p->scratch, prepare(p, store->value), keep_column, &user);
+            keep_what_is_certain(&user, prepare(p, store->value));
     }
     if (n->is_dot) l->value[n->dot.var] = NULL;
 }
