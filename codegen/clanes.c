@@ -29,16 +29,12 @@ bool lanes_apart(const Expr *index, int var, int64_t step) {
     return index && ex_stride(index, var, &stride) && stride == step;
 }
 
-static bool is_byte(DType dt) {
-    return dt == DT_u8 || dt == DT_i8;
-}
-
 static bool is_half(DType dt) {
     return dt == DT_bf16 || dt == DT_f16;
 }
 
 bool is_lane_type(DType dt) {
-    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || is_byte(dt) ||
+    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || dt_is_byte(dt) ||
            is_half(dt);
 }
 
@@ -90,13 +86,13 @@ static double largest_of_float(const Printer *p, const Expr *e) {
 /* What no value of `e` exceeds in magnitude, if none is NaN; HUGE_VAL: it is not known. */
 static double largest(const Printer *p, const Expr *e) {
     if (e->dt == DT_f32) return largest_of_float(p, e);
-    if (is_byte((DType)e->dt)) return 255;
+    if (dt_is_byte((DType)e->dt)) return 255;
     if (e->dt != DT_i32) return HUGE_VAL;
     double all = 0x1p31; /* a sum wraps around rather than exceed it */
     if (e->op == EX_const) return fabs((double)e->k.i);
     if (e->op == EX_add || e->op == EX_sub)
         return fmin(all, largest(p, e->arg[0]) + largest(p, e->arg[1]));
-    if (e->op == EX_cast && is_byte((DType)e->arg[0]->dt)) return 255;
+    if (e->op == EX_cast && dt_is_byte((DType)e->arg[0]->dt)) return 255;
     return is_rounding(e) ? fmin(all, largest(p, e->arg[0]->arg[0])) : all;
 }
 
@@ -109,7 +105,7 @@ typedef struct Encoding {
 } Encoding;
 
 static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
-    if (e->op != EX_cast || !is_byte((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
+    if (e->op != EX_cast || !dt_is_byte((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
     int lowest = e->dt == DT_i8 ? -128 : 0;
     const Expr *whole = e->arg[0];
     bool moved = whole->op == EX_add && ex_is_const(whole->arg[1]);
@@ -140,20 +136,21 @@ static bool is_function(const Printer *p, const Expr *e) {
 }
 
 static bool can_cast(DType from, DType to) {
-    bool to_float = to == DT_f32 && (from == DT_i32 || is_byte(from) || is_half(from));
+    bool to_float = to == DT_f32 && (from == DT_i32 || dt_is_byte(from) || is_half(from));
     if (is_half(to)) return from == DT_f32;
-    return to_float || (to == DT_i32 && is_byte(from)) || (is_byte(to) && from == DT_i32);
+    return to_float || (to == DT_i32 && dt_is_byte(from)) || (dt_is_byte(to) && from == DT_i32);
 }
 
 /* An element whose place is read from lanes: one of a table. */
 static bool is_gather(const Expr *e, int var) {
-    if (e->n != 1 || (e->dt != DT_f32 && !is_byte((DType)e->dt)) || lanes_apart(e->arg[0], var, 1))
+    if (e->n != 1 || (e->dt != DT_f32 && !dt_is_byte((DType)e->dt)) ||
+        lanes_apart(e->arg[0], var, 1))
         return false;
     const Expr *at = e->arg[0];
-    while (!is_byte((DType)at->dt) &&
+    while (!dt_is_byte((DType)at->dt) &&
            ((at->op == EX_add && ex_is_const(at->arg[1])) || at->op == EX_cast))
         at = at->arg[0];
-    return is_byte((DType)at->dt);
+    return dt_is_byte((DType)at->dt);
 }
 
 bool lanes_can(Printer *p, const Expr *e, int var) {
@@ -270,7 +267,7 @@ static int log_of(int width) {
 }
 
 const char *lane_type(Printer *p, DType dt, int width) {
-    if (width == 1) return is_byte(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
+    if (width == 1) return dt_is_byte(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
     mem_type(p->unit, dt);
     p->unit->vectors[dt] |= (uint8_t)(1 << log_of(width));
     return TEXT("mlcc_%sx%d", dt_name(dt), width);
@@ -535,13 +532,13 @@ static const char *converted(Lanes *l, const Expr *e) {
         const char *bits = lane_type(p, DT_i32, l->width);
         return TEXT("((%s)((%s)%s & (%s == %s)))", type, bits, sum, a, a);
     }
-    if (is_byte(from) && to == DT_f32) { /* as i32 in between */
+    if (dt_is_byte(from) && to == DT_f32) { /* as i32 in between */
         const Expr *whole = ex_cast(p->x, DT_i32, e->arg[0]);
         const char *a = converted(l, whole);
         return l->width == 1 ? TEXT("((%s)%s)", type, a)
                              : TEXT("__builtin_convertvector(%s, %s)", a, type);
     }
-    bool narrows = is_byte(to) && l->width > 1 && l->width <= 16;
+    bool narrows = dt_is_byte(to) && l->width > 1 && l->width <= 16;
     const char *a = narrows ? low_byte(l, e->arg[0]) : lanes_text(l, e->arg[0], false);
     if (is_half(from) || is_half(to)) {
         const char *half = dt_name(is_half(from) ? from : to);
@@ -553,7 +550,7 @@ static const char *converted(Lanes *l, const Expr *e) {
         return TEXT(is_half(from) ? "%s(%s)" : "(uint16_t)%s(%s)", unit_helper(p->unit, name), a);
     }
     if (l->width == 1) return TEXT("((%s)%s)", type, a);
-    if (is_byte(from) && l->width <= 16)
+    if (dt_is_byte(from) && l->width <= 16)
         return TEXT("%s(%s)", lane_function(p, from == DT_u8 ? "from_u8" : "from_i8", l->width), a);
     if (narrows)
         return TEXT("%s(%s)", lane_function(p, to == DT_u8 ? "to_u8" : "to_i8", l->width), a);
@@ -668,7 +665,7 @@ static const char *same_text(Lanes *l, const Expr *e) {
     if (is_half(dt))
         return TEXT("(uint16_t)%s(%s)", unit_helper(p->unit, TEXT("mlcc_%s_encode", dt_name(dt))),
                     text);
-    return is_byte(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
+    return dt_is_byte(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
 }
 
 /* Reads what a byte is made of: its encoding, or that of the place in a table that it comes from.
@@ -678,7 +675,7 @@ static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr 
     *table = NULL;
     if (is_gather(e, l->var)) {
         *table = e;
-        for (e = e->arg[0]; !is_byte((DType)e->dt); e = e->arg[0])
+        for (e = e->arg[0]; !dt_is_byte((DType)e->dt); e = e->arg[0])
             if (e->op == EX_add) moved += e->arg[1]->k.i;
         if (moved != (e->dt == DT_i8 ? 128 : 0)) return false;
     }
@@ -690,7 +687,7 @@ static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr 
 bool lanes_can_put(const Lanes *l, const Expr *value) {
     Encoding code;
     const Expr *table;
-    return is_byte((DType)value->dt) && read_byte(l, value, &code, &table);
+    return dt_is_byte((DType)value->dt) && read_byte(l, value, &code, &table);
 }
 
 void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {

@@ -33,6 +33,10 @@ static inline bool dt_is_float(DType dt) {
 static inline bool dt_is_int(DType dt) {
     return dt_kind(dt) == DK_sint || dt_kind(dt) == DK_uint;
 }
+/* An integer of 8 bits? */
+static inline bool dt_is_byte(DType dt) {
+    return dt == DT_u8 || dt == DT_i8;
+}
 /* True for types whose arithmetic happens in another type (`dt_reg`). */
 static inline bool dt_is_narrow(DType dt) {
     return dt_reg(dt) != dt;

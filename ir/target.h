@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Bytes: what lies a multiple of this apart competes for the same lines of an L1 cache. */
+#define L1_WAY_BYTES 4096
+
 typedef struct Target {
     const char *name;    /* -t */
     const char *meaning; /* one line for --help */

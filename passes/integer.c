@@ -36,17 +36,13 @@ typedef struct Decoded {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static bool is_byte(DType dt) {
-    return dt == DT_u8 || dt == DT_i8;
-}
-
 static bool is_zero(const Expr *e) {
     return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
 }
 
 static const Expr *byte_load(const Expr *e) {
     if (e->op != EX_cast || e->dt != DT_i32) return NULL;
-    return e->arg[0]->op == EX_load && is_byte((DType)e->arg[0]->dt) ? e->arg[0] : NULL;
+    return e->arg[0]->op == EX_load && dt_is_byte((DType)e->arg[0]->dt) ? e->arg[0] : NULL;
 }
 
 static bool read_integer(Exprs *x, const Expr *e, Decoded *d) {
@@ -645,7 +641,7 @@ void pass_integer(Graph *g, const PassOptions *o) {
                 from |= op->in[i]->id < values && open[op->in[i]->id];
             sink_into(g, op);
             skip_coding(g, op);
-            if (from && is_byte(op->out[0]->dt)) op->body = by_reciprocal(g->x, op->body);
+            if (from && dt_is_byte(op->out[0]->dt)) op->body = by_reciprocal(g->x, op->body);
         }
         rewrite_reduction(g, op, o->target);
         open[op->out[0]->id] = is_open(g->x, op, open, values);

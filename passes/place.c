@@ -9,7 +9,6 @@
  */
 #include "passes/passes.h"
 
-#define PAGE     4096
 #define LINE     64
 #define MIN_ROWS 8
 
@@ -121,7 +120,8 @@ static void spread_rows(Graph *g, const bool *fixed) {
         for (int i = 0; i < op->n_out; i++) {
             Value *v = op->out[i];
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
-            if (fixed[v->id] || v->inside || !row || row % PAGE || value_numel(v) == 0) continue;
+            if (fixed[v->id] || v->inside || !row || row % L1_WAY_BYTES || value_numel(v) == 0)
+                continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
                 v->gap = LINE / (int)dt_store(v->dt);
         }

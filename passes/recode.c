@@ -24,10 +24,6 @@ typedef struct Tables {
     Memo source, rewritten;
 } Tables;
 
-static bool is_byte(const Expr *e) {
-    return e->dt == DT_u8 || e->dt == DT_i8;
-}
-
 /* The byte that alone decides what `e` is; NULL: nothing does; &many: more than that. */
 static const Expr many;
 
@@ -43,7 +39,7 @@ static const Expr *source_of(Tables *t, const Expr *e) {
             if (s && source && s != source) source = &many;
             if (!source) source = s;
         }
-    if (source == &many && is_byte(e)) source = e;
+    if (source == &many && dt_is_byte((DType)e->dt)) source = e;
     memo_set(&t->source, e, source);
     return source;
 }
@@ -142,10 +138,10 @@ static bool encoded_bounds(const Expr *e, int64_t *lo, int64_t *hi) {
 static const Expr *rewritten_place(Tables *t, const Expr *load,
                                    const Expr *(*rewrite)(Tables *, const Expr *)) {
     const Expr *byte = load->n == 1 ? load->arg[0] : load;
-    while (!is_byte(byte) && (byte->op == EX_cast || byte->op == EX_add) &&
+    while (!dt_is_byte((DType)byte->dt) && (byte->op == EX_cast || byte->op == EX_add) &&
            (byte->n == 1 || ex_is_const(byte->arg[1])))
         byte = byte->arg[0];
-    if (byte->op != EX_cast || !is_byte(byte)) return load;
+    if (byte->op != EX_cast || !dt_is_byte((DType)byte->dt)) return load;
     const Expr *from = rewrite(t, byte->arg[0]);
     Replace r = {t->g->x, byte, ex_rebuild(t->g->x, byte, &from)};
     return replaced(&r, load);
@@ -160,8 +156,8 @@ static const Expr *unwrapped(Tables *t, const Expr *e) {
     const Expr *arg[3], *result = NULL;
     for (int i = 0; i < e->n; i++) arg[i] = unwrapped(t, e->arg[i]);
     int64_t lo, hi;
-    if (e->op == EX_cast && e->dt == DT_i32 && is_byte(arg[0]) && arg[0]->op == EX_cast &&
-        encoded_bounds(arg[0]->arg[0], &lo, &hi)) {
+    if (e->op == EX_cast && e->dt == DT_i32 && dt_is_byte((DType)arg[0]->dt) &&
+        arg[0]->op == EX_cast && encoded_bounds(arg[0]->arg[0], &lo, &hi)) {
         int low = arg[0]->dt == DT_i8 ? -128 : 0;
         if (lo >= low && hi <= low + 255) result = arg[0]->arg[0];
     }
@@ -260,7 +256,7 @@ static const Expr *part_done(Tables *t, const Expr *e, bool functions) {
 }
 
 static void note_work(void *user, const Expr *e) {
-    *(bool *)user |= e->op == EX_cast && is_byte(e);
+    *(bool *)user |= e->op == EX_cast && dt_is_byte((DType)e->dt);
 }
 
 void pass_recode(Graph *g, const PassOptions *o) {

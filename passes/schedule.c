@@ -397,9 +397,6 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
     return k;
 }
 
-#define PAGE                                                                                       \
-    4096 /* of memory: what lies so far apart competes for the same lines of the L1 cache */
-
 typedef struct RowLoads {
     const Nest *n;
     int row;
@@ -411,7 +408,7 @@ static void look_at_row(void *user, const Expr *e) {
     int64_t stride;
     if (e->op != EX_load || nest_can_pack(u->n, e->k.i, e->arg[0])) return;
     if (ex_stride(e->arg[0], u->row, &stride) && stride)
-        u->compete |= stride * (int64_t)dt_store((DType)e->dt) % PAGE == 0;
+        u->compete |= stride * (int64_t)dt_store((DType)e->dt) % L1_WAY_BYTES == 0;
 }
 
 /* How many rows a tile may have, so that the L1 cache keeps a line of each. */
@@ -419,7 +416,7 @@ static int64_t most_rows(const Nest *n, const Expr *body, int row) {
     RowLoads u = {n, row, false};
     if (row < 0) return 1;
     ex_visit(n->p->arena, body, look_at_row, &u);
-    return u.compete ? n->target->l1_bytes / PAGE - 1 : MOST_ROWS;
+    return u.compete ? n->target->l1_bytes / L1_WAY_BYTES - 1 : MOST_ROWS;
 }
 
 /* A tile of the matrix product `m`; `few`: the reduction loop that is innermost, or -1. */

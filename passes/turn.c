@@ -147,7 +147,6 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
 
 /* --- inputs of the model ---------------------------------------------------------------------- */
 
-#define PAGE         4096
 #define MANY         256 /* times that a row is read before copying it costs little */
 #define ROWS_AT_ONCE 8
 
@@ -164,7 +163,7 @@ static void copy_rows(Graph *g, Op *op) {
         const Value *v = op->in[e->k.i], *given = v;
         while (given->def->kind == OP_reshape) given = given->def->in[0];
         int64_t row = v->shape[v->rank - 1] * (int64_t)dt_store(v->dt), rows = 1, times = 1;
-        if (given->def->kind != OP_input || row == 0 || row % PAGE) continue;
+        if (given->def->kind != OP_input || row == 0 || row % L1_WAY_BYTES) continue;
         Factor f = factor_of(g, op, i, -1);
         for (int k = 0; k < rank; k++) *(f.vars >> k & 1 ? &rows : &times) *= extent[k];
         if (rows < ROWS_AT_ONCE || times < MANY || rows * extent[rank] > value_numel(v)) continue;

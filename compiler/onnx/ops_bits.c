@@ -8,10 +8,6 @@
 #include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 
-static DType work_type(DType dt) {
-    return dt == DT_f64 ? DT_f64 : DT_f32;
-}
-
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
     Exprs *x = b->x;
     int each = 8 / bits;
@@ -106,7 +102,7 @@ void import_ms_matmul_n_bits(Node *n) {
     int64_t shape[MAX_RANK];
     for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? columns : a->dims[i];
     if (!node_shape_ok(n, a->rank, shape)) return;
-    DType work = work_type(a->dt);
+    DType work = float_work(a->dt);
     int64_t after[MAX_RANK] = {0}, before[MAX_RANK] = {0}, each = 8 / bits;
     after[a->rank - 1] = blocks * block - depth;
     if (blocks * block != depth) a = g_pad(g, a, before, after, (Scalar){.f = 0});
@@ -182,7 +178,7 @@ void import_ms_matmul_bnb4(Node *n) {
     for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? wide : a->dims[i];
     if (!node_shape_ok(n, a->rank, shape)) return;
     Value *values = graph_const(g, DT_f32, 1, (int64_t[]){16}, bnb4_values[kind]);
-    DType work = work_type(a->dt);
+    DType work = float_work(a->dt);
     Builder b = build(g, a->rank, shape);
     const Expr *own = ex_var(x, a->rank - 1), *k = build_red(&b, sum), *index[MAX_RANK];
     const Expr *row = turned_weights ? own : k, *column = turned_weights ? k : own;
@@ -247,7 +243,7 @@ void import_ms_gather_block_quantized(Node *n) {
     const Expr *exists = ex_and(x, ex_le(x, zero64, id), ex_lt(x, id, limit));
     for (int i = 0; i < rank; i++)
         at[i] = i == axis ? ex_cast(x, DT_i32, id) : ex_var(x, i < axis ? i : i + ids->rank - 1);
-    DType work = work_type(scales->dt);
+    DType work = float_work(scales->dt);
     for (int i = 0; i < rank; i++) index[i] = at[i];
     const Expr *e =
         bytes ? packed_load(&b, data, index, at[rank - 1], (int)bits) : build_load(&b, data, index);

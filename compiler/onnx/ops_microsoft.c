@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-static DType work_type(DType dt) {
-    return dt == DT_f64 ? DT_f64 : DT_f32;
-}
-
 /* The node as one of ai.onnx in its newest version, for import functions that serve both. */
 static Node as_onnx(const Node *n) {
     Node copy = *n;
@@ -88,7 +84,7 @@ typedef struct Norm {
 
 /* Over the axes from `axis` on. simple: only divided by the root of the mean square. */
 static Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple) {
-    DType work = work_type(v->dt);
+    DType work = float_work(v->dt);
     uint32_t axes = 0;
     for (int i = axis; i < v->rank; i++) axes |= 1u << i;
     Norm m = {0};
@@ -277,7 +273,7 @@ static const Expr *table_load(Builder *b, const Table *t, const Expr *at, const 
     at = ex_bin(x, EX_max, ex_bin(x, EX_min, ex_cast(x, DT_i64, at), last), zero);
     const Expr *index[2] = {ex_cast(x, DT_i32, at), column};
     const Expr *e = build_load(b, t->v, index);
-    if (!t->scale) return ex_cast(x, work_type(t->v->dt), e);
+    if (!t->scale) return ex_cast(x, float_work(t->v->dt), e);
     e = ex_sub(x, ex_cast(x, DT_i32, e), ex_cast(x, DT_i32, build_in(b, t->zero)));
     return ex_mul(x, ex_cast(x, DT_f32, e), build_in(b, t->scale));
 }
@@ -414,7 +410,7 @@ void import_ms_fused_matmul(Node *n) {
     b = turned(g, b, attr_int(n, "transBatchB", 0) != 0, attr_int(n, "transB", 0) != 0);
     double alpha = attr_float(n, "alpha", 1);
     if (n->failed) return;
-    DType work = work_type(a->dt);
+    DType work = float_work(a->dt);
     Value *v = g_matmul(g, a, b, work, alpha == 1 ? a->dt : work);
     if (alpha != 1) v = g_cast(g, g_bin(g, EX_mul, v, g_scalar(g, work, alpha)), a->dt);
     n->out[0] = v;

@@ -1,38 +1,7 @@
 /* Operators that take indices, lengths and counts from tensors: whatever these hold, nothing
  * outside a tensor is read or written (the interpreter would say so), and what comes out is as
  * documented. Then what they refuse. (ONNX's own suite covers the plain forms.) */
-#include "tests/unit/model_text.h"
-
-typedef struct Row {
-    const char *text;
-    const char *inputs[4];
-    const char *result;
-} Row;
-
-static void run_rows(void **state, size_t n, const Row *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        int count = 0;
-        while (count < 4 && rows[i].inputs[count]) count++;
-        const char *result = run_text(b, rows[i].text, NULL, count, rows[i].inputs);
-        if (strcmp(result, rows[i].result) != 0)
-            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
-    }
-}
-
-typedef struct Wrong {
-    const char *text;
-    ErrCode code;
-    const char *part;
-} Wrong;
-
-static void refuse_rows(void **state, size_t n, const Wrong *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        if (import_text(b, rows[i].text, NULL)) fail_msg("%s: imported", rows[i].text);
-        expect_error(b, rows[i].code, rows[i].part);
-    }
-}
+#include "tests/unit/model_rows.h"
 
 /* beyond both ends, and beyond what 32 bits hold */
 #define WILD "-9223372036854775808 9e18 4294967297 -4294967297 -3 3"
@@ -76,7 +45,7 @@ static void test_reading(void **state) {
          {"1 2 3 4", "9e18"},
          "f32[1, 2, 2, 2] 3 0 -1 0 0 0 0 0"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
 }
 
 static void test_writing(void **state) {
@@ -102,7 +71,7 @@ static void test_writing(void **state) {
          {"0 0 0 0 0 0 0 0 0 0 0 0", "1 2 3 4 5 6", "3 4294967297 -1"},
          "f32[3, 4, 1] 2 0 0 1 0 3 4 0 6 0 0 5"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
 }
 
 static void test_choosing(void **state) {
@@ -159,7 +128,7 @@ static void test_choosing(void **state) {
          {"1 1 9 3 1"},
          "f32[1, 3] 0 2 3"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
 }
 
 static void test_refusals(void **state) {
@@ -198,7 +167,7 @@ static void test_refusals(void **state) {
          "do not fit targets"},
         {"input x f32[2,3,3] output y y = DFT(x)", E2005, "1 or 2 in the last"},
     };
-    refuse_rows(state, N(rows), rows);
+    refuse_rows(state, "", N(rows), rows);
 }
 
 int main(void) {

@@ -1,25 +1,7 @@
 /* ai.onnx.ml and the quantised operators of com.microsoft on numbers that can be checked by hand
  * (or that ONNX Runtime gave), and what they refuse. ONNX's own suite has next to nothing of these.
  */
-#include "tests/unit/model_text.h"
-
-typedef struct Row {
-    const char *text;
-    const char *inputs[4];
-    const char *result;
-} Row;
-
-static void run_rows(void **state, const char *opsets, size_t n, const Row *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        int count = 0;
-        while (count < 4 && rows[i].inputs[count]) count++;
-        const char *text = arena_printf(&b->arena, "%s %s", opsets, rows[i].text);
-        const char *result = run_text(b, text, NULL, count, rows[i].inputs);
-        if (strcmp(result, rows[i].result) != 0)
-            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
-    }
-}
+#include "tests/unit/model_rows.h"
 
 /* Models with inputs that are maps: entries of `dims`; the inputs are keys, values and how many. */
 typedef struct MapRow {

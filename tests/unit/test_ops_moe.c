@@ -1,26 +1,8 @@
 /* Mixtures of experts, group norms, and operators with channels last, of com.microsoft, on numbers
  * that can be checked by hand, and what they refuse. */
-#include "tests/unit/model_text.h"
-
-typedef struct Row {
-    const char *text;
-    const char *inputs[4];
-    const char *result;
-} Row;
+#include "tests/unit/model_rows.h"
 
 #define MS "opset 17 opset com.microsoft 1 "
-
-static void run_rows(void **state, size_t n, const Row *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        int count = 0;
-        while (count < 4 && rows[i].inputs[count]) count++;
-        const char *text = arena_printf(&b->arena, MS "%s", rows[i].text);
-        const char *result = run_text(b, text, NULL, count, rows[i].inputs);
-        if (strcmp(result, rows[i].result) != 0)
-            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
-    }
-}
 
 /* Two experts of one hidden element: the first has (3) for (1, 2) and gives (3, 3), the second has
  * 5 and gives (15, 16). */
@@ -70,7 +52,7 @@ static void test_moe(void **state) {
         {ONE "(x, r, a, _, v) {activation_type=\"gelu\"}", {"0.5"}, "f32[1, 1, 1] 0.841192"},
         {ONE "(x, r, a, d, v) {activation_type=\"identity\"}", {"-3"}, "f32[1, 1, 1] -7"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 /* The second expert's weights are (2, 1), (0, -1) with the scales 1/2 and 1, then (2, -8), (1, 0).
@@ -109,7 +91,7 @@ static void test_qmoe(void **state) {
          {"5 1 1 1"},
          "f32[1, 4] 30 0 -6 6"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_group_norm(void **state) {
@@ -141,7 +123,7 @@ static void test_group_norm(void **state) {
          {"11 11 3 3"},
          "f32[1, 2, 1, 2] -2 -2 4 4"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_channels_last(void **state) {
@@ -180,18 +162,13 @@ static void test_channels_last(void **state) {
          {"3 6 2 1"},
          "u8[2] 14 2"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_refusals(void **state) {
-    Bench *b = *state;
 #define NORM                                                                                       \
     "input x f32[1,1,2,2] output y init g f32[2] = 1 1 y = com.microsoft:GroupNorm(x, g, g) "
-    static const struct {
-        const char *text;
-        ErrCode code;
-        const char *part;
-    } wrong[] = {
+    static const Wrong wrong[] = {
         {TWO "MoE(x, r, w, b, v, c) {k=2 use_sparse_mixer=1}", E3002, "use_sparse_mixer"},
         {TWO "MoE(x, r, w, b, v, c) {k=3}", E2004, "3 of 2 experts"},
         {TWO "MoE(x, r, w, b, v, c) {k=0}", E2004, "0 of 2 experts"},
@@ -220,11 +197,7 @@ static void test_refusals(void **state) {
          "y = com.microsoft:NhwcFusedConv(x, w) {activation=\"Elu\"}",
          E3002, "'Elu'"},
     };
-    for (size_t i = 0; i < N(wrong); i++) {
-        const char *text = arena_printf(&b->arena, MS "%s", wrong[i].text);
-        if (import_text(b, text, NULL)) fail_msg("%s: imported", wrong[i].text);
-        expect_error(b, wrong[i].code, wrong[i].part);
-    }
+    refuse_rows(state, MS, N(wrong), wrong);
 }
 
 int main(void) {

@@ -1,26 +1,8 @@
 /* Operators of com.microsoft on numbers that can be checked by hand (or that ONNX Runtime or numpy
  * gave), and what they refuse. The first of its quantised ones are in test_ops_ml.c. */
-#include "tests/unit/model_text.h"
+#include "tests/unit/model_rows.h"
 
 #define MS "opset 17 opset com.microsoft 1 "
-
-typedef struct Row {
-    const char *text;
-    const char *inputs[4];
-    const char *result;
-} Row;
-
-static void run_rows(void **state, size_t n, const Row *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        int count = 0;
-        while (count < 4 && rows[i].inputs[count]) count++;
-        const char *text = arena_printf(&b->arena, MS "%s", rows[i].text);
-        const char *result = run_text(b, text, NULL, count, rows[i].inputs);
-        if (strcmp(result, rows[i].result) != 0)
-            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
-    }
-}
 
 static void test_moves(void **state) {
     static const Row rows[] = {
@@ -61,7 +43,7 @@ static void test_moves(void **state) {
          {NULL},
          "f32[4] 2 1 3 4; i64[6] 0 1 1 2 3 2; i64[4] 1 2 2 1"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_biases(void **state) {
@@ -87,7 +69,7 @@ static void test_biases(void **state) {
          {"1 2 3 4", "1 1", "0 0 5 5"},
          "f32[2, 2] 2 3 9 10; bool[2, 2] 1 1 1 1"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_products(void **state) {
@@ -123,7 +105,7 @@ static void test_products(void **state) {
          {"4", "61", "2"},
          "f32[1, 2] 8 -4"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_lstm(void **state) {
@@ -153,7 +135,7 @@ static void test_lstm(void **state) {
          {"1 2"},
          "f32[1, 1, 2, 1] 0.223927 0; f32[1, 2, 1] 0.223927 0; f32[1, 2, 1] 0.482014 0"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_arithmetic(void **state) {
@@ -208,7 +190,7 @@ static void test_arithmetic(void **state) {
          {"11 0 -2 3 -3 0"},
          "f32[4] 1 2 3 5"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_places(void **state) {
@@ -243,7 +225,7 @@ static void test_places(void **state) {
          {"1 2 4"},
          "f32[1, 1, 1, 2] 2 2"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_attention(void **state) {
@@ -286,16 +268,11 @@ static void test_attention(void **state) {
          {"1"},
          "f32[1, 1, 2] -1 3; i32[1] 1"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, MS, N(rows), rows);
 }
 
 static void test_refusals(void **state) {
-    Bench *b = *state;
-    static const struct {
-        const char *text;
-        ErrCode code;
-        const char *part;
-    } wrong[] = {
+    static const Wrong wrong[] = {
         {"input x f32[2] output y init p i64[2] = 1 1 y = com.microsoft:Pad(x, p) "
          "{mode=\"wrap\"}",
          E2004, "'wrap'"},
@@ -380,11 +357,7 @@ static void test_refusals(void **state) {
          "y = com.microsoft:CropAndResize(x, r, i, s)",
          E3004, "crop_size"},
     };
-    for (size_t i = 0; i < N(wrong); i++) {
-        const char *text = arena_printf(&b->arena, MS "%s", wrong[i].text);
-        if (import_text(b, text, NULL)) fail_msg("%s: imported", wrong[i].text);
-        expect_error(b, wrong[i].code, wrong[i].part);
-    }
+    refuse_rows(state, MS, N(wrong), wrong);
 }
 
 int main(void) {

@@ -1,38 +1,7 @@
 /* Operators that move elements, reduce and multiply: their older versions, the forms whose
  * shape-like inputs come at run time, and what they refuse. (ONNX's own suite covers the plain
  * forms.) */
-#include "tests/unit/model_text.h"
-
-typedef struct Row {
-    const char *text;
-    const char *inputs[4];
-    const char *result;
-} Row;
-
-static void run_rows(void **state, size_t n, const Row *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        int count = 0;
-        while (count < 4 && rows[i].inputs[count]) count++;
-        const char *result = run_text(b, rows[i].text, NULL, count, rows[i].inputs);
-        if (strcmp(result, rows[i].result) != 0)
-            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
-    }
-}
-
-typedef struct Wrong {
-    const char *text;
-    ErrCode code;
-    const char *part;
-} Wrong;
-
-static void refuse_rows(void **state, size_t n, const Wrong *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        if (import_text(b, rows[i].text, NULL)) fail_msg("%s: imported", rows[i].text);
-        expect_error(b, rows[i].code, rows[i].part);
-    }
-}
+#include "tests/unit/model_rows.h"
 
 #define V6  "input x f32[6] output y "
 #define M23 "input x f32[2,3] output y "
@@ -97,7 +66,7 @@ static void test_shapes(void **state) {
          {"0 2", "3"},
          "f32[3, 1, 2] 1 0 0 0 0 1"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
     static const Wrong wrong[] = {
         {M23 "init s i64[2] = -1 4 y = Reshape(x, s)", E2005, "cannot hold the elements"},
         {M23 "init s i64[2] = -1 -1 y = Reshape(x, s)", E2005, "[-1, -1] is not a shape"},
@@ -125,7 +94,7 @@ static void test_shapes(void **state) {
         {"input x i64[3] output y init d i64[] = 3 init v f32[1] = 1 y = OneHot(x, d, v)", E2005,
          "two elements"},
     };
-    refuse_rows(state, N(wrong), wrong);
+    refuse_rows(state, "", N(wrong), wrong);
 }
 
 static void test_moves(void **state) {
@@ -193,7 +162,7 @@ static void test_moves(void **state) {
          {"1 2 3 4"},
          "f32[1, 4, 1, 1] 1 2 3 4"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
     static const Wrong wrong[] = {
         {M23 "y = Concat(x, x)", E2004, "'axis' is missing"},
         {M23 "input z f32[3,3] y = Concat(x, z) {axis=1}", E2005, "differ on another axis than 1"},
@@ -221,7 +190,7 @@ static void test_moves(void **state) {
         {"input x f32[1,1,3,2] output y y = SpaceToDepth(x) {blocksize=2}", E2005,
          "no multiple of 2"},
     };
-    refuse_rows(state, N(wrong), wrong);
+    refuse_rows(state, "", N(wrong), wrong);
 }
 
 static void test_reductions(void **state) {
@@ -287,7 +256,7 @@ static void test_reductions(void **state) {
          {"1 3 0 0"},
          "f32[2, 2] 0.25 0.75 0 0"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
     static const Wrong wrong[] = {
         {"opset 18 " M23 "input a i64[1] y = ReduceMax(x, a)", E3004, "the axes must be constant"},
         {"opset 18 input x f32[2,3] input a i64[1] output y f32[5,1] y = ReduceMax(x, a)", E2009,
@@ -300,7 +269,7 @@ static void test_reductions(void **state) {
         {"input x i32[2] output y y = Softmax(x)", E2006, "takes no elements of type i32"},
         {M23 "y = LpNormalization(x) {p=3}", E2004, "p is 3"},
     };
-    refuse_rows(state, N(wrong), wrong);
+    refuse_rows(state, "", N(wrong), wrong);
 }
 
 static void test_products(void **state) {
@@ -345,7 +314,7 @@ static void test_products(void **state) {
         {"input a f32[3,3] output y y = Det(a)", {"2 0 1 1 3 2 1 1 1"}, "f32[] 0"},
         {"input a f64[0,0] output y y = Det(a)", {""}, "f64[] 1"},
     };
-    run_rows(state, N(rows), rows);
+    run_rows(state, "", N(rows), rows);
     static const Wrong wrong[] = {
         {M23 "y = MatMul(x, x)", E2005, "a matrix product of shapes [2, 3] and [2, 3]"},
         {M23 "input z f64[3,2] y = MatMul(x, z)", E2006, "inputs are f32 and f64"},
@@ -368,7 +337,7 @@ static void test_products(void **state) {
         {"input a u8[1,1] input b u8[1,1] init z u8[3] = 1 2 3 output y y = MatMulInteger(a, b, z)",
          E2005, "a zero point of shape [3, 1]"},
     };
-    refuse_rows(state, N(wrong), wrong);
+    refuse_rows(state, "", N(wrong), wrong);
 }
 
 int main(void) {

@@ -1,30 +1,6 @@
 /* Strings: operators that move them, compare them, cut them; and what they refuse. The results are
  * NumPy's, Python's or RE2's. */
-#include "tests/unit/model_text.h"
-
-typedef struct Row {
-    const char *text;
-    const char *inputs[3];
-    const char *result;
-} Row;
-
-static void run_rows(void **state, const char *opsets, size_t n, const Row *rows) {
-    Bench *b = *state;
-    for (size_t i = 0; i < n; i++) {
-        int count = 0;
-        while (count < 3 && rows[i].inputs[count]) count++;
-        const char *text = arena_printf(&b->arena, "%s %s", opsets, rows[i].text);
-        const char *result = run_text(b, text, NULL, count, rows[i].inputs);
-        if (strcmp(result, rows[i].result) != 0)
-            fail_msg("%s: %s, not %s", rows[i].text, result, rows[i].result);
-    }
-}
-
-typedef struct Wrong {
-    const char *text;
-    ErrCode code;
-    const char *part;
-} Wrong;
+#include "tests/unit/model_rows.h"
 
 #define ML  "opset 20 opset ai.onnx.ml 4 "
 #define S3  "input s str[3] output y "

@@ -33,7 +33,7 @@ class Value:
     def __init__(self, name, array, error=None, source="node"):
         self.name, self.array, self.source = name, array, source
         self.error = error  # None: exact
-        self.units = 0  # in the last place, by which a target's own division may err
+        self.units = 0  # in the last place, by which Vulkan's division may err
         self.dtype = dtypes.name_of(array)
         self.shape = array.shape
         self.rank = array.ndim

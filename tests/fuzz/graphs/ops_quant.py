@@ -164,4 +164,4 @@ def dynamic_quantize(g):
         if np.any(np.abs(y - np.floor(y) - 0.5) < 1e-3):
             raise Reject("half way")
     _, scale, _ = g.node("DynamicQuantizeLinear", [x], outputs=3, kind="round", scale=1)
-    scale.units = 3  # Vulkan promises 2.5
+    scale.units = 3  # it promises 2.5
