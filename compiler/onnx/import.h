@@ -176,6 +176,9 @@ const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
 
 /* False after a report if a shape has negative or absurd dimensions or too many of them. */
 bool node_shape_ok(Node *n, int rank, const int64_t *shape);
+/* False after a report if a result of this shape has elements, but what each is read from has none.
+ * Where that is so only in some runs they end with a status. */
+bool node_source_ok(Node *n, const Value *from, int rank, const int64_t *shape);
 
 /* Reports E3002 (this form is not supported) / a model error, naming the node. */
 void unsupported(Node *n, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -224,3 +224,16 @@ bool node_shape_ok(Node *n, int rank, const int64_t *shape) {
             shape_text(n->g->arena, rank, shape));
     return false;
 }
+
+bool node_source_ok(Node *n, const Value *from, int rank, const int64_t *shape) {
+    int64_t most[MAX_TENSOR_RANK];
+    dims_max(n->x, rank, shape, most);
+    if (value_numel(from) == 0 && shape_numel(rank, most) > 0) {
+        invalid(n, E2005, "the input has no elements for a result of shape %s",
+                shape_text(n->g->arena, rank, shape));
+        return false;
+    }
+    int64_t some = dim_smaller(n->x, dim_product(n->x, rank, shape), 1);
+    dim_claim(n->x, CLAIM_at_most, some, dim_product(n->x, from->rank, from->dims));
+    return true;
+}

@@ -171,13 +171,7 @@ void import_grid_sample(Node *n) {
         shape[2 + i] = grid->dims[1 + i];
         s.extent[i] = v->dims[2 + i];
     }
-    if (!node_shape_ok(n, v->rank, shape)) return;
-    int64_t most[MAX_RANK];
-    dims_max(x, v->rank, shape, most);
-    if (value_numel(v) == 0 && shape_numel(v->rank, most) > 0) {
-        invalid(n, E2005, "the input has no elements to sample");
-        return;
-    }
+    if (!node_shape_ok(n, v->rank, shape) || !node_source_ok(n, v, v->rank, shape)) return;
     Builder b = build(n->g, v->rank, shape);
     const Expr *at[MAX_RANK] = {ex_var(x, 0)}, *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)};
     for (int i = 0; i < s.d; i++) at[1 + i] = ex_var(x, 2 + i);
@@ -456,13 +450,8 @@ void import_roi_align(Node *n) {
                 shape_text(n->g->arena, batch->rank, batch->dims));
         return;
     }
-    int64_t shape[4] = {rois->dims[0], v->dims[1], r.bins[0], r.bins[1]}, most[4];
-    if (!node_shape_ok(n, 4, shape)) return;
-    dims_max(n->x, 4, shape, most);
-    if (value_numel(v) == 0 && shape_numel(4, most) > 0) {
-        invalid(n, E2005, "the input has no elements to sample");
-        return;
-    }
+    int64_t shape[4] = {rois->dims[0], v->dims[1], r.bins[0], r.bins[1]};
+    if (!node_shape_ok(n, 4, shape) || !node_source_ok(n, v, 4, shape)) return;
     for (int i = 0; i < 2; i++) r.extent[i] = v->dims[2 + i];
     n->out[0] = !largest && r.ratio == 0 ? roi_by_weights(&r, n->g, shape)
                                          : roi_by_samples(&r, n->g, shape, largest);

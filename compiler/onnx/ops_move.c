@@ -126,7 +126,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* A bound of a slice: from the end where it is negative, then in [low, high]. */
+/* A bound of a slice: from the end where it is negative, then brought to `low` where below, to
+ * `high` where above. */
 static const Expr *slice_bound(Exprs *x, int64_t bound, const Expr *extent, const Expr *low,
                                const Expr *high) {
     int64_t least, most;
@@ -146,7 +147,7 @@ static bool slice_varying(Exprs *x, int64_t extent, int64_t *start, int64_t end,
     const Expr *e = dim_expr(x, extent), *zero = ex_i(x, 0), *one = ex_i(x, 1);
     const Expr *low = step > 0 ? zero : ex_i(x, -1), *high = step > 0 ? e : ex_sub(x, e, one);
     int64_t first, last;
-    if (!dim_from_expr(x, slice_bound(x, *start, e, low, high), &first) ||
+    if (!dim_from_expr(x, slice_bound(x, *start, e, zero, high), &first) ||
         !dim_from_expr(x, slice_bound(x, end, e, low, high), &last))
         return false;
     int64_t span = step > 0 ? dim_sub(x, last, first) : dim_sub(x, first, last);
@@ -156,12 +157,14 @@ static bool slice_varying(Exprs *x, int64_t extent, int64_t *start, int64_t end,
     return true;
 }
 
-/* Start and count of a slice along an extent, as numpy has them. */
+/* Start and count of a slice along an extent. A backward one that starts before the first element
+ * starts there (the operator's text, unlike numpy), if there is one. */
 static void slice_range(int64_t extent, int64_t *start, int64_t end, int64_t step, int64_t *count) {
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
     int64_t first = *start < 0 ? *start + extent : *start;
     int64_t last = end < 0 ? end + extent : end;
-    *start = clamp(first, step > 0 ? 0 : low, high);
+    first = first < 0 ? 0 : first;
+    *start = first > high ? high : first;
     last = clamp(last, low, high);
     if (step > 0)
         *count = last > *start ? (last - *start - 1) / step + 1 : 0;
@@ -261,7 +264,7 @@ static void bounds_along(Builder *b, const Bounds *s, const Value *v, int d, con
     const Expr *back = ex_lt(x, *step, zero), *last = ex_int(x, DT_i64, extent - 1);
     const Expr *low = ex_select(x, back, ex_int(x, DT_i64, -1), zero);
     *start = ex_select(x, ex_lt(x, *start, zero), ex_add(x, *start, all), *start);
-    *start = ex_bin(x, EX_max, ex_bin(x, EX_min, *start, ex_select(x, back, last, all)), zero);
+    *start = ex_bin(x, EX_min, ex_bin(x, EX_max, *start, zero), ex_select(x, back, last, all));
     *end = ex_select(x, ex_lt(x, *end, zero), ex_add(x, *end, all), *end);
     *end = ex_bin(x, EX_min, ex_bin(x, EX_max, *end, low), all);
 }
@@ -400,7 +403,7 @@ static const Expr *pad_source(Exprs *x, PadMode mode, const Expr *at, int64_t ex
     if (mode == PAD_edge)
         return ex_bin(x, EX_min, ex_bin(x, EX_max, at, ex_i(x, 0)), ex_i(x, extent - 1));
     if (extent == 1) return ex_i(x, 0);
-    int64_t period = dim_mul(x, 2, dim_add(x, extent, -1));
+    int64_t period = dim_larger(x, dim_mul(x, 2, dim_add(x, extent, -1)), 0);
     const Expr *folded = wrap_expr(x, at, dim_larger(x, period, 1));
     return ex_bin(x, EX_min, folded, ex_sub(x, ex_i(x, period), folded));
 }
@@ -528,10 +531,7 @@ void import_pad(Node *n) {
         shape[d] = dim_add(n->x, v->dims[d], dim_add(n->x, before, after));
     }
     if (!node_shape_ok(n, v->rank, shape)) return;
-    if (mode != PAD_constant && value_numel(v) == 0 && shape_numel(v->rank, shape) > 0) {
-        invalid(n, E2005, "an empty tensor cannot be padded in this mode");
-        return;
-    }
+    if (mode != PAD_constant && !node_source_ok(n, v, v->rank, shape)) return;
     Builder b = build(n->g, v->rank, shape);
     const Expr *before[MAX_RANK];
     for (int d = 0; d < v->rank; d++) {

@@ -219,6 +219,7 @@ void import_arg_reduce(Node *n) {
         invalid(n, E2005, "axis %d is empty", axis);
         return;
     }
+    dim_claim(n->x, CLAIM_at_most, 1, v->dims[axis]);
     bool last = attr_int(n, "select_last_index", 0) != 0;
     n->out[0] =
         arg_reduce(n, v, axis, !strcmp(n->op, "ArgMax"), last, attr_int(n, "keepdims", 1) != 0);

@@ -268,7 +268,8 @@ static bool read_extents(Resize *r) {
             return false;
         }
     }
-    return node_shape_ok(n, r->v->rank, r->shape);
+    if (!node_shape_ok(n, r->v->rank, r->shape)) return false;
+    return r->scales || node_source_ok(n, r->v, r->v->rank, r->shape);
 }
 
 /* --- positions -------------------------------------------------------------------------------- */

@@ -121,6 +121,14 @@ static void test_moves(void **state) {
          {S6},
          "f32[3] 5 3 1"},
         {V6 "init s i64[1] = 4 init e i64[1] = 2 y = Slice(x, s, e)", {S6}, "f32[0] "},
+        {V6 "init s i64[1] = -9 init e i64[1] = -1000 init a i64[1] = 0 init t i64[1] = -2 "
+            "y = Slice(x, s, e, a, t)",
+         {S6},
+         "f32[1] 0"},
+        {"input x f32[0] init s i64[1] = 5 init e i64[1] = -4 init a i64[1] = 0 "
+         "init t i64[1] = -2 output y y = Slice(x, s, e, a, t)",
+         {""},
+         "f32[0] "},
         {"input x f32[6] input s i64[1] input e i64[1] output y f32[2] y = Slice(x, s, e)",
          {S6, "-4", "4"},
          "f32[2] 2 3"},
@@ -180,7 +188,7 @@ static void test_moves(void **state) {
         {V6 "init p i64[2] = -9 1 y = Pad(x, p)", E2005, "shape [-2]"},
         {V6 "input p i64[2] y = Pad(x, p)", E3004, "give --dim y.0=LOW..HIGH"},
         {"input x f32[0] output y init p i64[2] = 1 1 y = Pad(x, p) {mode=\"edge\"}", E2005,
-         "empty"},
+         "no elements"},
         {V6 "y = Trilu(x)", E2005, "two dimensions"},
         {V6 "y = DepthToSpace(x) {blocksize=2}", E2005, "1 dimensions, expected 4"},
         {"input x f32[1,4,1,1] output y y = DepthToSpace(x) {blocksize=0}", E2004,

@@ -9,6 +9,7 @@ from . import dtypes
 
 
 PATIENCE = 1200  # seconds that a batch may take on a busy machine
+SHOWN = 12  # lines of what a process that crashed has written
 
 
 class Died(Exception):
@@ -74,9 +75,7 @@ class Peer:
                 self.stop()
                 with open(self.errors, errors="replace") as f:
                     lines = f.read().splitlines()
-                told = [l for l in lines if "ERROR:" in l or "runtime error" in l]
-                self.told = "\n".join(lines[:40])
-                raise Died(f"crash, status {status}" + (f": {told[0]}" if told else ""))
+                raise Died("\n    ".join([f"crash, status {status}:"] + lines[:SHOWN]))
             self.pending += data
 
     def run(self, tasks, seconds=PATIENCE):

@@ -220,6 +220,7 @@ class Worker:
             with open(os.path.join(base, "model.onnx"), "wb") as f:
                 f.write(task.model)
             body = onnx.printer.to_text(onnx.ModelProto.FromString(task.model))
+            body += "".join(f"\n--dim {word}" for word in task.dims)
             ops = relation or "not minimised"
         else:
             model = cut.model()
