@@ -191,6 +191,7 @@ typedef struct Difference {
     double absolute, relative; /* largest; relative to the largest magnitude of the reference */
     size_t at;
     bool wrong_kind; /* NaN or infinity on one side only */
+    size_t nothing;  /* elements that are the same NaN or infinity on both: they tell nothing */
 } Difference;
 
 static Difference compare(const TensorInfo *t, const void *got, const void *want) {
@@ -208,8 +209,11 @@ static Difference compare(const TensorInfo *t, const void *got, const void *want
         Scalar a = dt_load(t->dt, got, i), b = dt_load(t->dt, want, i);
         double x = dt_is_float(t->dt) ? a.f : (double)a.i,
                y = dt_is_float(t->dt) ? b.f : (double)b.i;
-        if (isnan(x) && isnan(y)) continue;
-        if (isinf(x) && isinf(y) && (x > 0) == (y > 0)) continue;
+        bool infinities = isinf(x) && isinf(y) && (x > 0) == (y > 0);
+        if ((isnan(x) && isnan(y)) || infinities) {
+            d.nothing++;
+            continue;
+        }
         if (!isfinite(x) || !isfinite(y)) {
             d.wrong_kind = true;
             d.at = i;
@@ -332,10 +336,16 @@ static bool compare_reference(Session *s, LoadedModel *m, Reference *r, double m
         double allowed = tolerance(t->dt);
         if (allowed < more) allowed = more;
         bool bad = d.wrong_kind || d.relative > allowed;
-        if (bad || !io_output_hidden(io, i))
+        if (bad || !io_output_hidden(io, i)) {
             printf("%s: %s%s largest error %.3g, relative to scale %.3g, at element %zu%s\n",
                    shown_name(s, t->name), dt_name(t->dt), shape_text(&s->arena, t->rank, t->shape),
                    d.absolute, d.relative, d.at, bad ? "  DIFFERS" : "");
+            if (d.nothing)
+                printf(
+                    "  %zu of its elements are NaN or infinite, which tells nothing; --fix gives "
+                    "an input other values than random ones\n",
+                    d.nothing);
+        }
         if (bad)
             diag_error(&s->diag, E0004, "output '%s' of target %s differs from the interpreter",
                        t->name, target);

@@ -484,6 +484,31 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
     return plain;
 }
 
+/* f w + r > 0 with r in [1, f] is w >= 0: NULL where the sum `l` is none of that kind. */
+static const Expr *coarse_compare(Simplifier *s, const Linear *l) {
+    Exprs *x = s->x;
+    int64_t f = 0, lo, hi;
+    for (int i = 0; i < l->n; i++) {
+        int64_t c = l->term[i].coef < 0 ? -l->term[i].coef : l->term[i].coef;
+        f = c > f ? c : f;
+    }
+    if (f < 2) return NULL;
+    Linear rest = {.n = 0}, side[2] = {{.n = 0}, {.n = 0}}; /* w = side[0] - side[1] */
+    for (int i = 0; i < l->n; i++) {
+        int64_t c = l->term[i].coef;
+        if (c % f)
+            linear_add_term(&rest, l->term[i].e, c);
+        else
+            linear_add_term(&side[c < 0], l->term[i].e, (c < 0 ? -c : c) / f);
+    }
+    if (!linear_bounds(s, &rest, &lo, &hi)) return NULL;
+    int64_t least = ((l->k + lo - 1) % f + f) % f + 1; /* of r */
+    if (hi - lo + least > f) return NULL;
+    int64_t k = (l->k + lo - least) / f;
+    side[k < 0].k = k < 0 ? -k : k;
+    return ex_le(x, linear_expr(x, &side[1]), linear_expr(x, &side[0]));
+}
+
 /* a < b and the like, by the bounds of b - a. Those of the difference alone would not do for an
  * order: x + 1 < x + 3 does not hold where only one of the sums wraps around. */
 static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
@@ -512,7 +537,11 @@ static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
     default:
         break;
     }
-    return yes < 0 ? e : ex_int(s->x, DT_bool, yes);
+    if (yes >= 0) return ex_int(s->x, DT_bool, yes);
+    if (e->op != EX_lt && e->op != EX_le) return e;
+    l.k += e->op == EX_le;
+    const Expr *coarse = coarse_compare(s, &l);
+    return coarse ? coarse : e;
 }
 
 static const Expr *simplify(Simplifier *s, const Expr *e) {

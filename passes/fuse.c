@@ -23,6 +23,7 @@
 #define MIN_SIZE     250  /* ... when much was rewritten before, see size_limit */
 #define MAX_WORK     (8 << 20)
 #define MAX_DECODING 4 /* cost of decoding a byte, and of a little more */
+#define MOST_ACROSS  2 /* tensors that are read across their rows at once */
 
 /* How large a body may grow. A step that moves what it puts in rewrites all of it, so a chain of
  * such steps would take time by its length times this size: after so many nodes bodies are kept
@@ -142,7 +143,34 @@ static bool is_product(const Op *op) {
            op->body->arg[0] != op->body->arg[1];
 }
 
+typedef struct Loads {
+    Graph *g;
+    const Op *op;
+    int source;
+    int large;   /* of any tensor as large as op's result */
+    bool across; /* of source: op's rows run across its own */
+} Loads;
+
+static void count_load(void *user, const Expr *e) {
+    Loads *l = user;
+    if (e->op != EX_load) return;
+    const Value *out = l->op->out[0], *v = l->op->in[e->k.i];
+    l->large += value_numel(v) >= value_numel(out);
+    if (e->k.i == l->source && out->rank && e->n && v->shape[e->n - 1] > 1)
+        l->across |= !(ex_vars(l->g->arena, e->arg[e->n - 1]) >> (out->rank - 1) & 1);
+}
+
+/* Would c, which reads its input across rows, do so with many tensors instead of m's result? */
+static bool reads_many_across(Graph *g, const Op *c, int i, const Op *m) {
+    Loads from = {g, c, i, 0, false}, of = {g, m, -1, 0, false};
+    ex_visit(g->arena, c->body, count_load, &from);
+    if (c->kind != OP_map || !from.across) return false;
+    ex_visit(g->arena, m->body, count_load, &of);
+    return of.large > MOST_ACROSS;
+}
+
 static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users) {
+    if (reads_many_across(g, c, i, m)) return false;
     double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */

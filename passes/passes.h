@@ -29,6 +29,7 @@ void pass_cse(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_unjoin(Graph *g, const PassOptions *o);
 void pass_winograd(Graph *g, const PassOptions *o);
+void pass_strassen(Graph *g, const PassOptions *o);
 void pass_phase(Graph *g, const PassOptions *o);
 void pass_deepen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);

@@ -157,6 +157,25 @@ static void test_order_of_sums(void **state) {
     arena_free(&arena);
 }
 
+/* 64 i + j + 768 < 1152 with j < 64 is a bound on i alone; with j < 65 it is not. */
+static void test_coarse_order(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *sum = ex_add(&x, ex_mul(&x, ex_var(&x, 0), ex_i(&x, 64)), ex_var(&x, 1));
+    const Expr *order = ex_lt(&x, ex_add(&x, sum, ex_i(&x, 768)), ex_i(&x, 1152));
+    int64_t fits[2] = {12, 64}, wider[2] = {12, 65}, bound;
+    int var;
+    bool below;
+    const Expr *simple = ex_simplify(&x, order, 2, fits);
+    assert_true(ex_bound(&x, simple, 2, &var, &bound, &below));
+    assert_true(var == 0 && bound == 6 && below);
+    assert_false(ex_bound(&x, ex_simplify(&x, order, 2, wider), 2, &var, &bound, &below));
+    arena_free(&arena);
+}
+
 /* Floats round and narrow integers wrap around: what is computed with them does not grow evenly. */
 static void test_no_stride(void **state) {
     (void)state;
@@ -203,9 +222,9 @@ static void test_shared_parts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-                                       cmocka_unit_test(test_order_of_sums),
-                                       cmocka_unit_test(test_no_stride),
-                                       cmocka_unit_test(test_shared_parts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random), cmocka_unit_test(test_order_of_sums),
+        cmocka_unit_test(test_coarse_order), cmocka_unit_test(test_no_stride),
+        cmocka_unit_test(test_shared_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,52 @@ static void test_winograd(void **state) {
     check_winograd(*state, "x86-64-v3", DT_bf16, 4);
 }
 
+/* --- quarters of matrices ----------------------------------------------------------------------
+ */
+
+/* A product with an odd number of rows, and another of the same rows; a third has too few columns.
+ */
+static void test_strassen(void **state) {
+    Fixture *f = *state;
+    Exprs *x = &f->x;
+    Graph *g = graph_new(&f->arena, x, &f->diag, "quarters");
+    static const char *const names[] = {"a", "b", "c"};
+    int64_t in[3] = {2, 131, 640}, columns[3] = {600, 640, 40};
+    Value *v = graph_input(g, "x", DT_f32, 3, in);
+    float *data = ARENA_ARRAY(&f->arena, 640 * 640, float);
+    for (int i = 0; i < 640 * 640; i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t w[2] = {640, columns[i]}, out[3] = {2, 131, columns[i]};
+        int down = i == 1; /* the dimension of the weights that is the depth */
+        if (down) w[0] = columns[i], w[1] = 640;
+        Value *weights = graph_const(g, DT_f32, 2, w, data);
+        Builder b = build(g, 3, out);
+        const Expr *r = build_red(&b, 640), *at[3] = {ex_var(x, 0), ex_var(x, 1), r}, *to[2];
+        to[down] = r;
+        to[!down] = ex_var(x, 2);
+        const Expr *body = ex_mul(x, build_load(&b, v, at), build_load(&b, weights, to));
+        const Expr *post = ex_bin(x, EX_max, ex_acc(x, DT_f32), ex_num(x, DT_f32, 0));
+        graph_output(g, build_reduce(&b, DT_f32, COMBINE_sum, body, post), names[i]);
+    }
+    Results before = run_before(f, g);
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions options = {.target = &target};
+    pass_strassen(g, &options);
+    assert_true(verify_graph(g, &f->diag, "strassen"));
+    int products = 0, maps = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        maps += op->kind == OP_map; /* the sums of the rows, once, and two of results */
+        if (op->kind != OP_reduce) continue;
+        assert_int_equal(op->red[0], products == 2 ? 640 : 320);
+        products++;
+    }
+    assert_int_equal(products, 3);
+    assert_int_equal(maps, 3);
+    void **got = value_buffers(&f->arena, 3, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, "strassen", 1e-5);
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static int visible(const struct dirent *e) {
@@ -323,7 +369,7 @@ int main(int argc, char **argv) {
             all = false;
         }
     if (all) find_files("tests/passes", 0);
-    struct CMUnitTest tests[MAX_FILES + 4];
+    struct CMUnitTest tests[MAX_FILES + 5];
     int n = 0;
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
@@ -336,6 +382,8 @@ int main(int argc, char **argv) {
                                                                         setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd, setup, teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_strassen, setup, teardown);
     }
     int failed = _cmocka_run_group_tests("passes", tests, (size_t)n, NULL, NULL);
     for (int i = 0; i < n_files; i++) free(files[i]);
