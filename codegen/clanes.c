@@ -285,7 +285,7 @@ static const LaneRow rows[] = {
 };
 
 #define N_ROWS (int)(sizeof rows / sizeof *rows)
-_Static_assert(N_ROWS <= 64, "one bit each");
+_Static_assert(N_ROWS <= 128, "one bit each");
 
 void unit_note_vectors(Unit *unit, const char *text) {
     for (int dt = 0; dt < DT_count; dt++)
@@ -302,11 +302,12 @@ const char *unit_lane_function(Unit *unit, const char *name, int lanes) {
     for (int i = 0; i < N_ROWS && !found; i++) {
         const LaneRow *row = &rows[i];
         found = row->width == lanes && !strcmp(row->name, name);
-        if (!found || unit->lane_rows >> i & 1) continue;
+        uint64_t *noted = &unit->lane_rows[i / 64], bit = (uint64_t)1 << i % 64;
+        if (!found || *noted & bit) continue;
         unit_note_vectors(unit, row->result);
         unit_note_vectors(unit, row->parameters);
         unit_note_vectors(unit, row->body);
-        unit->lane_rows |= (uint64_t)1 << i;
+        *noted |= bit;
     }
     if (!found) unit_lane_helper(unit, name, lanes);
     return arena_printf(unit->arena, "mlcc_lane_%sx%d", name, lanes);
@@ -346,11 +347,11 @@ static void print_keeps(const Unit *unit, Text *out) {
 
 void print_vector_types(const Unit *unit, Text *out) {
     bool any = false;
-    if (unit->lane_rows)
+    if (unit->lane_rows[0] || unit->lane_rows[1])
         text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#elif defined(__ARM_NEON)\n"
                       "#include <arm_neon.h>\n#endif\n\n");
     for (int i = 0; i < N_ROWS; i++)
-        if (unit->lane_rows >> i & 1 && !strncmp(rows[i].name, "dot", 3)) {
+        if (unit->lane_rows[i / 64] >> i % 64 & 1 && !strncmp(rows[i].name, "dot", 3)) {
             text_add(
                 out,
                 "/* Four bytes of an array, of whatever type. */\ntypedef uint32_t mlcc_four_at "
@@ -375,7 +376,7 @@ void print_vector_types(const Unit *unit, Text *out) {
     if (any) text_add(out, "\n");
     print_keeps(unit, out);
     for (int i = 0; i < N_ROWS; i++)
-        if (unit->lane_rows >> i & 1) print_lane_function(&rows[i], out);
+        if (unit->lane_rows[i / 64] >> i % 64 & 1) print_lane_function(&rows[i], out);
     print_lane_helpers(unit, ALWAYS_INLINE, out);
 }
 

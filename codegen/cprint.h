@@ -37,7 +37,7 @@ typedef struct Unit {
     StrMap helpers;            /* those used: name -> row of helpers.def */
     int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
-    uint64_t lane_rows;        /* ... which rows of lanes.def */
+    uint64_t lane_rows[2];     /* ... which rows of lanes.def */
     uint8_t keeps;             /* vectors of 16, 32, 64 bytes are kept in registers */
     uint8_t *lane_helpers;     /* ... and which on vectors: bits 4, 8, 16: of so many lanes */
 } Unit;

@@ -26,6 +26,7 @@ typedef struct VectorNest {
     int64_t steps; /* of the unrolled loops together */
     int widest;    /* bytes of the widest type in it */
     bool is_dot;   /* the loop's body is */
+    bool is_turned;
     LaneDot dot;
 } VectorNest;
 
@@ -42,6 +43,17 @@ static const Expr *place_of(Printer *p, const Stmt *s) {
     const Buffer *b = p->k->buffers.items[s->buffer];
     for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
     return flat_index(p, s->buffer, b->rank, index);
+}
+
+/* As many vectors as they have lanes, of which the first lanes are to lie side by side, then the
+ * second ones, and so on. */
+static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
+    const Buffer *b = p->k->buffers.items[store->buffer];
+    const Expr *value = prepare(p, store->value), *place = place_of(p, store);
+    int bytes = (int)dt_store(b->dt);
+    return n->n_unrolled == 1 && !store->next && b->space != SPACE_reg && n->steps == n->extent &&
+           (bytes == 2 || bytes == 4) && lanes_widest(value, n->loop->var, bytes) <= 4 &&
+           width_at(p, 0, n->extent, 4) == n->extent && lanes_apart(place, n->unrolled[0]->var, 1);
 }
 
 /* Reads `s` as a nest of the kind; false if it is none. */
@@ -66,8 +78,9 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
         if (store->kind != ST_store) return false;
         const Buffer *b = p->k->buffers.items[store->buffer];
         const Expr *value = prepare(p, store->value);
-        if (!is_lane_type(b->dt) || (DType)value->dt != b->dt ||
-            !lanes_apart(place_of(p, store), s->var, 1) || !lanes_can(p, value, s->var))
+        n->is_turned = is_turned(p, n, store);
+        if (!is_lane_type(b->dt) || (DType)value->dt != b->dt || !lanes_can(p, value, s->var) ||
+            !(n->is_turned || lanes_apart(place_of(p, store), s->var, 1)))
             return false;
         if (n->widest < (int)dt_store(b->dt)) n->widest = (int)dt_store(b->dt);
         n->widest = lanes_widest(value, s->var, n->widest);
@@ -269,12 +282,56 @@ static int64_t count_put(const Lanes *l, const VectorNest *n) {
     return n->steps * (n->extent / 16) / LANES_PUT * LANES_PUT;
 }
 
+/* The lanes as words, or back. */
+static const char *as_words(Lanes *l, DType dt, const char *value, bool back) {
+    Printer *p = l->p;
+    const char *words = lane_type(p, DT_i32, l->width), *type = lane_type(p, dt, l->width);
+    if (dt_store(dt) == 4) return TEXT("(%s)%s", back ? type : words, value);
+    return TEXT("__builtin_convertvector(%s, %s)", value, back ? type : words);
+}
+
+static void print_turned(Lanes *l, const VectorNest *n) {
+    Printer *p = l->p;
+    const Stmt *store = n->loop->body;
+    DType dt = p->k->buffers.items[store->buffer]->dt;
+    const Expr *value = prepare(p, store->value), *place = place_of(p, store);
+    const Expr **step = &l->value[n->unrolled[0]->var];
+    l->width = (int)n->extent;
+    print_line(p, "{");
+    p->indent++;
+    const char *square = names_take(&p->names, "square", "r");
+    print_line(p, "%s %s[%d];", lane_type(p, DT_i32, l->width), square, l->width);
+    for (int i = 0; i < l->width; i++) {
+        int mark = p->named.n;
+        *step = ex_i(p->x, i);
+        lanes_begin(l, value);
+        const char *text = lanes_text(l, value, true);
+        print_line(p, "%s[%d] = %s;", square, i, as_words(l, dt, text, false));
+        end_statement(p, mark);
+    }
+    print_line(p, "%s(%s);", unit_lane_function(p->unit, "turn", l->width), square);
+    *step = ex_i(p->x, 0);
+    for (int i = 0; i < l->width; i++) {
+        int mark = p->named.n;
+        l->start = i;
+        const char *at = lanes_at(l, store->buffer, place);
+        print_line(p, "%s = %s;", at, as_words(l, dt, TEXT("%s[%d]", square, i), true));
+        end_statement(p, mark);
+    }
+    p->indent--;
+    print_line(p, "}");
+}
+
 bool print_vectors(Printer *p, const Stmt *s) {
     VectorNest n;
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
     Lanes l = {.p = p, .var = n.loop->var};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int scope = p->named.n;
+    if (n.is_turned) {
+        print_turned(&l, &n);
+        return true;
+    }
     keep_columns(&l, &n);
     int64_t n_put = count_put(&l, &n);
     for (int64_t step = 0; step < n.steps; step++) {

@@ -60,7 +60,7 @@ static void deepen(Graph *g, Op *op, const PassOptions *o) {
         if (!read_factor(g, op, i, o, &f[i])) return;
     int rows = value_is_const(f[0].v);
     uint64_t spatial = ((uint64_t)1 << op->out[0]->rank) - 1;
-    if (value_is_const(f[rows].v) || !value_is_const(f[!rows].v)) return;
+    if (value_is_const(f[rows].v)) return;
     if (!(f[!rows].vars & ~f[rows].vars & spatial)) return; /* no columns */
     int64_t at_once = target_products(o->target, f[rows].dt, f[!rows].dt);
     int k = coordinate_to_pad(g, op, f, at_once);

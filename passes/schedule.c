@@ -14,6 +14,8 @@
 #include <string.h>
 
 #define MOST_UNROLLED_WINDOW 32
+#define LINE_BYTES           64
+#define WORD_BYTES           4
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
 bool find_product(Nest *n, Product *m) {
@@ -698,6 +700,57 @@ static void interleave(Nest *n) {
         nest_bind(n, last, ROLE_unroll);
 }
 
+/* How a map's loads go along a loop. */
+typedef struct Reach {
+    const Nest *n;
+    int loop;
+    int near, far; /* loads of neighbours that lie in one line, and in lines of their own */
+} Reach;
+
+static void look_at_reach(void *user, const Expr *e) {
+    Reach *r = user;
+    int64_t stride;
+    if (e->op != EX_load) return;
+    if (!ex_stride(e->arg[0], r->loop, &stride)) stride = LINE_BYTES;
+    int64_t bytes = (stride < 0 ? -stride : stride) * (int64_t)dt_store((DType)e->dt);
+    r->near += bytes > 0 && bytes < LINE_BYTES;
+    r->far += bytes >= LINE_BYTES;
+}
+
+static Reach reach_of(Nest *n, int loop) {
+    Reach r = {.n = n, .loop = loop};
+    ex_visit(n->p->arena, nest_body(n), look_at_reach, &r);
+    return r;
+}
+
+/* A map that writes along rows what it reads across them. Where the rows are vectors, squares of
+ * them are turned in registers; else a few lines are read to their ends before the next ones, so
+ * that they stay in the cache. */
+static void block_across(Nest *n) {
+    const Op *op = n->op;
+    int64_t line = LINE_BYTES / (int64_t)dt_store(op->out[0]->dt), tiles;
+    int at = n->n_order - 1, lanes = n->target->vector_bytes / WORD_BYTES;
+    while (at > 0 && n->loop[n->order[at]].extent < 2 * line) at--;
+    if (!n->target->vector_types || at <= 0) return;
+    int inner[NEST_MAX_LOOPS], k = 0, across = n->order[at], along = n->order[at - 1];
+    Reach far = reach_of(n, across), near = reach_of(n, along);
+    VectorScore rows = {.n = n, .loop = along};
+    ex_visit(n->p->arena, nest_body(n), score_load, &rows);
+    if (!far.far || far.near || !near.near || near.far) return;
+    bool words = dt_is_float(op->out[0]->dt) && dt_store(op->out[0]->dt) <= WORD_BYTES;
+    bool turns = words && at == n->n_order - 1 && lanes >= 4 && n->loop[along].extent >= lanes &&
+                 n->loop[across].extent >= lanes && rows.unit && !rows.other;
+    inner[k++] = along;
+    for (int i = at; i < n->n_order; i++) inner[k++] = n->order[i];
+    inner[1] = tile_loop(n, across, turns ? lanes : line, &tiles);
+    nest_order(n, k, inner);
+    if (!turns) return;
+    int square[2] = {inner[1], tile_loop(n, along, lanes, &tiles)};
+    nest_order(n, 2, square);
+    nest_bind(n, square[0], ROLE_unroll);
+    nest_bind(n, square[1], ROLE_vector);
+}
+
 /* The outermost loops are shared by threads: as many of a reduction's as make enough iterations. */
 static void share_outer(Nest *n) {
     int count = 0;
@@ -723,6 +776,7 @@ void schedule_choose(Nest *n) {
         split_divided(n);
         join_loops(n);
         interleave(n);
+        block_across(n);
     }
     if (kind != OP_scatter) share_outer(n);
 }
