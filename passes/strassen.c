@@ -76,6 +76,7 @@ static bool read_product(Product *p) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     if (op->n_red != 1 || op->body->dt != DT_f32) return false;
     const Value *out = op->out[0];
+    if (dims_vary(out->rank, out->dims)) return false; /* what lies beyond is not to be added */
     for (int f = 0; f < 2; f++) {
         const Expr *rows = op->body->arg[f], *columns = op->body->arg[1 - f];
         if (rows->op != EX_load || columns->op != EX_load || columns->n != 2) continue;

@@ -84,6 +84,7 @@ static bool read_convolution(Convolution *v) {
     const Op *op = v->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     const Value *out = op->out[0];
+    if (dims_vary(out->rank, out->dims)) return false; /* tiles would have what lies beyond */
     if (op->body->dt != DT_f32 || out->rank != 4 || op->n_red != 3) return false;
     if (op->red[1] != WINDOW || op->red[2] != WINDOW) return false;
     for (int f = 0; f < 2; f++) {
