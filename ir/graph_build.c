@@ -276,7 +276,7 @@ static const Expr *guarded(const Builder *b, const Expr *e, Scalar otherwise) {
 
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
-#define FOLD_LATE_BYTES   ((size_t)4 << 20) /* of floats: computed when somebody wants them */
+#define FOLD_LATE_BYTES   ((size_t)1 << 20) /* of floats: computed when somebody wants them */
 
 static void note_counter(void *user, const Expr *e) {
     if (e->op == EX_ctr) *(bool *)user = true;

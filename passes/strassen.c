@@ -216,12 +216,16 @@ static void sum_up(const Product *p, Value *made) {
     graph_drop_inputs(p->g, op);
 }
 
-static void rewrite(const Product *p, Value **sums) {
+/* False, and only an operator without users made, if the sums of columns are more than is computed
+ * when compiling. */
+static bool rewrite(const Product *p, Value **sums) {
     Op *last = p->g->last;
-    if (!*sums) *sums = sums_of(p, &p->rows, p->m2, of_rows);
     Value *columns = sums_of(p, &p->columns, p->n2, of_columns);
+    if (!value_is_const(columns)) return false;
+    if (!*sums) *sums = sums_of(p, &p->rows, p->m2, of_rows);
     sum_up(p, products(p, *sums, columns));
     graph_take_in(p->g, last, p->op);
+    return true;
 }
 
 /* Sums of rows, which several products may read. */
@@ -244,8 +248,7 @@ void pass_strassen(Graph *g, const PassOptions *o) {
             if (made.items[i].of == now.of && made.items[i].other == now.other &&
                 made.items[i].depth == now.depth)
                 now.sums = made.items[i].sums;
-        bool new = !now.sums;
-        rewrite(&p, &now.sums);
-        if (new) vec_push(g->arena, &made, now);
+        bool known = now.sums;
+        if (rewrite(&p, &now.sums) && !known) vec_push(g->arena, &made, now);
     }
 }
