@@ -4,6 +4,7 @@
 #include "tests/unit/graph_random.h"
 
 #include <math.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define COUNT   65536
@@ -216,6 +217,37 @@ static int body_turned(Session *s) {
     return turned_of(s, DT_f32) + turned_of(s, DT_f16) + turned_of(s, DT_bf16);
 }
 
+/* Columns under a condition that does not hold are not read: here they cannot be. */
+static int body_guarded(Session *s) {
+    enum { ROWS = 24, DEPTH = 6, COLUMNS = 64 };
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "guarded");
+    Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){ROWS, DEPTH});
+    Value *n = graph_input(g, "n", DT_i32, 1, (const int64_t[]){1});
+    Value *b = graph_input(g, "b", DT_f32, 2, (const int64_t[]){DEPTH, COLUMNS});
+    Builder made = build(g, 2, (const int64_t[]){ROWS, COLUMNS});
+    const Expr *r = build_red(&made, DEPTH), *first[1] = {ex_i(x, 0)};
+    const Expr *row[2] = {ex_var(x, 0), r}, *column[2] = {r, ex_var(x, 1)};
+    const Expr *some = ex_lt(x, ex_i(x, 0), build_load(&made, n, first));
+    const Expr *guarded = ex_select(x, some, build_load(&made, b, column), ex_num(x, DT_f32, 0));
+    const Expr *product = ex_mul(x, build_load(&made, a, row), guarded);
+    Value *out = build_reduce(&made, DT_f32, COMBINE_sum, product, NULL);
+    graph_output(g, out, "y");
+    float rows[ROWS * DEPTH], y[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * DEPTH; i++) rows[i] = 1;
+    memset(y, 0xff, sizeof y);
+    size_t bytes = sizeof(float) * DEPTH * COLUMNS;
+    void *nothing = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(nothing != MAP_FAILED);
+    LoadedModel m = loaded(s, g);
+    int32_t none = 0;
+    assert_true(model_run(s, &m, (const void *[]){rows, &none, nothing}, (void *[]){y}));
+    for (int i = 0; i < ROWS * COLUMNS; i++) assert_true(y[i] == 0);
+    munmap(nothing, bytes);
+    model_unload(&m);
+    return 0;
+}
+
 static int body_zeros(Session *s) {
     return zeros_of(s, DT_f16) + zeros_of(s, DT_bf16);
 }
@@ -256,13 +288,19 @@ static void test_turned(void **state) {
     on_each(body_turned, NULL);
 }
 
+static void test_guarded(void **state) {
+    (void)state;
+    on_each(body_guarded, NULL);
+}
+
 int main(void) {
     char folder[] = P_tmpdir "/mlcc-math-XXXXXX";
     cache = mkdtemp(folder);
     if (!cache) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accuracy), cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_wraps), cmocka_unit_test(test_zeros), cmocka_unit_test(test_turned)};
+        cmocka_unit_test(test_wraps),    cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
