@@ -406,11 +406,13 @@ class Builder:
         base = [dtypes.wide(a) for a in found]
         inexact = any(not v.exact for v in floats)
         for what in (["carried"] if inexact else []) + ([] if kind == "select" else ["own"]):
-            for _ in range(samples):
+            for i in range(samples):
                 instead = dict(arrays)
                 for v in floats:
                     x = dtypes.wide(v.array)
                     sign = self.rng.choice((-1.0, 1.0), v.shape)
+                    if kind == "select" and i < 2:  # Relu may change on one side only
+                        sign = np.full(v.shape, (-1.0, 1.0)[i])
                     if what == "own":
                         change = 4 * dtypes.epsilon(v.dtype) * np.abs(x)
                     else:
