@@ -399,6 +399,24 @@ static const char *scalar_text(const Lanes *l, const Expr *e) {
     return piece.prec < P_unary ? TEXT("(%s)", piece.text) : piece.text;
 }
 
+bool lanes_missing(const Lanes *l, int buffer) {
+    return l->there && l->there < l->width && l->p->held[buffer] <= 0;
+}
+
+static const char *first_lanes(Lanes *l, int buffer, const char *at) {
+    Printer *p = l->p;
+    return TEXT("%s(&%s[%s], %d)", lane_function(p, "first", l->width), p->buffer[buffer], at,
+                l->there);
+}
+
+void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value) {
+    Printer *p = l->p;
+    index = at_start(l, index);
+    begin_statement(p, 1, &index);
+    print_line(p, "%s(&%s[%s], %s, %d);", lane_function(p, "put_first", l->width),
+               p->buffer[buffer], print(p, index).text, value, l->there);
+}
+
 const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
     Printer *p = l->p;
     const Buffer *b = p->k->buffers.items[buffer];
@@ -407,6 +425,7 @@ const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
     begin_statement(p, 1, &index);
     const char *at = print(p, index).text;
     if (l->width == 1) return TEXT("%s[%s]", p->buffer[buffer], at);
+    if (lanes_missing(l, buffer)) return first_lanes(l, buffer, at);
     const char *is_const = b->written || b->space == SPACE_reg ? "" : "const ";
     return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, b->dt, l->width), p->buffer[buffer],
                 at);
@@ -432,8 +451,11 @@ void lanes_keep(Lanes *l, const Expr *load) {
     const char *type = lane_type(p, loaded_type(load), l->width);
     const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
     begin_statement(p, 1, &index);
-    print_line(p, "%s %s = *(const %s_at *)&%s[%s];", type, name, type, p->buffer[load->k.i],
-               print(p, index).text);
+    const char *at = print(p, index).text;
+    print_line(p, "%s %s = %s;", type, name,
+               lanes_missing(l, (int)load->k.i)
+                   ? first_lanes(l, (int)load->k.i, at)
+                   : TEXT("*(const %s_at *)&%s[%s]", type, p->buffer[load->k.i], at));
     int bytes = l->width * (int)dt_store(loaded_type(load));
     print_line(p, "MLCC_KEEP%d(%s);", bytes, name);
     p->unit->keeps |= (uint8_t)bytes;

@@ -27,6 +27,7 @@ typedef struct Lanes {
     int64_t start;      /* its first value here ... */
     bool strip;         /* ... unless it is the variable's own */
     int width;          /* how many; 1: a scalar */
+    int there;          /* of them are in memory, if not 0; the others hold anything */
     const Expr **value; /* by variable: what it is in this step; NULL: itself */
     VEC(LaneValue) values;
     VEC(KeptLoad) kept;
@@ -67,6 +68,9 @@ const char *lane_type(Printer *p, DType dt, int width);
 void lanes_begin(Lanes *l, const Expr *e);
 /* The lanes of a buffer from the index on, to be read or written. */
 const char *lanes_at(Lanes *l, int buffer, const Expr *index);
+/* Are some lanes not in memory? Then they are read and written like this: */
+bool lanes_missing(const Lanes *l, int buffer);
+void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value);
 /* The value; all its lanes, if `spread`, even if they are the same. */
 const char *lanes_text(Lanes *l, const Expr *e, bool spread);
 /* Loads a vector now, for all steps in which `load` begins there: as it is, or the columns of a

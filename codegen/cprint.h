@@ -83,6 +83,7 @@ typedef struct Printer {
      * elements; the vector that begins at an element has the name held_name[i][element]. */
     int64_t *held;
     const char ***held_name;
+    bool fills; /* the last vector of a row may have lanes beyond it: all is f32 */
     Text out;
     int indent;
     int n_values; /* constants so far */

@@ -30,11 +30,15 @@ typedef struct VectorNest {
     LaneDot dot;
 } VectorNest;
 
-/* Elements from `start` on that are one vector, if the widest type in it has so many bytes. */
+/* Elements from `start` on that are one vector, if the widest type in it has so many bytes; more
+ * than there are where that makes one vector of several. */
 static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes) {
-    int width = p->unit->vector_bytes / bytes;
-    while (width > 1 && width > extent - start) width /= 2;
-    return width < 4 ? 1 : (int)width;
+    int most = p->unit->vector_bytes / bytes, width = most, filled = 4;
+    int64_t rest = extent - start;
+    while (width > 1 && width > rest) width /= 2;
+    if (width < 4) width = 1;
+    while (filled < rest && filled < most) filled *= 2;
+    return p->fills && rest < most && width < rest ? filled : width;
 }
 
 /* The index of a store in its buffer. */
@@ -163,8 +167,33 @@ static void scan(Printer *p, const Stmt *s) {
     }
 }
 
+typedef struct Across {
+    int var;
+    bool found;
+} Across;
+
+static void find_across(void *user, const Expr *e) {
+    Across *u = user;
+    if (e->op != EX_load || e->n != 1) return;
+    u->found |= lanes_vary(e->arg[0], u->var) && !lanes_apart(e->arg[0], u->var, 1);
+}
+
+/* May vectors have lanes beyond their rows? Not if these would read what is not there. */
+static bool can_fill(Printer *p, const Stmt *s) {
+    for (; s; s = s->next) {
+        Across u = {-1, false};
+        if (s->kind == ST_for && s->role == ROLE_vector) u.var = s->var;
+        for (const Stmt *store = u.var < 0 ? NULL : s->body; store; store = store->next)
+            if (store->value) ex_visit(p->scratch, prepare(p, store->value), find_across, &u);
+        if (u.found || !can_fill(p, s->body) || !can_fill(p, s->other)) return false;
+    }
+    return true;
+}
+
 void hold_arrays(Printer *p) {
     int count = p->k->buffers.n;
+    p->fills = p->unit->vector_bytes > 0 && can_fill(p, p->k->body);
+    for (int b = 0; b < count; b++) p->fills &= p->k->buffers.items[b]->dt == DT_f32;
     p->held = ARENA_ARRAY(p->scratch, count + 1, int64_t);
     p->held_name = ARENA_ARRAY(p->scratch, count + 1, const char **);
     if (!p->unit->vector_bytes) return;
@@ -230,8 +259,17 @@ static void print_lanes(Lanes *l, const Stmt *s) {
         }
     lanes_begin(l, value);
     const char *text = lanes_text(l, value, true);
-    print_line(p, "%s = %s;", place, without_parentheses(p, text));
+    if (lanes_missing(l, s->buffer))
+        lanes_put_first(l, s->buffer, flat, text);
+    else
+        print_line(p, "%s = %s;", place, without_parentheses(p, text));
     end_statement(p, mark);
+}
+
+/* The lanes from the start on. */
+static void take_lanes(Lanes *l, const VectorNest *n) {
+    l->width = width_at(l->p, l->start, n->extent, n->widest);
+    l->there = (int)(n->extent - l->start < l->width ? n->extent - l->start : l->width);
 }
 
 typedef struct Columns {
@@ -263,7 +301,7 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
     Columns user = {l, n};
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
-        l->width = width_at(p, l->start, n->extent, n->widest);
+        take_lanes(l, n);
         if (n->is_dot)
             keep_column(&user, n->dot.columns);
         else
@@ -342,7 +380,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
             rest /= extent;
         }
         for (l.start = 0; l.start < n.extent; l.start += l.width) {
-            l.width = width_at(p, l.start, n.extent, n.widest);
+            take_lanes(&l, &n);
             if (n.is_dot) {
                 print_dot(&l, &n.dot);
                 continue;
@@ -468,11 +506,12 @@ void end_strips(Printer *p) {
 bool print_held_alloc(Printer *p, int buffer) {
     if (p->held[buffer] <= 0) return false;
     const Buffer *b = p->k->buffers.items[buffer];
-    for (int64_t at = 0; at < buffer_elements(b);) {
-        int width = width_at(p, at % p->held[buffer], p->held[buffer], (int)dt_store(b->dt));
-        print_line(p, "%s %s;", lane_type(p, b->dt, width), p->held_name[buffer][at]);
-        at += width;
-    }
+    for (int64_t row = 0; row < buffer_elements(b); row += p->held[buffer])
+        for (int64_t at = 0; at < p->held[buffer];) {
+            int width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt));
+            print_line(p, "%s %s;", lane_type(p, b->dt, width), p->held_name[buffer][row + at]);
+            at += width;
+        }
     return true;
 }
 
@@ -496,6 +535,24 @@ static void find_held_in(HeldLoads *u, const Stmt *s) {
     }
 }
 
+static void spill_row(Printer *p, int buffer, int64_t row) {
+    const Buffer *b = p->k->buffers.items[buffer];
+    int width;
+    for (int64_t at = 0; at < p->held[buffer]; at += width) {
+        const char *name = p->held_name[buffer][row + at], *to = p->buffer[buffer];
+        int64_t rest = p->held[buffer] - at;
+        width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt));
+        if (width == 1)
+            print_line(p, "%s[%lld] = %s;", to, (long long)(row + at), name);
+        else if (width > rest)
+            print_line(p, "%s(&%s[%lld], %s, %d);", unit_lane_function(p->unit, "put_first", width),
+                       to, (long long)(row + at), name, (int)rest);
+        else
+            print_line(p, "*(%s_at *)&%s[%lld] = %s;", lane_type(p, b->dt, width), to,
+                       (long long)(row + at), name);
+    }
+}
+
 bool spill_held(Printer *p, const Stmt *s) {
     bool any = false;
     if (!p->unit->vector_bytes || !only_reads(p, s->body)) return false;
@@ -511,15 +568,7 @@ bool spill_held(Printer *p, const Stmt *s) {
         any = true;
         print_line(p, "%s %s[%lld];", type_of(p, b->dt), p->buffer[i],
                    (long long)buffer_elements(b));
-        for (int64_t at = 0; at < buffer_elements(b);) {
-            int width = width_at(p, at % p->held[i], p->held[i], (int)dt_store(b->dt));
-            if (width == 1)
-                print_line(p, "%s[%lld] = %s;", p->buffer[i], (long long)at, p->held_name[i][at]);
-            else
-                print_line(p, "*(%s_at *)&%s[%lld] = %s;", lane_type(p, b->dt, width), p->buffer[i],
-                           (long long)at, p->held_name[i][at]);
-            at += width;
-        }
+        for (int64_t row = 0; row < buffer_elements(b); row += p->held[i]) spill_row(p, i, row);
         p->held[i] = -p->held[i];
     }
     return any;

@@ -248,13 +248,70 @@ static int body_guarded(Session *s) {
     return 0;
 }
 
+/* Memory of which nothing lies behind the last byte. */
+typedef struct Tight {
+    unsigned char *map;
+    size_t size;
+    float *data;
+} Tight;
+
+static Tight tight(size_t floats) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = floats * sizeof(float);
+    Tight t = {.size = (bytes + page - 1) / page * page};
+    t.map = mmap(NULL, t.size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(t.map != MAP_FAILED && !mprotect(t.map + t.size, page, PROT_NONE));
+    t.size += page;
+    t.data = (float *)(void *)(t.map + t.size - page - bytes);
+    return t;
+}
+
+/* Products whose columns are no whole vectors, with a bias: nothing is read or written behind them.
+ */
+static int columns_of(Session *s, int64_t columns) {
+    enum { ROWS = 19, DEPTH = 7 };
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "columns");
+    Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){ROWS, DEPTH});
+    Value *b = graph_input(g, "b", DT_f32, 2, (const int64_t[]){DEPTH, columns});
+    Value *bias = graph_input(g, "bias", DT_f32, 1, &columns);
+    Builder made = build(g, 2, (const int64_t[]){ROWS, columns});
+    const Expr *r = build_red(&made, DEPTH), *own[1] = {ex_var(x, 1)};
+    const Expr *row[2] = {ex_var(x, 0), r}, *column[2] = {r, ex_var(x, 1)};
+    const Expr *product = ex_mul(x, build_load(&made, a, row), build_load(&made, b, column));
+    const Expr *post = ex_add(x, ex_acc(x, DT_f32), build_load(&made, bias, own));
+    graph_output(g, build_reduce(&made, DT_f32, COMBINE_sum, product, post), "y");
+    size_t n = (size_t)columns;
+    Tight t[4] = {tight(ROWS * DEPTH), tight(DEPTH * n), tight(n), tight(ROWS * n)};
+    for (int i = 0; i < ROWS * DEPTH; i++) t[0].data[i] = (float)(i % 13 - 6);
+    for (size_t i = 0; i < DEPTH * n; i++) t[1].data[i] = (float)(i % 11) - 5;
+    for (size_t i = 0; i < n; i++) t[2].data[i] = (float)i;
+    LoadedModel m = loaded(s, g);
+    const void *in[3] = {t[0].data, t[1].data, t[2].data};
+    assert_true(model_run(s, &m, in, (void *[]){t[3].data}));
+    for (size_t i = 0; i < ROWS * n; i++) {
+        float want = t[2].data[i % n];
+        for (size_t d = 0; d < DEPTH; d++)
+            want += t[0].data[i / n * DEPTH + d] * t[1].data[d * n + i % n];
+        assert_true(t[3].data[i] == want);
+    }
+    for (int i = 0; i < 4; i++) munmap(t[i].map, t[i].size);
+    model_unload(&m);
+    return 0;
+}
+
+static int body_columns(Session *s) {
+    for (int64_t n = 2; n <= 39; n = n < 16 ? n + 1 : n + 7)
+        if (columns_of(s, n)) return 1;
+    return 0;
+}
+
 static int body_zeros(Session *s) {
     return zeros_of(s, DT_f16) + zeros_of(s, DT_bf16);
 }
 
 static void on_each(int (*what)(Session *), const char *cc) {
-    static const char *const archs[] = {"native", "x86-64-v2"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const archs[] = {"native", "x86-64-v2", "x86-64-v3"};
+    for (int i = 0; i < 3; i++) {
         Options o = {.model = "math.onnx", .march = archs[i], .runtime_cache = cache, .cc = cc};
 #if !defined(__x86_64__)
         if (i) break;
@@ -293,6 +350,11 @@ static void test_guarded(void **state) {
     on_each(body_guarded, NULL);
 }
 
+static void test_columns(void **state) {
+    (void)state;
+    on_each(body_columns, NULL);
+}
+
 int main(void) {
     char folder[] = P_tmpdir "/mlcc-math-XXXXXX";
     cache = mkdtemp(folder);
@@ -300,7 +362,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accuracy), cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_wraps),    cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded)};
+        cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded),
+        cmocka_unit_test(test_columns)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
