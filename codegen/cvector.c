@@ -30,8 +30,8 @@ typedef struct VectorNest {
     LaneDot dot;
 } VectorNest;
 
-/* Elements from `start` on that are one vector, if the widest type in it has so many bytes; more
- * than there are where that makes one vector of several. */
+/* Lanes of the vector that begins at `start`, if the widest type in it has so many bytes. Where the
+ * rest of the row would take several vectors, it may be a wider one, with lanes beyond the row. */
 static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes) {
     int most = p->unit->vector_bytes / bytes, width = most, filled = 4;
     int64_t rest = extent - start;

@@ -279,7 +279,7 @@ static bool check_pass_names(Session *s) {
                        s->o->passes);
             return false;
         }
-    static const char optional[] = "dce cse fuse strassen winograd", all[] = "all import"
+    static const char optional[] = "dce cse fuse winograd", all[] = "all import"
 #define PASS(name, level, needs, gives) " " #name
 #include "passes/passes.def"
         ;
@@ -380,6 +380,7 @@ Program *session_lower(Session *s, Graph *g) {
     s->target = arena_copy(&s->arena, &target, sizeof target);
     PassOptions options = {.target = s->target,
                            .precision = precision,
+                           .strassen = s->o->strassen,
                            .schedules = schedules,
                            .variant = s->o->trial ? s->o->trial->variant : 0,
                            .dump = s->o->dump_ir,

@@ -8,6 +8,7 @@
 typedef struct PassOptions {
     const Target *target;
     DType precision;            /* what products may round their operands to; DT_none: nothing */
+    bool strassen;              /* may products add rows to each other? See strassen.c */
     const Schedules *schedules; /* measured ones, to be preferred to chosen ones; NULL: none */
     int variant;                /* of the chosen schedules (nest.h): 0 the best */
     const char *skip; /* --passes=-fuse,-cse: comma separated names without the minus; NULL: none.

@@ -12,10 +12,12 @@
  *     M6 = (A21 - A11) (B11 + B12)
  *     M7 = (A12 - A22) (B21 + B22)
  *
- * The columns' sums are made when compiling and take 7/4 of their room. In f32 an element of the
- * result errs by about the largest element's error instead of its own, two to three times as much
- * on average. Where the sums of rows and results, which pass through the cache, or the additional
- * columns cost more than is won, the product stays.
+ * Only on request (--strassen), for rows are no longer by themselves: row i and the one half of the
+ * rows away err by about the error of the larger one, NaN and infinity reach both, and zeros do not
+ * stay zeros. Where rows are alike, as behind a normalisation, f32 errs about twice as much as
+ * without. The columns' sums are made when compiling and take 7/4 of their room. Where the sums of
+ * rows and results, which pass through the cache, or the additional columns cost more than is won,
+ * the product stays.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -50,7 +52,7 @@ typedef struct Factor {
     int other, depth; /* dimensions of v: of the rows (columns), and of the depth */
 } Factor;
 
-typedef struct Product {
+typedef struct Quartered {
     Graph *g;
     Exprs *x;
     Op *op;
@@ -58,20 +60,20 @@ typedef struct Product {
     int row, column;    /* coordinates of the result */
     int64_t m, n, k;    /* their extents, and the depth */
     int64_t m2, n2, k2; /* of a quarter */
-} Product;
+} Quartered;
 
 /* --- recognising ------------------------------------------------------------------------------ */
 
 /* The coordinate of the result that runs through dimension d of the load, and through that alone;
  * -1: none. */
-static int coordinate_of(const Product *p, const Expr *load, int d) {
+static int coordinate_of(const Quartered *p, const Expr *load, int d) {
     for (int i = 0; i < p->op->out[0]->rank; i++)
         if (load_dimension(p->g->arena, load, i) == d) return i;
     return -1;
 }
 
 /* Reads op as such a product. */
-static bool read_product(Product *p) {
+static bool read_product(Quartered *p) {
     const Op *op = p->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     if (op->n_red != 1 || op->body->dt != DT_f32) return false;
@@ -108,7 +110,7 @@ static bool read_product(Product *p) {
 }
 
 /* Costs in multiply-adds of one lane. */
-static bool pays(const Product *p) {
+static bool pays(const Quartered *p) {
     double m = (double)p->m, n = (double)p->n, k = (double)p->k;
     double won = m * n * k / 8 - COST_OF_SUM * m * (n + k) - COST_OF_COLUMN * n * k;
     return won > LEAST_WON * m * n * k;
@@ -132,7 +134,7 @@ static const Expr *signed_sum(Exprs *x, const signed char *sign, const Expr *con
 }
 
 /* The sums of quarters of a factor: [7, what it has with `other` and `depth` halved]. */
-static Value *sums_of(const Product *p, const Factor *f, int64_t other,
+static Value *sums_of(const Quartered *p, const Factor *f, int64_t other,
                       const signed char sign[PRODUCTS][QUARTERS]) {
     Exprs *x = p->x;
     int rank = f->v->rank;
@@ -144,12 +146,13 @@ static Value *sums_of(const Product *p, const Factor *f, int64_t other,
     const Expr *quarter[QUARTERS], *index[MAX_RANK];
     for (int q = 0; q < QUARTERS; q++) {
         /* the quarters of columns are numbered by depth first */
-        bool down = f == &p->columns ? q & 1 : q >> 1, across = f == &p->columns ? q >> 1 : q & 1;
+        bool second_other = f == &p->columns ? q & 1 : q >> 1;
+        bool second_depth = f == &p->columns ? q >> 1 : q & 1;
         for (int d = 0; d < rank; d++) index[d] = ex_var(x, 1 + d);
-        if (down) index[f->other] = ex_add(x, index[f->other], ex_i(x, other));
-        if (across) index[f->depth] = ex_add(x, index[f->depth], ex_i(x, p->k2));
+        if (second_other) index[f->other] = ex_add(x, index[f->other], ex_i(x, other));
+        if (second_depth) index[f->depth] = ex_add(x, index[f->depth], ex_i(x, p->k2));
         quarter[q] = build_load(&b, f->v, index);
-        if (down && 2 * other > f->v->shape[f->other]) /* an odd number of rows */
+        if (second_other && 2 * other > f->v->shape[f->other]) /* an odd number of rows */
             quarter[q] =
                 ex_select(x, ex_lt(x, ex_var(x, cut[0]), ex_i(x, f->v->shape[f->other] - other)),
                           quarter[q], ex_num(x, DT_f32, 0));
@@ -163,7 +166,7 @@ static Value *sums_of(const Product *p, const Factor *f, int64_t other,
 }
 
 /* The seven products. */
-static Value *products(const Product *p, Value *rows, Value *columns) {
+static Value *products(const Quartered *p, Value *rows, Value *columns) {
     const Value *out = p->op->out[0];
     Exprs *x = p->x;
     int64_t shape[MAX_RANK] = {PRODUCTS};
@@ -185,7 +188,7 @@ static Value *products(const Product *p, Value *rows, Value *columns) {
 }
 
 /* op becomes the sum of the products, and what it did to its own. */
-static void sum_up(const Product *p, Value *made) {
+static void sum_up(const Quartered *p, Value *made) {
     Exprs *x = p->x;
     Op *op = p->op;
     int rank = op->out[0]->rank;
@@ -218,7 +221,7 @@ static void sum_up(const Product *p, Value *made) {
 
 /* False, and only an operator without users made, if the sums of columns are more than is computed
  * when compiling. */
-static bool rewrite(const Product *p, Value **sums) {
+static bool rewrite(const Quartered *p, Value **sums) {
     Op *last = p->g->last;
     Value *columns = sums_of(p, &p->columns, p->n2, of_columns);
     if (!value_is_const(columns)) return false;
@@ -237,11 +240,11 @@ typedef struct Made {
 
 void pass_strassen(Graph *g, const PassOptions *o) {
     VEC(Made) made = {0};
-    if (o->target->blocks || !o->target->vector_types) return;
+    if (!o->strassen || o->target->blocks || !o->target->vector_types) return;
     if (o->precision != DT_none && o->precision != DT_f32) return;
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_strassen(op->sub, o);
-        Product p = {.g = g, .x = g->x, .op = op};
+        Quartered p = {.g = g, .x = g->x, .op = op};
         if (!read_product(&p) || !pays(&p)) continue;
         Made now = {p.rows.v, p.rows.other, p.rows.depth, NULL};
         for (int i = 0; i < made.n; i++)

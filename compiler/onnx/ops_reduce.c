@@ -215,11 +215,9 @@ void import_arg_reduce(Node *n) {
     if (!v) return;
     int axis = node_axis(n, attr_int(n, "axis", 0), v->rank);
     if (axis < 0) return;
-    if (v->dims[axis] == 0) {
-        invalid(n, E2005, "axis %d is empty", axis);
-        return;
-    }
-    dim_claim(n->x, CLAIM_at_most, 1, v->dims[axis]);
+    int64_t shape[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? 1 : v->dims[i];
+    if (!node_source_ok(n, v, v->rank, shape)) return;
     bool last = attr_int(n, "select_last_index", 0) != 0;
     n->out[0] =
         arg_reduce(n, v, axis, !strcmp(n->op, "ArgMax"), last, attr_int(n, "keepdims", 1) != 0);

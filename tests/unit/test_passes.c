@@ -320,7 +320,7 @@ static void check_strassen(Fixture *f, bool folds) {
     }
     Results before = run_before(f, g);
     Target target = target_for_arch(target_find("c"), "x86-64-v3");
-    PassOptions options = {.target = &target};
+    PassOptions options = {.target = &target, .strassen = true};
     g->no_fold = !folds;
     pass_strassen(g, &options);
     assert_true(verify_graph(g, &f->diag, "strassen"));

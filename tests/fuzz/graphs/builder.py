@@ -307,6 +307,8 @@ class Builder:
         values = []
         for name, array, error in zip(results, found, errors):
             values.append(self.checked(op, name, array, error, special))
+            if kind in ("move", "select"):
+                values[-1].units = max((v.units for v in loose), default=0)
         for v in given.values():
             v.used = True
         self.who.add(judge.who)
