@@ -27,18 +27,21 @@ typedef struct VectorNest {
     int widest;    /* bytes of the widest type in it */
     bool is_dot;   /* the loop's body is */
     bool is_turned;
+    bool fills; /* its last vector may have lanes beyond it: see width_at */
     LaneDot dot;
 } VectorNest;
 
-/* Lanes of the vector that begins at `start`, if the widest type in it has so many bytes. Where the
- * rest of the row would take several vectors, it may be a wider one, with lanes beyond the row. */
-static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes) {
+/* Lanes of the vector that begins at `start`, if the widest type in it has so many bytes. fills:
+ * where the rest of the row would take several vectors it is a wider one, with lanes beyond the
+ * row.
+ */
+static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes, bool fills) {
     int most = p->unit->vector_bytes / bytes, width = most, filled = 4;
     int64_t rest = extent - start;
     while (width > 1 && width > rest) width /= 2;
     if (width < 4) width = 1;
     while (filled < rest && filled < most) filled *= 2;
-    return p->fills && rest < most && width < rest ? filled : width;
+    return fills && rest < most && width < rest ? filled : width;
 }
 
 /* The index of a store in its buffer. */
@@ -57,7 +60,8 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
     int bytes = (int)dt_store(b->dt);
     return n->n_unrolled == 1 && !store->next && b->space != SPACE_reg && n->steps == n->extent &&
            (bytes == 2 || bytes == 4) && lanes_widest(value, n->loop->var, bytes) <= 4 &&
-           width_at(p, 0, n->extent, 4) == n->extent && lanes_apart(place, n->unrolled[0]->var, 1);
+           width_at(p, 0, n->extent, 4, false) == n->extent &&
+           lanes_apart(place, n->unrolled[0]->var, 1);
 }
 
 /* Reads `s` as a nest of the kind; false if it is none. */
@@ -207,7 +211,7 @@ void hold_arrays(Printer *p) {
             for (int64_t at = 0; at < p->held[b];) {
                 const char *name = TEXT("%s_%lld", p->buffer[b], (long long)(row + at));
                 p->held_name[b][row + at] = names_take(&p->names, name, "r");
-                at += width_at(p, at, p->held[b], (int)dt_store(buffer->dt));
+                at += width_at(p, at, p->held[b], (int)dt_store(buffer->dt), p->fills);
             }
     }
 }
@@ -268,7 +272,7 @@ static void print_lanes(Lanes *l, const Stmt *s) {
 
 /* The lanes from the start on. */
 static void take_lanes(Lanes *l, const VectorNest *n) {
-    l->width = width_at(l->p, l->start, n->extent, n->widest);
+    l->width = width_at(l->p, l->start, n->extent, n->widest, n->fills);
     l->there = (int)(n->extent - l->start < l->width ? n->extent - l->start : l->width);
 }
 
@@ -360,9 +364,31 @@ static void print_turned(Lanes *l, const VectorNest *n) {
     print_line(p, "}");
 }
 
+typedef struct Holds {
+    const Printer *p;
+    bool any;
+} Holds;
+
+static void find_holds(void *user, const Expr *e) {
+    Holds *u = user;
+    if (e->op == EX_load) u->any |= u->p->held[e->k.i] > 0;
+}
+
+/* Does the nest read or write vectors that are held? In memory, lanes that are not there would cost
+ * more than they save. */
+static bool on_held(Printer *p, const VectorNest *n) {
+    Holds u = {p, false};
+    for (const Stmt *s = n->is_dot ? NULL : n->loop->body; s; s = s->next) {
+        u.any |= p->held[s->buffer] > 0;
+        ex_visit(p->scratch, prepare(p, s->value), find_holds, &u);
+    }
+    return u.any;
+}
+
 bool print_vectors(Printer *p, const Stmt *s) {
     VectorNest n;
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
+    n.fills = p->fills && on_held(p, &n);
     Lanes l = {.p = p, .var = n.loop->var};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int scope = p->named.n;
@@ -508,7 +534,7 @@ bool print_held_alloc(Printer *p, int buffer) {
     const Buffer *b = p->k->buffers.items[buffer];
     for (int64_t row = 0; row < buffer_elements(b); row += p->held[buffer])
         for (int64_t at = 0; at < p->held[buffer];) {
-            int width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt));
+            int width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt), p->fills);
             print_line(p, "%s %s;", lane_type(p, b->dt, width), p->held_name[buffer][row + at]);
             at += width;
         }
@@ -541,7 +567,7 @@ static void spill_row(Printer *p, int buffer, int64_t row) {
     for (int64_t at = 0; at < p->held[buffer]; at += width) {
         const char *name = p->held_name[buffer][row + at], *to = p->buffer[buffer];
         int64_t rest = p->held[buffer] - at;
-        width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt));
+        width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt), p->fills);
         if (width == 1)
             print_line(p, "%s[%lld] = %s;", to, (long long)(row + at), name);
         else if (width > rest)
