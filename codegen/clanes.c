@@ -345,13 +345,17 @@ static void print_keeps(const Unit *unit, Text *out) {
     if (unit->keeps) text_add(out, "\n");
 }
 
+static bool uses_row(const Unit *unit, int i) {
+    return unit->lane_rows[i / 64] >> i % 64 & 1;
+}
+
 void print_vector_types(const Unit *unit, Text *out) {
     bool any = false;
     if (unit->lane_rows[0] || unit->lane_rows[1])
         text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#elif defined(__ARM_NEON)\n"
                       "#include <arm_neon.h>\n#endif\n\n");
     for (int i = 0; i < N_ROWS; i++)
-        if (unit->lane_rows[i / 64] >> i % 64 & 1 && !strncmp(rows[i].name, "dot", 3)) {
+        if (uses_row(unit, i) && !strncmp(rows[i].name, "dot", 3)) {
             text_add(
                 out,
                 "/* Four bytes of an array, of whatever type. */\ntypedef uint32_t mlcc_four_at "
@@ -376,7 +380,7 @@ void print_vector_types(const Unit *unit, Text *out) {
     if (any) text_add(out, "\n");
     print_keeps(unit, out);
     for (int i = 0; i < N_ROWS; i++)
-        if (unit->lane_rows[i / 64] >> i % 64 & 1) print_lane_function(&rows[i], out);
+        if (uses_row(unit, i)) print_lane_function(&rows[i], out);
     print_lane_helpers(unit, ALWAYS_INLINE, out);
 }
 

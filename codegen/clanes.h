@@ -68,8 +68,9 @@ const char *lane_type(Printer *p, DType dt, int width);
 void lanes_begin(Lanes *l, const Expr *e);
 /* The lanes of a buffer from the index on, to be read or written. */
 const char *lanes_at(Lanes *l, int buffer, const Expr *index);
-/* Are some lanes not in memory? Then they are read and written like this: */
+/* Are some lanes not in the buffer? lanes_at reads such, ... */
 bool lanes_missing(const Lanes *l, int buffer);
+/* ... and this writes them. */
 void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value);
 /* The value; all its lanes, if `spread`, even if they are the same. */
 const char *lanes_text(Lanes *l, const Expr *e, bool spread);

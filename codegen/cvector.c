@@ -31,10 +31,8 @@ typedef struct VectorNest {
     LaneDot dot;
 } VectorNest;
 
-/* Lanes of the vector that begins at `start`, if the widest type in it has so many bytes. fills:
- * where the rest of the row would take several vectors it is a wider one, with lanes beyond the
- * row.
- */
+/* Lanes of the vector that begins at `start`, if the widest type in it has so many bytes. fills: it
+ * is a wider one, with lanes beyond the row, where the rest of that would take several vectors. */
 static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes, bool fills) {
     int most = p->unit->vector_bytes / bytes, width = most, filled = 4;
     int64_t rest = extent - start;
@@ -249,7 +247,8 @@ static void print_lanes(Lanes *l, const Stmt *s) {
     int mark = p->named.n;
     const Expr *value = prepare(p, s->value), *flat = place_of(p, s);
     const Buffer *b = p->k->buffers.items[s->buffer];
-    const char *place = lanes_at(l, s->buffer, flat);
+    bool missing = lanes_missing(l, s->buffer);
+    const char *place = missing ? NULL : lanes_at(l, s->buffer, flat);
     bool held = p->held[s->buffer] > 0;
     if (held && value->op == EX_add && b->dt != DT_i32) /* which wraps around */
         for (int i = 0; i < 2; i++) {
@@ -263,7 +262,7 @@ static void print_lanes(Lanes *l, const Stmt *s) {
         }
     lanes_begin(l, value);
     const char *text = lanes_text(l, value, true);
-    if (lanes_missing(l, s->buffer))
+    if (missing)
         lanes_put_first(l, s->buffer, flat, text);
     else
         print_line(p, "%s = %s;", place, without_parentheses(p, text));
@@ -364,23 +363,26 @@ static void print_turned(Lanes *l, const VectorNest *n) {
     print_line(p, "}");
 }
 
-typedef struct Holds {
-    const Printer *p;
+typedef struct HeldLoads {
+    Printer *p;
+    bool *read; /* which buffers that are held */
     bool any;
-} Holds;
+} HeldLoads;
 
-static void find_holds(void *user, const Expr *e) {
-    Holds *u = user;
-    if (e->op == EX_load) u->any |= u->p->held[e->k.i] > 0;
+static void find_held(void *user, const Expr *e) {
+    HeldLoads *u = user;
+    if (e->op != EX_load || u->p->held[e->k.i] <= 0) return;
+    if (u->read) u->read[e->k.i] = true;
+    u->any = true;
 }
 
 /* Does the nest read or write vectors that are held? In memory, lanes that are not there would cost
  * more than they save. */
 static bool on_held(Printer *p, const VectorNest *n) {
-    Holds u = {p, false};
+    HeldLoads u = {p, NULL, false};
     for (const Stmt *s = n->is_dot ? NULL : n->loop->body; s; s = s->next) {
         u.any |= p->held[s->buffer] > 0;
-        ex_visit(p->scratch, prepare(p, s->value), find_holds, &u);
+        ex_visit(p->scratch, prepare(p, s->value), find_held, &u);
     }
     return u.any;
 }
@@ -394,6 +396,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
     int scope = p->named.n;
     if (n.is_turned) {
         print_turned(&l, &n);
+        end_scope(p, scope);
         return true;
     }
     keep_columns(&l, &n);
@@ -541,16 +544,6 @@ bool print_held_alloc(Printer *p, int buffer) {
     return true;
 }
 
-typedef struct HeldLoads {
-    Printer *p;
-    bool *read;
-} HeldLoads;
-
-static void find_held(void *user, const Expr *e) {
-    HeldLoads *u = user;
-    if (e->op == EX_load && u->p->held[e->k.i] > 0) u->read[e->k.i] = true;
-}
-
 static void find_held_in(HeldLoads *u, const Stmt *s) {
     for (; s; s = s->next) {
         if (s->value) ex_visit(u->p->scratch, s->value, find_held, u);
@@ -582,7 +575,7 @@ static void spill_row(Printer *p, int buffer, int64_t row) {
 bool spill_held(Printer *p, const Stmt *s) {
     bool any = false;
     if (!p->unit->vector_bytes || !only_reads(p, s->body)) return false;
-    HeldLoads user = {p, ARENA_ARRAY(p->scratch, p->k->buffers.n + 1, bool)};
+    HeldLoads user = {p, ARENA_ARRAY(p->scratch, p->k->buffers.n + 1, bool), false};
     find_held_in(&user, s->body);
     for (int i = 0; i < p->k->buffers.n; i++) {
         if (!user.read[i]) continue;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 /* Bytes: what lies a multiple of this apart competes for the same lines of an L1 cache. */
+#define LINE_BYTES   64 /* of a cache */
 #define L1_WAY_BYTES 4096
 
 typedef struct Target {

@@ -1,10 +1,9 @@
 /* deepen: the depth of products is a multiple of how many the target adds at once.
  *
  * Where the target adds two or four products of narrow types with one instruction, those must lie
- * side by side: the three channels of an image become four. The columns are constant and get zeros;
- * what the rows get does not matter then, and is zero too. With --precision this goes by the types
- * that `narrow` will give to what the product reads; it has to be known before `layout` and `fuse`
- * look at the operators.
+ * side by side: the three channels of an image become four. Both factors get zeros, constants
+ * when compiling. With --precision this goes by the types that `narrow` will give to what the
+ * product reads; it has to be known before `layout` and `fuse` look at the operators.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"

@@ -9,7 +9,6 @@
  */
 #include "passes/passes.h"
 
-#define LINE     64
 #define MIN_ROWS 8
 
 typedef struct Box {
@@ -123,7 +122,7 @@ static void spread_rows(Graph *g, const bool *fixed) {
             if (fixed[v->id] || v->inside || !row || row % L1_WAY_BYTES || value_numel(v) == 0)
                 continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
-                v->gap = LINE / (int)dt_store(v->dt);
+                v->gap = LINE_BYTES / (int)dt_store(v->dt);
         }
 }
 

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define MOST_UNROLLED_WINDOW 32
-#define LINE_BYTES           64
 #define WORD_BYTES           4
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
