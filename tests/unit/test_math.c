@@ -355,6 +355,30 @@ static void test_columns(void **state) {
     on_each(body_columns, NULL);
 }
 
+/* --strassen reaches its pass: sums of rows, products and sums of these instead of a product. */
+static int body_strassen(Session *s) {
+    enum { ROWS = 160, DEPTH = 640, COLUMNS = 640 };
+    Graph *g = graph_new(&s->arena, &s->x, &s->diag, "strassen");
+    Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){ROWS, DEPTH});
+    float *data = ARENA_ARRAY(&s->arena, DEPTH * COLUMNS, float);
+    for (int i = 0; i < DEPTH * COLUMNS; i++) data[i] = (float)(i % 7);
+    Value *b = graph_const(g, DT_f32, 2, (const int64_t[]){DEPTH, COLUMNS}, data);
+    graph_output(g, g_matmul(g, a, b, DT_f32, DT_f32), "y");
+    s->target = target_find("c");
+    Program *p = session_lower(s, g);
+    assert_non_null(p);
+    assert_int_equal(p->kernels.n, s->o->strassen ? 3 : 1);
+    return 0;
+}
+
+static void test_strassen(void **state) {
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        Options o = {.model = "math.onnx", .march = "x86-64-v3", .strassen = asked};
+        assert_int_equal(with_session(&o, body_strassen), 0);
+    }
+}
+
 int main(void) {
     char folder[] = P_tmpdir "/mlcc-math-XXXXXX";
     cache = mkdtemp(folder);
@@ -363,7 +387,7 @@ int main(void) {
         cmocka_unit_test(test_accuracy), cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_wraps),    cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded),
-        cmocka_unit_test(test_columns)};
+        cmocka_unit_test(test_columns),  cmocka_unit_test(test_strassen)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
