@@ -30,7 +30,7 @@ static void note_block(Printer *p, const Stmt *s) {
     for (; s; s = s->next) {
         note_expr(p, s->extent);
         note_expr(p, s->value);
-        if (s->kind == ST_store) {
+        if (s->kind == ST_store || s->kind == ST_prefetch) {
             p->buffer_used[s->buffer] = true;
             for (int i = 0; i < p->k->buffers.items[s->buffer]->rank; i++)
                 note_expr(p, s->index[i]);
@@ -187,6 +187,18 @@ static void print_store(Printer *p, const Stmt *s) {
         value = print_value(p, b, roots[1]);
     }
     print_line(p, "%s%s = %s;", type, place, value);
+    end_statement(p, mark);
+}
+
+static void print_prefetch(Printer *p, const Stmt *s) {
+    const Buffer *b = p->k->buffers.items[s->buffer];
+    int mark = p->named.n;
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
+    const Expr *flat = flat_index(p, s->buffer, b->rank, index);
+    begin_statement(p, 1, &flat);
+    p->unit->needs |= NEEDS_prefetch;
+    print_line(p, "MLCC_PREFETCH(%s, %s);", b->name, print_root(p, flat));
     end_statement(p, mark);
 }
 
@@ -364,6 +376,9 @@ static void print_block(Printer *p, const Stmt *s) {
             break;
         case ST_barrier:
             if (p->d->barrier) print_line(p, "%s", p->d->barrier);
+            break;
+        case ST_prefetch:
+            if (p->d->prefetch) print_prefetch(p, s);
             break;
         }
     }

@@ -25,7 +25,8 @@ enum {
     NEEDS_8bit = 16,
     NEEDS_16bit = 32,
     NEEDS_unroll = 64,
-    NEEDS_i16 = 128
+    NEEDS_i16 = 128,
+    NEEDS_prefetch = 256
 };
 
 /* Text that several kernels share: which helper functions they use, which names are taken. */

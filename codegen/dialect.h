@@ -36,6 +36,7 @@ typedef struct Dialect {
     const char *function; /* before the type of a helper function */
     bool vector_outside;  /* vector loops go outside of unrolled ones, see cprint.c */
     const char *barrier;
+    bool prefetch;                          /* there is MLCC_PREFETCH; else nothing is printed */
     const char *unroll;                     /* line before a loop to be unrolled; NULL: none */
     const char *shared;                     /* qualifier of shared memory; NULL: there is none */
     bool global_shared;                     /* shared memory is declared outside of functions */

@@ -715,6 +715,12 @@ static void print_includes(Host *h, Text *out) {
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
                       "#define MLCC_UNROLL _Pragma(\"GCC unroll 32\")\n#else\n"
                       "#define MLCC_UNROLL\n#endif\n\n");
+    if (h->unit.needs & NEEDS_prefetch) /* an address: no pointer may point behind an array */
+        text_add(out, "/* Brings x[i], which may lie behind the array, into the L2 cache. */\n"
+                      "#if defined(__GNUC__)\n#define MLCC_PREFETCH(x, i) \\\n"
+                      "    __builtin_prefetch((const void *)((uintptr_t)(x) + (uintptr_t)(i) * "
+                      "sizeof *(x)), 0, 2)\n#else\n"
+                      "#define MLCC_PREFETCH(x, i) ((void)0)\n#endif\n\n");
 }
 
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {

@@ -3,6 +3,7 @@
 #include "ir/dim.h"
 #include "ir/expr_memo.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -319,6 +320,13 @@ static bool is_one(const Expr *e) {
     return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 1 : e->k.i == 1);
 }
 
+const Expr *ex_by_reciprocal(Exprs *x, const Expr *e) {
+    if (e->op != EX_div || e->dt != DT_f32 || !ex_is_const(e->arg[1])) return NULL;
+    const double reciprocal = 1 / e->arg[1]->k.f;
+    if (!(fabs(reciprocal) >= FLT_MIN && fabs(reciprocal) <= FLT_MAX)) return NULL;
+    return ex_mul(x, e->arg[0], ex_num(x, DT_f32, reciprocal));
+}
+
 const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a) {
     DType dt = (DType)a->dt;
     bool to_bool = op == EX_not || op == EX_isnan || op == EX_isinf;
@@ -338,6 +346,10 @@ const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a) {
     if (!dt_is_float(dt) && (op == EX_floor || op == EX_ceil || op == EX_round || op == EX_trunc))
         return a;
     if (op == EX_abs && dt_kind(dt) == DK_uint) return a;
+    if (op == EX_erf || op == EX_tanh) { /* err relatively no more than their argument does */
+        const Expr *product = ex_by_reciprocal(x, a);
+        if (product) a = product;
+    }
     return node(x, op, to, (Scalar){.i = 0}, 1, &a);
 }
 

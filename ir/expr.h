@@ -69,6 +69,9 @@ const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b);
 const Expr *ex_select(Exprs *x, const Expr *cond, const Expr *a, const Expr *b);
 const Expr *ex_cast(Exprs *x, DType dt, const Expr *a);
 const Expr *ex_bits(Exprs *x, DType dt, const Expr *a);
+/* a / c of f32, c a constant, as a * (1 / c): one rounding more. NULL if `e` is something else or
+ * 1 / c no normal number. ex_un does it to what erf and tanh are computed of. */
+const Expr *ex_by_reciprocal(Exprs *x, const Expr *e);
 
 static inline const Expr *ex_add(Exprs *x, const Expr *a, const Expr *b) {
     return ex_bin(x, EX_add, a, b);

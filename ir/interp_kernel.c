@@ -143,7 +143,7 @@ static Node *build_node(Machine *m, const Stmt *s, int width) {
     node->width = width;
     if (s->kind == ST_for || s->kind == ST_if) node->saved = tape_lanes_new(m->arena, m->width);
     const Expr *value = s->kind == ST_for ? s->extent : s->value;
-    bool computes = s->kind != ST_alloc && s->kind != ST_barrier;
+    bool computes = s->kind != ST_alloc && s->kind != ST_barrier && s->kind != ST_prefetch;
     if (computes) {
         Tape *t = node->tape = new_tape(m, width);
         if (s->kind == ST_store) {
@@ -394,6 +394,8 @@ static void run_nodes(Machine *m, const Node *node) {
                 fail(m, "only %d of %d threads come to a barrier", count_active(m), m->n);
             else if (m->race)
                 race_barrier(m->race);
+            break;
+        case ST_prefetch:
             break;
         }
     }

@@ -42,7 +42,15 @@ typedef enum Role {
 
 const char *role_name(Role role); /* "serial", ..., "block.x", ... */
 
-typedef enum StmtKind { ST_for, ST_if, ST_store, ST_let, ST_alloc, ST_barrier } StmtKind;
+typedef enum StmtKind {
+    ST_for,
+    ST_if,
+    ST_store,
+    ST_let,
+    ST_alloc,
+    ST_barrier,
+    ST_prefetch /* a hint: what lies there is read soon; it may lie outside of the buffer */
+} StmtKind;
 
 typedef struct Stmt Stmt;
 struct Stmt {
@@ -52,8 +60,8 @@ struct Stmt {
     Role role;          /* for */
     const Expr *extent; /* for: 0 <= var < extent (i32) */
     const Expr *value;  /* let, store; if: the condition */
-    int buffer;         /* store, alloc */
-    const Expr **index; /* store: one per dimension */
+    int buffer;         /* store, alloc, prefetch */
+    const Expr **index; /* store, prefetch: one per dimension */
     Stmt *body, *other; /* for, if; if: else branch */
 };
 

@@ -44,9 +44,10 @@ static const char *buffer_name(const Kernel *k, int buffer) {
     return buffer >= 0 && buffer < k->buffers.n ? k->buffers.items[buffer]->name : "?";
 }
 
-/* How many indices a store has: as many as its buffer has dimensions. */
-static int store_rank(const Kernel *k, const Stmt *s) {
-    bool known = s->kind == ST_store && s->index && s->buffer >= 0 && s->buffer < k->buffers.n;
+/* How many indices a store or prefetch has: as many as its buffer has dimensions. */
+static int index_rank(const Kernel *k, const Stmt *s) {
+    bool indexed = (s->kind == ST_store || s->kind == ST_prefetch) && s->index;
+    bool known = indexed && s->buffer >= 0 && s->buffer < k->buffers.n;
     return known ? k->buffers.items[s->buffer]->rank : 0;
 }
 
@@ -81,7 +82,7 @@ static void print_stmt(KernelPrinter *p, const Stmt *s, int indent) {
     Text *out = p->out;
     const Kernel *k = p->kernel;
     const Expr *e[MAX_RANK + 2];
-    int rank = store_rank(k, s), n = 0;
+    int rank = index_rank(k, s), n = 0;
     for (; n < rank; n++) e[n] = s->index[n];
     if (s->value) e[n++] = s->value;
     if (s->extent) e[n++] = s->extent;
@@ -101,12 +102,14 @@ static void print_stmt(KernelPrinter *p, const Stmt *s, int indent) {
         print_branches(p, s, indent);
         return;
     case ST_store:
-        text_addf(out, "store %s[", buffer_name(k, s->buffer));
+    case ST_prefetch:
+        text_addf(out, "%s %s[", s->kind == ST_store ? "store" : "prefetch",
+                  buffer_name(k, s->buffer));
         for (int i = 0; i < rank; i++) {
             if (i) text_add(out, ", ");
             sharing_print(out, sharing, &p->scope, s->index[i]);
         }
-        text_add(out, "] = ");
+        text_add(out, s->kind == ST_store ? "] = " : "]");
         break;
     case ST_let: {
         bool known = s->var >= 0 && s->var < k->vars.n;
@@ -149,7 +152,7 @@ static void look_at(Order *order, const Expr *e) {
 
 static void look_at_block(Order *order, const Kernel *k, const Stmt *s) {
     for (; s && order->ok; s = s->next) {
-        int rank = store_rank(k, s);
+        int rank = index_rank(k, s);
         for (int i = 0; i < rank; i++) look_at(order, s->index[i]);
         look_at(order, s->extent);
         look_at(order, s->value);
@@ -330,11 +333,15 @@ static bool read_buffer_name(KernelReader *r, int *buffer) {
     return false;
 }
 
-static bool read_store(KernelReader *r, Stmt *s) {
+/* A buffer and its indices. */
+static bool read_element(KernelReader *r, Stmt *s) {
     if (!read_buffer_name(r, &s->buffer)) return false;
     s->index = ARENA_ARRAY(r->lx->arena, MAX_RANK, const Expr *);
-    if (read_index(&r->e, r->k->buffers.items[s->buffer]->rank, s->index) < 0) return false;
-    return lex_want(r->lx, '=') && (s->value = read_expr(&r->e)) != NULL;
+    return read_index(&r->e, r->k->buffers.items[s->buffer]->rank, s->index) >= 0;
+}
+
+static bool read_store(KernelReader *r, Stmt *s) {
+    return read_element(r, s) && lex_want(r->lx, '=') && (s->value = read_expr(&r->e)) != NULL;
 }
 
 static bool read_let(KernelReader *r, Stmt *s) {
@@ -351,8 +358,9 @@ static Stmt *read_stmt(KernelReader *r) {
     static const struct {
         const char *word;
         StmtKind kind;
-    } words[] = {{"for", ST_for}, {"if", ST_if},       {"store", ST_store},
-                 {"let", ST_let}, {"alloc", ST_alloc}, {"barrier", ST_barrier}};
+    } words[] = {{"for", ST_for},          {"if", ST_if},       {"store", ST_store},
+                 {"let", ST_let},          {"alloc", ST_alloc}, {"barrier", ST_barrier},
+                 {"prefetch", ST_prefetch}};
     Lexer *lx = r->lx;
     r->e.shared.n = r->e.shared_height.n = 0;
     if (!read_lets(&r->e)) return NULL;
@@ -377,6 +385,9 @@ static Stmt *read_stmt(KernelReader *r) {
             ok = read_buffer_name(r, &s->buffer);
             break;
         case ST_barrier:
+            break;
+        case ST_prefetch:
+            ok = read_element(r, s);
             break;
         }
         return ok && lex_want_line(lx) ? s : NULL;

@@ -191,6 +191,17 @@ static void check_store(KernelVerifier *r, const Stmt *s) {
     verify_expr(v, &r->scope, s->value, b->dt, "value");
 }
 
+/* What lies at the indices is only hinted at, so they may be out of range. */
+static void check_prefetch(KernelVerifier *r, const Stmt *s) {
+    Verifier *v = &r->v;
+    bool named = s->buffer >= 0 && s->buffer < r->k->n_params;
+    set_place(r, "prefetch", named ? r->k->buffers.items[s->buffer]->name : "?");
+    if (!named) verify_fail(v, "it is no parameter");
+    for (int i = 0; named && i < r->k->buffers.items[s->buffer]->rank; i++)
+        verify_expr(v, &r->scope, s->index ? s->index[i] : NULL, DT_i32,
+                    arena_printf(v->arena, "index %d", i));
+}
+
 static void check_let(KernelVerifier *r, const Stmt *s) {
     bool named = s->var >= 0 && s->var < r->k->vars.n;
     set_place(r, "let", named ? r->k->vars.items[s->var].name : "?");
@@ -231,6 +242,9 @@ static void check_block(KernelVerifier *r, const Stmt *first) {
         case ST_barrier:
             set_place(r, "barrier", arena_printf(r->v.arena, "%d", ++r->n_barriers));
             if (r->divergent) verify_fail(&r->v, "not all threads of the block may come to it");
+            break;
+        case ST_prefetch:
+            check_prefetch(r, s);
             break;
         default:
             verify_fail(&r->v, "there is no such statement");

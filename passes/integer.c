@@ -608,8 +608,8 @@ static void rewrite_reduction(Graph *g, Op *op, const Target *t) {
 /* An encoding with x / c as x * (1 / c). */
 static const Expr *by_reciprocal(Exprs *x, const Expr *e) {
     const Expr *arg[2] = {e->n > 0 ? e->arg[0] : NULL, e->n > 1 ? e->arg[1] : NULL};
-    if (e->op == EX_div && e->dt == DT_f32 && ex_is_const(arg[1]) && arg[1]->k.f != 0)
-        return ex_mul(x, arg[0], ex_num(x, DT_f32, 1 / arg[1]->k.f));
+    const Expr *product = ex_by_reciprocal(x, e);
+    if (product) return product;
     if (e->op != EX_cast && e->op != EX_round && e->op != EX_min && e->op != EX_max &&
         e->op != EX_add)
         return e;

@@ -1,5 +1,6 @@
 /* Simplification, bounds and affine forms of index arithmetic, against plain 32-bit arithmetic that
  * wraps around: random expressions over two coordinates and a number of which nothing is known. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,6 +177,31 @@ static void test_coarse_order(void **state) {
     arena_free(&arena);
 }
 
+/* erf and tanh of a quotient are of a product, where the reciprocal is a normal number. */
+static void test_by_reciprocal(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs exprs, *x = &exprs;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(x, &arena);
+    const Expr *v = ex_cast(x, DT_f32, ex_var(x, 0));
+    const Expr *quotient = ex_bin(x, EX_div, v, ex_num(x, DT_f32, 3));
+    const Expr *product = ex_mul(x, v, ex_num(x, DT_f32, 1.0 / 3));
+    assert_ptr_equal(ex_by_reciprocal(x, quotient), product);
+    assert_ptr_equal(ex_un(x, EX_erf, quotient), ex_un(x, EX_erf, product));
+    assert_ptr_equal(ex_un(x, EX_tanh, quotient), ex_un(x, EX_tanh, product));
+    assert_ptr_equal(ex_un(x, EX_exp, quotient)->arg[0], quotient);
+    static const double none[] = {0, 1e-39, 3e38, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        const Expr *kept = ex_bin(x, EX_div, v, ex_num(x, DT_f32, none[i]));
+        assert_null(ex_by_reciprocal(x, kept));
+        assert_ptr_equal(ex_un(x, EX_erf, kept)->arg[0], kept);
+    }
+    const Expr *wide = ex_cast(x, DT_f64, v);
+    assert_null(ex_by_reciprocal(x, ex_bin(x, EX_div, wide, ex_num(x, DT_f64, 3))));
+    arena_free(&arena);
+}
+
 /* Floats round and narrow integers wrap around: what is computed with them does not grow evenly. */
 static void test_no_stride(void **state) {
     (void)state;
@@ -223,8 +249,8 @@ static void test_shared_parts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random), cmocka_unit_test(test_order_of_sums),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_order_of_sums),
         cmocka_unit_test(test_coarse_order), cmocka_unit_test(test_no_stride),
-        cmocka_unit_test(test_shared_parts)};
+        cmocka_unit_test(test_shared_parts), cmocka_unit_test(test_by_reciprocal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

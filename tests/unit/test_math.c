@@ -379,6 +379,68 @@ static void test_strassen(void **state) {
     }
 }
 
+/* --- panels that are fetched ahead ------------------------------------------------------------ */
+
+enum { LINE = 16 /* floats */ };
+
+typedef struct Hints {
+    int64_t var[64];
+    int64_t panel; /* the first index; -1: there is none yet */
+    int64_t lines; /* of the constant */
+    bool *hinted;  /* by line, and those of a panel more */
+} Hints;
+
+/* Goes through the loops and notes all hints. */
+static void run_hints(Hints *h, const Stmt *s) {
+    for (; s; s = s->next) {
+        if (s->kind == ST_let) h->var[s->var] = ex_eval(s->value, h->var).i;
+        if (s->kind == ST_prefetch) {
+            const int64_t at = ex_eval(s->index[0], h->var).i;
+            if (h->panel < 0) h->panel = at;
+            assert_true(at >= h->panel && at / LINE < h->lines + h->panel / LINE + 1);
+            h->hinted[at / LINE] = true;
+        }
+        const bool tile = s->kind == ST_for && s->role != ROLE_serial && s->role != ROLE_parallel;
+        if (s->kind != ST_for || tile) continue;
+        for (h->var[s->var] = 0; h->var[s->var] < s->extent->k.i; h->var[s->var]++)
+            run_hints(h, s->body);
+    }
+}
+
+/* How many panels of the columns of a product of this size are fetched ahead. */
+static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns) {
+    Graph *g = graph_new(&s->arena, &s->x, &s->diag, "ahead");
+    Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){rows, depth});
+    float *data = ARENA_ARRAY(&s->arena, (size_t)(depth * columns), float);
+    for (int64_t i = 0; i < depth * columns; i++) data[i] = (float)(i % 7);
+    Value *b = graph_const(g, DT_f32, 2, (const int64_t[]){depth, columns}, data);
+    graph_output(g, g_matmul(g, a, b, DT_f32, DT_f32), "y");
+    s->target = target_find("c");
+    Program *p = session_lower(s, g);
+    assert_true(p && p->kernels.n == 1 && p->kernels.items[0]->vars.n <= 64);
+    Hints h = {.panel = -1, .lines = depth * columns / LINE};
+    h.hinted = ARENA_ARRAY(&s->arena, (size_t)h.lines * 2 + 2, bool);
+    run_hints(&h, p->kernels.items[0]->body);
+    if (h.panel < 0) return 0;
+    for (int64_t i = 0; i < h.lines; i++)
+        if (h.hinted[i] != (i >= h.panel / LINE)) fail_msg("line %lld", (long long)i);
+    return depth * columns / h.panel;
+}
+
+static int body_ahead(Session *s) {
+    assert_int_equal(panels_ahead(s, 96, 512, 768), 768 / 16); /* tiles of 2 vectors of 8 */
+    assert_int_equal(panels_ahead(s, 4, 512, 768), 0);         /* one tile of rows */
+    assert_int_equal(panels_ahead(s, 96, 128, 64), 0);         /* stays in the cache */
+    assert_int_equal(panels_ahead(s, 96, 65536, 16), 0);       /* two panels do not fit it */
+    return 0;
+}
+
+static void test_ahead(void **state) {
+    (void)state;
+    Options o = {.model = "math.onnx", .march = "x86-64-v3"};
+    assert_int_equal(with_session(&o, body_ahead), 0);
+}
+
 int main(void) {
     char folder[] = P_tmpdir "/mlcc-math-XXXXXX";
     cache = mkdtemp(folder);
@@ -387,7 +449,8 @@ int main(void) {
         cmocka_unit_test(test_accuracy), cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_wraps),    cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded),
-        cmocka_unit_test(test_columns),  cmocka_unit_test(test_strassen)};
+        cmocka_unit_test(test_columns),  cmocka_unit_test(test_strassen),
+        cmocka_unit_test(test_ahead)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
