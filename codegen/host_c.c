@@ -499,6 +499,16 @@ static void print_kernel(Host *h, int index, Text *out) {
     arena_free(&scratch);
 }
 
+/* What the numbers of those that are printed as such need. */
+static void note_weights(Host *h) {
+    Text scratch = text_new(h->arena);
+    for (int i = 0; i < h->p->weights.n && embedded(h); i++)
+        if (h->weight[i] && weights_readable(h->p->weights.items[i])) {
+            print_array(&h->unit, h->p->weights.items[i], h->weight[i], &scratch);
+            scratch.length = 0;
+        }
+}
+
 static void print_weights(Host *h, Text *out) {
     const Program *p = h->p;
     bool any = false, rows = false;
@@ -751,14 +761,14 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     name_steps(h);
     claim_tensors(h, false);
 
-    Text kernels = text_new(p->arena), weights = text_new(p->arena), run = text_new(p->arena);
+    Text kernels = text_new(p->arena), run = text_new(p->arena);
     for (int i = 0; i < p->kernels.n; i++) print_kernel(h, i, &kernels);
-    print_weights(h, &weights);
+    note_weights(h);
     print_reset(h, &run);
     print_run(h, &run);
     print_head(h, "a neural network as C99", source);
     print_includes(h, source);
-    text_addn(source, text_get(&weights), weights.length);
+    print_weights(h, source);
     unit_print_helpers(&h->unit, text_get(&kernels), source);
     text_addn(source, text_get(&kernels), kernels.length);
     if (o->profile) print_profile(p, h->kernel, source);

@@ -464,9 +464,26 @@ static void add_per_kernel(Session *s, Program *p, const char *path, const Blob 
     }
 }
 
+static void write_piece(void *user, const char *piece, size_t length) {
+    writer_add(user, piece, length);
+}
+
+/* The C file is written as it is made: with its weights it may be larger than memory. */
+static bool add_c_source(Session *s, Program *p, const EmitOptions *e, const char *path,
+                         Text *header, Outputs *out) {
+    OutputFile file = {.path = path, .from = output_begin(s, path)};
+    if (!file.from) return false;
+    FileWriter to = writer_open(s, file.from, path);
+    Text source = text_to(&s->arena, write_piece, &to);
+    emit_c(p, e, &source, header);
+    text_flush(&source);
+    vec_push(&s->arena, out, file);
+    return writer_close(&to, false);
+}
+
 static bool add_sources(Session *s, Program *p, EmitOptions *e, const char *path, Outputs *out) {
     if (!strcmp(s->target->name, "c")) {
-        Text source = text_new(&s->arena), header = text_new(&s->arena);
+        Text header = text_new(&s->arena);
         const char *header_path = with_suffix(s, path, ".h"), *slash = strrchr(header_path, '/');
         e->header_name = slash ? slash + 1 : header_path;
         /* no #include can spell these, and no escape stands for them there */
@@ -476,8 +493,7 @@ static bool add_sources(Session *s, Program *p, EmitOptions *e, const char *path
                        path);
             return false;
         }
-        emit_c(p, e, &source, &header);
-        add_output(s, out, path, text_get(&source), source.length);
+        if (!add_c_source(s, p, e, path, &header, out)) return false;
         add_output(s, out, header_path, text_get(&header), header.length);
         return true;
     }

@@ -133,11 +133,23 @@ void *arena_grow(Arena *arena, void *items, int *cap, size_t item_size) {
     return result;
 }
 
+#define TEXT_PIECE 65536 /* what a sink gets at once, or a bit more */
+
 Text text_new(Arena *arena) {
     return (Text){.arena = arena};
 }
 
+Text text_to(Arena *arena, TextSink *sink, void *user) {
+    return (Text){.arena = arena, .sink = sink, .user = user};
+}
+
+void text_flush(Text *text) {
+    if (text->length) text->sink(text->user, text->data, text->length);
+    text->length = 0;
+}
+
 void text_addn(Text *text, const char *piece, size_t length) {
+    if (text->sink && text->length > TEXT_PIECE) text_flush(text);
     if (text->length + length + 1 > text->cap) {
         size_t cap = text->cap ? text->cap : 256;
         while (cap < text->length + length + 1) cap *= 2;

@@ -67,14 +67,20 @@ char *arena_vprintf(Arena *arena, const char *format, va_list args);
      (vec)->items[(vec)->n++] = (item))
 void *arena_grow(Arena *arena, void *items, int *cap, size_t item_size);
 
-/* A growing text. */
+/* A growing text; with a sink, one that is handed on piece by piece and not kept. */
+typedef void TextSink(void *user, const char *piece, size_t length);
 typedef struct Text {
     Arena *arena;
     char *data; /* zero-terminated once anything was added */
     size_t length, cap;
+    TextSink *sink; /* NULL: the whole text is in data */
+    void *user;
 } Text;
 
 Text text_new(Arena *arena);
+/* After the last piece, text_flush. */
+Text text_to(Arena *arena, TextSink *sink, void *user);
+void text_flush(Text *text);
 void text_add(Text *text, const char *piece);
 void text_addn(Text *text, const char *piece, size_t length);
 void text_addf(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
