@@ -198,7 +198,7 @@ static void print_prefetch(Printer *p, const Stmt *s) {
     const Expr *flat = flat_index(p, s->buffer, b->rank, index);
     begin_statement(p, 1, &flat);
     p->unit->needs |= NEEDS_prefetch;
-    print_line(p, "MLCC_PREFETCH(%s, %s);", b->name, print_root(p, flat));
+    print_line(p, "MLCC_PREFETCH(%s, %s);", p->buffer[s->buffer], print_root(p, flat));
     end_statement(p, mark);
 }
 

@@ -499,7 +499,7 @@ static void print_kernel(Host *h, int index, Text *out) {
     arena_free(&scratch);
 }
 
-/* What the numbers of those that are printed as such need. */
+/* Those that are printed as numbers may need what stands before them: INFINITY is math.h's. */
 static void note_weights(Host *h) {
     Text scratch = text_new(h->arena);
     for (int i = 0; i < h->p->weights.n && embedded(h); i++)

@@ -478,7 +478,7 @@ static bool add_c_source(Session *s, Program *p, const EmitOptions *e, const cha
     emit_c(p, e, &source, header);
     text_flush(&source);
     vec_push(&s->arena, out, file);
-    return writer_close(&to, false);
+    return writer_close(&to, true);
 }
 
 static bool add_sources(Session *s, Program *p, EmitOptions *e, const char *path, Outputs *out) {
@@ -527,7 +527,7 @@ static bool add_weights(Session *s, const Program *p, EmitOptions *e, Outputs *o
     writer_begin(&w->to, head, sizeof head);
     e->weights_digest = &w->digest;
     vec_push(&s->arena, out, file);
-    return writer_close(&w->to, false);
+    return writer_close(&w->to, true);
 }
 
 bool write_program(Session *s, Program *p, const char *path) {

@@ -38,9 +38,16 @@ void temp_remove(const char *folder) {
     rmdir(folder);
 }
 
+/* Files that are being written, for the handler of signals. */
+static const char *volatile being_written[4];
+
 void temp_remove_all(Session *s) {
     for (int i = 0; i < s->folders.n; i++) temp_remove(s->folders.items[i]);
-    for (int i = 0; i < s->unfinished.n; i++) unlink(s->unfinished.items[i]);
+    for (int i = 0; i < s->unfinished.n; i++) {
+        unlink(s->unfinished.items[i]);
+        for (size_t k = 0; k < sizeof being_written / sizeof *being_written; k++)
+            if (being_written[k] == s->unfinished.items[i]) being_written[k] = NULL;
+    }
     s->folders.n = s->unfinished.n = 0;
 }
 
@@ -99,10 +106,31 @@ static const char *unfinished(Session *s, const char *path) {
     return arena_printf(&s->arena, "%s.tmp%ld", path, (long)getpid());
 }
 
+static void remove_unfinished(int signal) {
+    for (size_t i = 0; i < sizeof being_written / sizeof *being_written; i++)
+        if (being_written[i]) unlink(being_written[i]);
+    raise(signal); /* SA_RESETHAND: this one ends mlcc */
+}
+
+/* Has signals that end mlcc remove the file first. */
+static void watch_unfinished(const char *name) {
+    static const int ending[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ, SIGXCPU};
+    size_t i = 0;
+    while (i < sizeof being_written / sizeof *being_written - 1 && being_written[i]) i++;
+    being_written[i] = name;
+    for (i = 0; i < sizeof ending / sizeof *ending; i++) {
+        struct sigaction now, action = {.sa_handler = remove_unfinished};
+        action.sa_flags = (int)SA_RESETHAND;
+        if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(ending[i], &action, NULL);
+    }
+}
+
 const char *output_begin(Session *s, const char *path) {
     const char *name = unfinished(s, path), *folder = name == path ? temp_folder(s) : NULL;
     if (name == path) return folder ? arena_printf(&s->arena, "%s/output", folder) : NULL;
     vec_push(&s->arena, &s->unfinished, name);
+    watch_unfinished(name);
     return name;
 }
 
@@ -155,18 +183,10 @@ static bool copy_file(Session *s, const char *from, const char *to, const char *
     return writer_close(&w, true);
 }
 
-static bool sync_file(Session *s, const char *path, const char *shown) {
-    FileWriter w = {.s = s, .path = path, .shown = shown};
-    w.fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (w.fd < 0) w.error = errno;
-    return writer_close(&w, true);
-}
-
-/* Brings what the file shall be to `temp`. */
+/* Brings what the file shall be to `temp`, unless it is there. */
 static bool write_unfinished(Session *s, const OutputFile *file, const char *temp) {
     if (!file->from) return write_synced(s, temp, file->path, file->data, file->bytes, true);
-    return strcmp(file->from, temp) ? copy_file(s, file->from, temp, file->path)
-                                    : sync_file(s, temp, file->path);
+    return !strcmp(file->from, temp) || copy_file(s, file->from, temp, file->path);
 }
 
 bool write_outputs(Session *s, int n, const OutputFile *files) {

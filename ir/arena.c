@@ -145,6 +145,7 @@ Text text_to(Arena *arena, TextSink *sink, void *user) {
 
 void text_flush(Text *text) {
     if (text->length) text->sink(text->user, text->data, text->length);
+    if (text->data) text->data[0] = 0;
     text->length = 0;
 }
 

@@ -67,7 +67,8 @@ char *arena_vprintf(Arena *arena, const char *format, va_list args);
      (vec)->items[(vec)->n++] = (item))
 void *arena_grow(Arena *arena, void *items, int *cap, size_t item_size);
 
-/* A growing text; with a sink, one that is handed on piece by piece and not kept. */
+/* A growing text; with a sink, one that is handed on piece by piece and not kept: text_get gives
+ * what is left to be handed on. */
 typedef void TextSink(void *user, const char *piece, size_t length);
 typedef struct Text {
     Arena *arena;
@@ -78,7 +79,7 @@ typedef struct Text {
 } Text;
 
 Text text_new(Arena *arena);
-/* After the last piece, text_flush. */
+/* A text with a sink. After the last piece, text_flush. */
 Text text_to(Arena *arena, TextSink *sink, void *user);
 void text_flush(Text *text);
 void text_add(Text *text, const char *piece);

@@ -346,7 +346,8 @@ const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a) {
     if (!dt_is_float(dt) && (op == EX_floor || op == EX_ceil || op == EX_round || op == EX_trunc))
         return a;
     if (op == EX_abs && dt_kind(dt) == DK_uint) return a;
-    if (op == EX_erf || op == EX_tanh) { /* err relatively no more than their argument does */
+    if (op == EX_erf ||
+        op == EX_tanh) { /* whose relative error is no larger than their argument's */
         const Expr *product = ex_by_reciprocal(x, a);
         if (product) a = product;
     }

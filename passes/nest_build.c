@@ -520,90 +520,6 @@ static void guards_to_loops(Build *b) {
     b->guard[1] = left;
 }
 
-/* --- fetching ahead --------------------------------------------------------------------------- */
-
-/* A panel is what the tiles of one round of the outer loops read of a constant. Where loops around
- * the tile read it again, the first of them waits for memory and the others leave memory idle;
- * therefore each iteration brings a bit of the next panel into the L2 cache. */
-#define FEWEST_ROUNDS 2
-#define MOST_ROUNDS   64 /* beyond, the first one counts for little */
-#define MOST_LINES    2  /* to fetch in an iteration */
-
-typedef struct Ahead {
-    Build *b;
-    int first, last; /* positions in the order: of the first reduction loop, of the tile's first */
-    Stmt *list;
-} Ahead;
-
-/* The extents of the loops in positions [from, to) of the order that the index depends on, or of
- * those that it does not; 0 where that cannot be said. */
-static int64_t count_iterations(const Build *b, const Expr *index, int from, int to, bool depends) {
-    int64_t product = 1, stride;
-    for (int i = from; i < to; i++) {
-        const NestLoop *l = &b->n->loop[b->n->order[i]];
-        if (!ex_stride(index, l->var, &stride)) return 0;
-        if ((stride != 0) == depends) product *= l->extent;
-    }
-    return product;
-}
-
-/* Elements of a panel of the constant that is loaded there, and where in the order the loops that
- * read it again begin; 0 if it need not be fetched: a small constant stays in the cache from run to
- * run, and of a panel beyond two thirds of it not even the next one's beginning would stay. */
-static int64_t find_panel(const Ahead *a, const Expr *load, int *again) {
-    const Build *b = a->b;
-    const Nest *n = b->n;
-    const Expr *index = load->arg[0];
-    const int64_t size = (int64_t)dt_store((DType)load->dt), l2 = n->target->l2_bytes;
-    const int64_t numel = value_numel(b->args[load->k.i]);
-    int64_t panel = 0;
-    int at = a->first;
-    while (at > 0 && !panel) {
-        if (!ex_stride(index, n->loop[n->order[at - 1]].var, &panel)) return 0;
-        at -= !panel;
-    }
-    *again = at;
-    const int64_t rounds = count_iterations(b, index, at, a->first, false);
-    const bool whole = count_iterations(b, index, a->first, n->n_order, true) == panel;
-    return whole && rounds >= FEWEST_ROUNDS && rounds <= MOST_ROUNDS && numel * size >= l2 / 4 &&
-                   3 * panel * size <= 2 * l2 && numel + 2 * panel <= INT32_MAX
-               ? panel
-               : 0;
-}
-
-static void fetch_ahead(void *user, const Expr *e) {
-    Ahead *a = user;
-    const Build *b = a->b;
-    const Nest *n = b->n;
-    if (e->op != EX_load || e->k.i >= n->op->n_in || !value_is_const(b->args[e->k.i])) return;
-    int again;
-    const int64_t panel = find_panel(a, e, &again);
-    if (!panel) return;
-    const Expr *to[MAX_VARS], *step = ex_i(b->x, 0);
-    int64_t steps = 1;
-    for (int i = 0; i < b->k->vars.n; i++) to[i] = ex_var(b->x, i);
-    for (int i = again; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        to[l->var] = ex_i(b->x, 0);
-        if (i >= a->last) continue;
-        step = ex_add(b->x, ex_mul(b->x, step, ex_i(b->x, l->extent)), ex_var(b->x, l->var));
-        steps *= l->extent;
-    }
-    const int64_t each = (panel + steps - 1) / steps;
-    const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)e->dt);
-    const int64_t lines = (each + line - 1) / line;
-    const Expr *start = ex_subst_vars(b->x, e->arg[0], b->k->vars.n, to);
-    start = ex_add(b->x, start, ex_i(b->x, panel));
-    start = ex_add(b->x, start, ex_mul(b->x, step, ex_i(b->x, each)));
-    for (int64_t i = 0; i < lines && lines <= MOST_LINES; i++) {
-        Stmt *s = stmt_new(b->p, ST_prefetch);
-        s->buffer = (int)e->k.i;
-        s->index = ARENA_ARRAY(b->p->arena, 1, const Expr *);
-        s->index[0] = simplify(a->b, ex_add(b->x, start, ex_i(b->x, i * line)));
-        stmt_append(&a->list, s);
-    }
-}
-
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`;
  * with staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
@@ -634,11 +550,13 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         new_store(b, b->acc_buffer, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
-        while (depth < count && n->loop[serial[depth]].reduce) depth++;
-        Ahead a = {.b = b, .first = first, .last = first + depth};
-        if (n->target->vector_types && n->pack) ex_visit(b->p->arena, body, fetch_ahead, &a);
-        stmt_append(&a.list, wrap(b, count - depth, serial + depth, update));
-        return wrap(b, depth, serial, a.list);
+        while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop)
+            depth++;
+        Stmt *list = NULL;
+        if (n->pack && n->target->vector_types)
+            list = nest_fetch_ahead(n, b->k, body, b->args, first, first + depth);
+        stmt_append(&list, wrap(b, count - depth, serial + depth, update));
+        return wrap(b, depth, serial, list);
     }
     int outside = stage_at + 1 - first;
     stmt_append(&staged, stmt_new(b->p, ST_barrier));

@@ -1,4 +1,5 @@
-/* Constants in the order in which a nest reads them: what `pack` of nest.h does.
+/* Constants in the order in which a nest reads them: what `pack` of nest.h does, and how they are
+ * fetched ahead.
  *
  * A constant that the body loads at one index becomes one of rank 1 that has an element for each
  * iteration of the loops which that index depends on. Only what is small is laid out here; of
@@ -119,4 +120,94 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
         if (value_is_const(n->op->in[i]) && !post.index) body = pack_input(n, k, i, body, args);
     }
     return body;
+}
+
+/* --- fetching ahead --------------------------------------------------------------------------- */
+
+/* A panel is what the tiles of one iteration of the loops around them read of a constant. Where
+ * loops in between read the same panel again and again, the first time waits for memory and the
+ * others leave memory idle; therefore each iteration of the innermost reduction loop around the
+ * tile brings a bit of the next panel into the L2 cache. */
+#define FEWEST_TIMES 2 /* that a panel is read */
+#define MOST_LINES   2 /* to fetch in an iteration */
+
+typedef struct Ahead {
+    Nest *n;
+    Kernel *k;
+    Value **args;
+    int first, tile; /* positions in the order: of the first reduction loop, of the tile */
+    Stmt *list;
+} Ahead;
+
+typedef struct Panel {
+    int64_t size;  /* elements */
+    int again;     /* position in the order of the first loop that reads it again */
+    int64_t steps; /* iterations of the loops from there to the tile */
+} Panel;
+
+/* False if it is not worth it: a small constant stays in the cache from run to run, and of the next
+ * panel nothing would stay if one took more than two thirds of the cache. */
+static bool find_panel(const Ahead *a, const Expr *load, Panel *panel) {
+    const Nest *n = a->n;
+    const Expr *index = load->arg[0];
+    const int64_t size = (int64_t)dt_store((DType)load->dt), l2 = n->target->l2_bytes;
+    const int64_t numel = value_numel(a->args[load->k.i]);
+    int64_t times = 1, inside = 1, stride;
+    *panel = (Panel){.again = a->first, .steps = 1};
+    while (panel->again > 0) {
+        const NestLoop *l = &n->loop[n->order[panel->again - 1]];
+        if (!ex_stride(index, l->var, &panel->size)) return false;
+        if (panel->size) break;
+        times *= l->extent;
+        panel->again--;
+    }
+    for (int i = panel->again; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!ex_stride(index, l->var, &stride)) return false;
+        if (stride) inside *= l->extent;
+        if (i < a->tile) panel->steps *= l->extent;
+    }
+    const bool dense = panel->size > 0 && inside == panel->size;
+    return dense && times >= FEWEST_TIMES && panel->steps <= panel->size &&
+           numel * size >= l2 / 4 && 3 * panel->size * size <= 2 * l2 &&
+           numel + 2 * panel->size <= INT32_MAX;
+}
+
+static void fetch_panel(void *user, const Expr *e) {
+    Ahead *a = user;
+    Exprs *x = a->n->x;
+    Panel panel;
+    if (e->op != EX_load || e->k.i >= a->n->op->n_in || !nest_can_pack(a->n, e->k.i, e->arg[0]) ||
+        !find_panel(a, e, &panel))
+        return;
+    const int64_t each = (panel.size + panel.steps - 1) / panel.steps;
+    const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)e->dt);
+    if (each > MOST_LINES * line) return;
+    const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
+    int64_t *extent = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, int64_t);
+    const Expr *step = ex_i(x, 0);
+    for (int i = 0; i < a->k->vars.n; i++) {
+        to[i] = ex_var(x, i);
+        extent[i] = a->k->vars.items[i].extent;
+    }
+    for (int i = panel.again; i < a->n->n_order; i++) {
+        const NestLoop *l = &a->n->loop[a->n->order[i]];
+        to[l->var] = ex_i(x, 0);
+        if (i < a->tile) step = ex_add(x, ex_mul(x, step, ex_i(x, l->extent)), ex_var(x, l->var));
+    }
+    const Expr *next = ex_subst_vars(x, e->arg[0], a->k->vars.n, to);
+    next = ex_add(x, ex_add(x, next, ex_i(x, panel.size)), ex_mul(x, step, ex_i(x, each)));
+    for (int64_t i = 0; i < each; i += line) {
+        Stmt *s = stmt_new(a->n->p, ST_prefetch);
+        s->buffer = (int)e->k.i;
+        s->index = ARENA_ARRAY(a->n->p->arena, 1, const Expr *);
+        s->index[0] = ex_simplify(x, ex_add(x, next, ex_i(x, i)), a->k->vars.n, extent);
+        stmt_append(&a->list, s);
+    }
+}
+
+Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile) {
+    Ahead a = {.n = n, .k = k, .args = args, .first = first, .tile = tile};
+    ex_visit(n->p->arena, body, fetch_panel, &a);
+    return a.list;
 }

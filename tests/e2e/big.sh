@@ -23,6 +23,25 @@ done
 limited 100 "$build/mlcc" "$work/sparse.onnx" -o "$work/whole.c"
 test "$(stat -c %s "$work/whole.c")" -ge 400000000
 rm "$work/whole.c"
+# a signal while it is written leaves nothing
+for signal in TERM HUP PIPE; do
+    "$build/mlcc" "$work/sparse.onnx" -o "$work/whole.c" &
+    tries=0
+    while ! ls "$work"/whole.c.* >"$work/seen" 2>&1 && [ $tries -lt 1000 ]; do
+        sleep 0.01
+        tries=$((tries + 1))
+    done
+    grep -q whole.c "$work/seen"
+    kill -$signal $!
+    status=0
+    wait $! || status=$?
+    echo "$signal: status $status"
+    test $status -gt 128
+    if ls "$work"/whole.c*; then
+        echo "it left a file"
+        exit 1
+    fi
+done
 # the tools take memory, too
 limited 160 "$build/mlcc" "$work/sparse.onnx" --weights "$work/w" -o "$work/part.so"
 limited 160 "$build/mlcc" "$work/sparse.onnx" -o "$work/whole.so"
