@@ -759,6 +759,11 @@ const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
     return text;
 }
 
+/* A sum of integers that wraps around. */
+static const char *wrapped_sum(Printer *p, const char *acc, const char *more) {
+    return TEXT("(int32_t)((uint32_t)%s + (uint32_t)(%s))", acc, more);
+}
+
 /* Of a dot of rows that differ from lane to lane. */
 static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
@@ -774,9 +779,10 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
     const char *place =
         columns ? "" : TEXT("&%s[%s]", p->buffer[dot->columns->k.i], print(p, index).text);
     if (l->width == 1) {
-        for (int i = 0; i < dot->count; i++)
-            acc = TEXT("%s + %s * (%s)[%d]", acc, row[i], place, i);
-        return acc;
+        const char *sum = TEXT("%s * (%s)[0]", row[0], place);
+        for (int i = 1; i < dot->count; i++)
+            sum = TEXT("%s + %s * (%s)[%d]", sum, row[i], place, i);
+        return wrapped_sum(p, acc, sum);
     }
     if (!columns) columns = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place);
     return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, "dot_each", l->width), acc,
@@ -798,11 +804,12 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
         place[i] = TEXT("&%s[%s]", p->buffer[load[i]->k.i], print(p, index[i]).text);
     }
     if (l->width == 1) { /* the lane alone */
-        const char *sum = acc, *decode = bytes ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
+        const char *sum = bytes ? "" : acc;
+        const char *decode = bytes ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
         for (int i = 0; i < dot->count; i++)
-            sum = TEXT("%s + %s((%s)[%d]) * %s((%s)[%d])", sum, decode, place[0], i, decode,
-                       place[1], i);
-        return sum;
+            sum = TEXT("%s%s%s((%s)[%d]) * %s((%s)[%d])", sum, *sum ? " + " : "", decode, place[0],
+                       i, decode, place[1], i);
+        return bytes ? wrapped_sum(p, acc, sum) : sum;
     }
     if (!kept) kept = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place[1]);
     return TEXT("%s(%s, *(const mlcc_four_at *)%s, %s)",

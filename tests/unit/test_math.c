@@ -155,6 +155,43 @@ static int body_wraps(Session *s) {
     return 0;
 }
 
+/* So do sums of products of bytes that start with what is added to them, also in the lanes that are
+ * left over. */
+static int body_bytes_wrap(Session *s) {
+    enum { ROWS = 3, DEPTH = 8 };
+    for (int64_t columns = 4; columns <= 21; columns++) {
+        Exprs *x = &s->x;
+        Graph *g = graph_new(&s->arena, x, &s->diag, "bytes");
+        int8_t *b = ARENA_ARRAY(&s->arena, DEPTH * columns, int8_t);
+        for (int64_t i = 0; i < DEPTH * columns; i++) b[i] = (int8_t)(-127 + i % 5);
+        Value *in = graph_input(g, "a", DT_u8, 2, (const int64_t[]){ROWS, DEPTH});
+        Value *bias = graph_input(g, "bias", DT_i32, 1, &columns);
+        Value *constant = graph_const(g, DT_i8, 2, (const int64_t[]){DEPTH, columns}, b);
+        Builder p = build(g, 2, (const int64_t[]){ROWS, columns});
+        const Expr *k = build_red(&p, DEPTH), *column = ex_var(x, 1);
+        const Expr *left = build_load(&p, in, (const Expr *[]){ex_var(x, 0), k});
+        const Expr *right = build_load(&p, constant, (const Expr *[]){k, column});
+        const Expr *product = ex_mul(x, ex_cast(x, DT_i32, left), ex_cast(x, DT_i32, right));
+        const Expr *post = ex_add(x, ex_acc(x, DT_i32), build_load(&p, bias, &column));
+        graph_output(g, build_reduce(&p, DT_i32, COMBINE_sum, product, post), "y");
+        LoadedModel m = loaded(s, g);
+        uint8_t a[ROWS * DEPTH];
+        int32_t *first = ARENA_ARRAY(&s->arena, columns, int32_t);
+        int32_t *y = ARENA_ARRAY(&s->arena, ROWS * columns, int32_t);
+        for (int i = 0; i < ROWS * DEPTH; i++) a[i] = (uint8_t)(255 - i);
+        for (int64_t i = 0; i < columns; i++) first[i] = INT32_MIN + (int32_t)i;
+        assert_true(model_run(s, &m, (const void *[]){a, first}, (void *[]){y}));
+        for (int64_t i = 0; i < ROWS * columns; i++) {
+            uint32_t sum = (uint32_t)first[i % columns];
+            for (int d = 0; d < DEPTH; d++)
+                sum += (uint32_t)(a[i / columns * DEPTH + d] * b[d * columns + i % columns]);
+            assert_int_equal(y[i], (int32_t)sum);
+        }
+        model_unload(&m);
+    }
+    return 0;
+}
+
 /* The lesser of zeros of two signs is the same one in lanes and in the rest, and so on any number
  * of threads; what is less than all normal floats stays, too. */
 static int zeros_of(Session *s, DType dt) {
@@ -332,7 +369,10 @@ static void test_rounding(void **state) {
 
 static void test_wraps(void **state) {
     (void)state;
-    on_each(body_wraps, "cc -fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error");
+    static const char trapping[] =
+        "cc -fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error";
+    on_each(body_wraps, trapping);
+    on_each(body_bytes_wrap, trapping);
 }
 
 static void test_zeros(void **state) {
