@@ -44,7 +44,7 @@ static int n_vars(const Printer *p) {
     return p->k->vars.n;
 }
 
-const Expr *flat_index(Printer *p, int buffer, int n, const Expr *const *index) {
+static const Expr *flat_index(Printer *p, int buffer, int n, const Expr *const *index) {
     const Buffer *b = p->k->buffers.items[buffer];
     if (is_scalar_buffer(b)) return NULL;
     const Expr *flat = ex_i(p->x, 0);
@@ -62,6 +62,13 @@ static const Expr *prepare_leaf(void *user, const Expr *e, const Expr *const *ar
 
 const Expr *prepare(Printer *p, const Expr *e) {
     return ex_simplify(p->x, ex_rewrite(p->x, e, prepare_leaf, p), n_vars(p), p->extent);
+}
+
+const Expr *place_of(Printer *p, const Stmt *s) {
+    const Expr *index[MAX_RANK];
+    const int rank = p->k->buffers.items[s->buffer]->rank;
+    for (int i = 0; i < rank; i++) index[i] = prepare(p, s->index[i]);
+    return flat_index(p, s->buffer, rank, index);
 }
 
 /* --- the statement at work -------------------------------------------------------------------- */

@@ -165,9 +165,7 @@ static const char *print_value(Printer *p, const Buffer *b, const Expr *value) {
 static void print_store(Printer *p, const Stmt *s) {
     const Buffer *b = p->k->buffers.items[s->buffer];
     int mark = p->named.n;
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
-    const Expr *roots[] = {flat_index(p, s->buffer, b->rank, index), prepare(p, s->value)};
+    const Expr *roots[] = {place_of(p, s), prepare(p, s->value)};
     begin_statement(p, 2, roots);
     const char *type = "";
     if (p->declared[s->buffer]) {
@@ -191,11 +189,8 @@ static void print_store(Printer *p, const Stmt *s) {
 }
 
 static void print_prefetch(Printer *p, const Stmt *s) {
-    const Buffer *b = p->k->buffers.items[s->buffer];
     int mark = p->named.n;
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
-    const Expr *flat = flat_index(p, s->buffer, b->rank, index);
+    const Expr *flat = place_of(p, s);
     begin_statement(p, 1, &flat);
     p->unit->needs |= NEEDS_prefetch;
     print_line(p, "MLCC_PREFETCH(%s, %s);", p->buffer[s->buffer], print_root(p, flat));

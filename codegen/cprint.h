@@ -151,7 +151,8 @@ void print_vector_types(const Unit *unit, Text *out);
 void print_line(Printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Loads with one flat index, variables of known value replaced, simplified. */
 const Expr *prepare(Printer *p, const Expr *e);
-const Expr *flat_index(Printer *p, int buffer, int n, const Expr *const *index);
+/* The flat index of a store or prefetch in its buffer. */
+const Expr *place_of(Printer *p, const Stmt *s);
 /* Begins a statement that evaluates these expressions, all prepared: prints what they share. */
 void begin_statement(Printer *p, int n, const Expr *const *roots);
 /* Forgets the constants of the statement. `mark`: p->named.n before it. */

@@ -42,14 +42,6 @@ static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes, 
     return fills && rest < most && width < rest ? filled : width;
 }
 
-/* The index of a store in its buffer. */
-static const Expr *place_of(Printer *p, const Stmt *s) {
-    const Expr *index[MAX_RANK];
-    const Buffer *b = p->k->buffers.items[s->buffer];
-    for (int i = 0; i < b->rank; i++) index[i] = prepare(p, s->index[i]);
-    return flat_index(p, s->buffer, b->rank, index);
-}
-
 /* As many vectors as they have lanes, of which the first lanes are to lie side by side, then the
  * second ones, and so on. */
 static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
