@@ -544,7 +544,8 @@ void check_output(Import *im, const Onnx__TypeProto *declared, const Entity *e) 
     for (int i = 0; i < rank && same; i++)
         same = shape[i] < 0 || dim_varies(v->dims[i]) || shape[i] == v->dims[i];
     if (same) return;
+    /* exporters write wrong ones, which no runtime minds: what is computed counts */
     const char *text_shape = shape_text(im->arena, rank, shape);
-    diag_error(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s",
-               text_shape, shape_text(im->arena, own_rank, v->dims));
+    diag_warning(im->diag, E2009, "declared with shape %s (-1: not fixed), but computed with %s",
+                 text_shape, shape_text(im->arena, own_rank, v->dims));
 }

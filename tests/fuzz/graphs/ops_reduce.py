@@ -345,7 +345,7 @@ def normalization(g):
             p=g.one_of((1, 2)),
             axis=g.between(-1, x.rank - 1),
         )
-    elif name == "MeanVarianceNormalization" and x.rank == 4:
+    elif name == "MeanVarianceNormalization" and g.opset >= 9 and x.rank == 4:
         g.node(name, [x], kind="smooth", coarse=True, extra=extra, scale=16)
     elif name == "GroupNormalization" and g.opset >= 21 and x.rank > 2 and t == "f32":
         groups = g.one_of([d for d in range(1, c + 1) if c % d == 0])
