@@ -785,7 +785,7 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
         return wrapped_sum(p, acc, sum);
     }
     if (!columns) columns = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place);
-    return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, "dot_each", l->width), acc,
+    return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, "dot", l->width), acc,
                 lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
 }
 
@@ -811,7 +811,10 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
                        i, decode, place[1], i);
         return bytes ? wrapped_sum(p, acc, sum) : sum;
     }
-    if (!kept) kept = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place[1]);
-    return TEXT("%s(%s, *(const mlcc_four_at *)%s, %s)",
-                lane_function(p, bytes ? "dot" : "dot_bf16", l->width), acc, place[0], kept);
+    const char *type = lane_type(p, DT_i32, l->width);
+    if (!kept) kept = TEXT("*(const %s_at *)%s", type, place[1]);
+    const char *four = TEXT("*(const mlcc_four_at *)%s", place[0]);
+    if (bytes) four = TEXT("(int32_t)%s + (%s){0}", four, type);
+    return TEXT("%s(%s, %s, %s)", lane_function(p, bytes ? "dot" : "dot_bf16", l->width), acc, four,
+                kept);
 }

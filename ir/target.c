@@ -51,7 +51,7 @@ typedef struct ArchRow {
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16, false, false, false, 0},
+    {"x86-64", 16, 16, true, false, false, 0},
     {"x86-64-v2", 16, 16, true, false, false, 0},
     {"x86-64-v3", 32, 16, true, false, false, 0},
     {"haswell", 32, 16, true, false, false, 256},
