@@ -237,13 +237,19 @@ static bool never_falls(const Expr *e) {
 }
 
 /* How often a loop runs whose iterations begin at `at`, which is its variable or a multiple of it
- * (as far as the last tile begins), until `limit`; NULL if it is none of that. */
-static const Expr *iterations(Build *b, const Expr *at, int var, const Expr *limit) {
+ * (as far as the last tile begins), until the limit of coordinate `d`; NULL if it is none of that, or
+ * the loop is not all of the coordinate. */
+static const Expr *iterations(Build *b, const Expr *at, const NestLoop *l, int d) {
     Exprs *x = b->x;
+    const Expr *limit = b->n->limit[d];
+    int64_t step = 1;
     if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
-    if (at == ex_var(x, var)) return limit;
-    if (at->op != EX_mul || at->arg[0] != ex_var(x, var) || !ex_is_const(at->arg[1])) return NULL;
-    return ex_div(x, ex_add(x, limit, ex_i(x, at->arg[1]->k.i - 1)), at->arg[1]);
+    if (at->op == EX_mul && ex_is_const(at->arg[1])) {
+        step = at->arg[1]->k.i;
+        at = at->arg[0];
+    }
+    if (at != ex_var(x, l->var) || l->extent * step < b->n->op->out[0]->shape[d]) return NULL;
+    return ex_div(x, ex_add(x, limit, ex_i(x, step - 1)), ex_i(x, step));
 }
 
 /* Work on tiles that lie beyond how far a coordinate goes is left out: at the innermost loop
@@ -270,7 +276,7 @@ static void apply_limits(Build *b, int first) {
         const Expr *inside = ex_lt(x, at, n->limit[d]), *until = NULL;
         if (at == b->coord[d]) b->holds[d] = inside;
         if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
-            until = iterations(b, at, n->loop[loop].var, n->limit[d]);
+            until = iterations(b, at, &n->loop[loop], d);
         if (until)
             b->until[loop] = until;
         else

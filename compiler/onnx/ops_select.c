@@ -611,7 +611,8 @@ void import_non_max_suppression(Node *n) {
     int64_t lines = dim_mul(x, scores->dims[0], scores->dims[1]), trips = scores->dims[2], rows;
     int n_known;
     const int64_t *known = value_ints(g, most, &n_known);
-    if (known) trips = dim_smaller(x, trips, known[0] < 0 ? 0 : known[0]);
+    if (known && known[0] <= INT32_MAX) /* exporters write 2^63-1 for all */
+        trips = dim_smaller(x, trips, known[0] < 0 ? 0 : known[0]);
     /* a class gives no more rows than there are in all */
     if (!node_declared_extent(n, 0, 0, &rows, &name)) rows = node_most_extent(n, name, INT32_MAX);
     trips = dim_smaller(x, trips, rows);

@@ -1,7 +1,8 @@
 """Models with dimensions that vary, of operators that ONNX's tests do not have: dims_models.py FOLDER
 
-Those of com.microsoft and ai.onnx.ml, one a model, laid out as scripts/vary-onnx-tests does, for
-dims.py: a model, the file `dims`, and inputs whose elements are to be drawn from.
+Those of com.microsoft and ai.onnx.ml, one a model, and a few of several operators, laid out as
+scripts/vary-onnx-tests does, for dims.py: a model, the file `dims`, and inputs whose elements are to be
+drawn from.
 """
 import os
 import sys
@@ -132,15 +133,25 @@ CASES = [
 ]
 
 
-def write(folder, domain, op, n_outputs, inputs, attributes):
+def rows_of_pixels(channels, op):
+    """(nodes, inputs) that reduce over the channels of all pixels of a batch, as rows of a matrix."""
+    nodes = [helper.make_node("Transpose", ["in0"], ["t"], perm=[0, 2, 3, 1]),
+             helper.make_node("Reshape", ["t", "in1"], ["rows"]),
+             helper.make_node(op, ["rows"], ["out0"], axes=[-1])]
+    return nodes, [varying(f"B {channels} 8 8", floats(2, channels, 8, 8)), numpy.array([-1, channels])]
+
+
+CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax")}
+
+
+def write(folder, nodes, n_outputs, inputs):
     os.makedirs(f"{folder}/test_data_set_0")
-    names, infos, initializers, ranges = [], [], [], set()
+    infos, initializers, ranges = [], [], set()
     for k, value in enumerate(inputs):
-        names.append(f"in{k}" if value is not None else "")
         if value is None:
             continue
         if isinstance(value, numpy.ndarray):
-            initializers.append(numpy_helper.from_array(value, names[-1]))
+            initializers.append(numpy_helper.from_array(value, f"in{k}"))
             continue
         shape, data = value
         kind = helper.np_dtype_to_tensor_dtype(data.dtype)
@@ -148,20 +159,23 @@ def write(folder, domain, op, n_outputs, inputs, attributes):
         ranges |= set(shape) & set(RANGES)
         with open(f"{folder}/test_data_set_0/input_{len(infos)}.pb", "wb") as file:
             file.write(numpy_helper.from_array(data).SerializeToString())
-        infos.append(helper.make_tensor_value_info(names[-1], kind, extents))
+        infos.append(helper.make_tensor_value_info(f"in{k}", kind, extents))
     outputs = [f"out{k}" for k in range(n_outputs)]
-    node = helper.make_node(op, names, outputs, domain=domain, **attributes)
-    graph = helper.make_graph([node], op, infos, [onnx.ValueInfoProto(name=o) for o in outputs],
+    graph = helper.make_graph(nodes, "g", infos, [onnx.ValueInfoProto(name=o) for o in outputs],
                               initializers)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1), helper.make_opsetid(ML, 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), f"{folder}/model.onnx")
     with open(f"{folder}/dims", "w", encoding="utf-8") as file:
         file.writelines(f"{name}={RANGES[name]}\n" for name in sorted(ranges))
 
 
 def main():
-    for number, case in enumerate(CASES):
-        write(f"{sys.argv[1]}/node/{case[1]}_{number}", *case)
+    for number, (domain, op, n_outputs, inputs, attributes) in enumerate(CASES):
+        node = helper.make_node(op, [f"in{k}" if value is not None else "" for k, value in enumerate(inputs)],
+                                [f"out{k}" for k in range(n_outputs)], domain=domain, **attributes)
+        write(f"{sys.argv[1]}/node/{op}_{number}", [node], n_outputs, inputs)
+    for name, (nodes, inputs) in CHAINS.items():
+        write(f"{sys.argv[1]}/node/{name}", nodes, 1, inputs)
 
 
 main()
