@@ -152,6 +152,31 @@ const char *print_place(Printer *p, int buffer, const Expr *index) {
     return index ? TEXT("%s[%s]", name, print(p, index).text) : name;
 }
 
+typedef struct Index {
+    const Kernel *kernel;
+    bool condition; /* it, or part of it, is a condition as a number, or what a register holds */
+} Index;
+
+static void note_condition(void *user, const Expr *e) {
+    Index *i = user;
+    bool held = e->op == EX_load && i->kernel->buffers.items[e->k.i]->space == SPACE_reg;
+    bool chosen = e->op == EX_select && ex_is_const(e->arg[1]) && ex_is_const(e->arg[2]);
+    i->condition |= held || chosen || (e->op == EX_cast && e->arg[0]->dt == DT_bool);
+}
+
+/* An element that is read. GCC 12 takes -1 for 1 where it vectorizes table[condition], at -O2, too:
+ * it does not where the table is volatile. */
+static const char *print_element(Printer *p, const Expr *e) {
+    const char *place = print_place(p, (int)e->k.i, e->n ? e->arg[0] : NULL);
+    const Buffer *b = p->k->buffers.items[e->k.i];
+    Index index = {.kernel = p->k};
+    if (p->d->gcc_makes_vectors && e->n && b->space == SPACE_param)
+        ex_visit(p->scratch, e->arg[0], note_condition, &index);
+    if (!index.condition) return place;
+    return TEXT("((const volatile %s *)%s)%s", mem_type(p->unit, b->dt), p->buffer[e->k.i],
+                place + strlen(p->buffer[e->k.i]));
+}
+
 static bool coded_float(DType dt) {
     return dt_is_float(dt) && dt_is_narrow(dt);
 }
@@ -201,8 +226,7 @@ static const char *print_stored_cast(Printer *p, DType dt, const Expr *e) {
 const char *print_stored(Printer *p, DType dt, const Expr *e) {
     const Node *node = node_of(p, e);
     bool copied = coded_float(dt) && e->op == EX_load && !node->name && (DType)e->dt == dt;
-    if (copied && !held_wide(p, p->k->buffers.items[e->k.i]))
-        return print_place(p, (int)e->k.i, e->arg[0]);
+    if (copied && !held_wide(p, p->k->buffers.items[e->k.i])) return print_element(p, e);
     if (coded_float(dt) && ex_is_const(e)) { /* its code, at once */
         unsigned char byte = 0;
         uint16_t code = 0;
@@ -221,7 +245,7 @@ const char *print_stored(Printer *p, DType dt, const Expr *e) {
 
 static Piece compose_load(Printer *p, const Expr *e) {
     const Buffer *b = p->k->buffers.items[e->k.i];
-    Piece raw = atom(print_place(p, (int)e->k.i, e->n ? e->arg[0] : NULL));
+    Piece raw = atom(print_element(p, e));
     return held_wide(p, b) ? raw : from_memory(p, b->dt, raw);
 }
 

@@ -26,7 +26,8 @@ enum {
     NEEDS_16bit = 32,
     NEEDS_unroll = 64,
     NEEDS_i16 = 128,
-    NEEDS_prefetch = 256
+    NEEDS_prefetch = 256,
+    NEEDS_opaque = 512
 };
 
 /* Text that several kernels share: which helper functions they use, which names are taken. */

@@ -36,10 +36,11 @@ typedef struct Dialect {
     const char *function; /* before the type of a helper function */
     bool vector_outside;  /* vector loops go outside of unrolled ones, see cprint.c */
     const char *barrier;
-    bool prefetch;                          /* there is MLCC_PREFETCH; else nothing is printed */
-    const char *unroll;                     /* line before a loop to be unrolled; NULL: none */
-    const char *shared;                     /* qualifier of shared memory; NULL: there is none */
-    bool global_shared;                     /* shared memory is declared outside of functions */
+    bool gcc_makes_vectors; /* of its loops, not always the right ones: see cops.c */
+    bool prefetch;          /* there is MLCC_PREFETCH; else nothing is printed */
+    const char *unroll;     /* line before a loop to be unrolled; NULL: none */
+    const char *shared;     /* qualifier of shared memory; NULL: there is none */
+    bool global_shared;     /* shared memory is declared outside of functions */
     const char *block_at[3], *thread_at[3]; /* expressions of type int; NULL: plain loops */
     const char *const *reserved;            /* NULL-terminated: words that names may not be */
 } Dialect;

@@ -108,6 +108,7 @@ const Dialect dialect_c = {
     .select_min_max = true,
     .function = "static inline ",
     .vector_outside = true,
+    .gcc_makes_vectors = true,
     .prefetch = true,
     .unroll = "MLCC_UNROLL",
     .reserved = reserved,

@@ -204,6 +204,27 @@ static void print_signature(Host *h, Runs what, Text *out) {
     text_add(out, ")");
 }
 
+/* Is a value an element of a buffer as it is, perhaps only if a condition holds? */
+static bool is_element(const Expr *e, int buffer) {
+    if (e->op == EX_select) return is_element(e->arg[1], buffer) || is_element(e->arg[2], buffer);
+    return e->op == EX_load && e->k.i == buffer;
+}
+
+static bool copies(const Stmt *s, int buffer) {
+    for (; s; s = s->next) {
+        if (s->kind == ST_store && is_element(s->value, buffer)) return true;
+        if (copies(s->body, buffer) || copies(s->other, buffer)) return true;
+    }
+    return false;
+}
+
+/* The pointer to a constant that something copies, so that the compiler does not see its elements.
+ */
+static const char *opaque(Host *h, const char *type, const char *pointer) {
+    h->unit.needs |= NEEDS_opaque;
+    return PRINTF("MLCC_OPAQUE(%s, %s)", type, pointer);
+}
+
 /* The argument for parameter i of a launch. */
 static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     const Place *place = &step->places[i];
@@ -216,9 +237,9 @@ static const char *argument(Host *h, const Step *step, int i, Text *locals) {
         return h->output[place->index];
     case PLACE_weights: {
         int w = weight_at(h->p, place->offset);
-        if (embedded(h) && w >= 0)
-            return PRINTF(weights_readable(h->p->weights.items[w]) ? "%s" : "%s.v", h->weight[w]);
-        break;
+        if (!embedded(h) || w < 0) break;
+        if (!weights_readable(h->p->weights.items[w])) return PRINTF("%s.v", h->weight[w]);
+        return copies(step->kernel->body, i) ? opaque(h, type, h->weight[w]) : h->weight[w];
     }
     default:
         break;
@@ -256,8 +277,9 @@ static void print_launch(Host *h, const Step *step, const char *const *counter, 
     const Stmt *shared = h->team ? shared_loop(k) : NULL;
     if (shared) {
         long long extent = (long long)k->vars.items[shared->var].extent;
-        piece[n++] = PRINTF("mlcc_part(%lld, thread, threads)", extent);
-        piece[n++] = PRINTF("mlcc_part(%lld, thread + 1, threads)", extent);
+        int unit = shared_unit(shared);
+        piece[n++] = PRINTF("mlcc_part(%lld, %d, thread, threads)", extent, unit);
+        piece[n++] = PRINTF("mlcc_part(%lld, %d, thread + 1, threads)", extent, unit);
     }
     const char *name = h->kernel[kernel_index(h->p, k)];
     int column = indent + (int)strlen(name) + 1;
@@ -392,12 +414,13 @@ static void print_reset(Host *h, Text *out) {
     for (int i = 0; i < p->states.n; i++) {
         const StatePlace *state = &p->states.items[i];
         if (state->initial < 0) continue;
-        text_addf(out, "    memcpy((unsigned char *)state + %lld, %s%s, %lld);\n",
-                  (long long)state->offset,
-                  embedded(h) && !weights_readable(p->weights.items[weight_at(p, state->initial)])
-                      ? "&"
-                      : "",
-                  weight_bytes(h, weight_at(p, state->initial)), (long long)state->bytes);
+        int w = weight_at(p, state->initial);
+        const char *from = weight_bytes(h, w);
+        if (embedded(h))
+            from = weights_readable(p->weights.items[w]) ? opaque(h, "void", from)
+                                                         : PRINTF("&%s", from);
+        text_addf(out, "    memcpy((unsigned char *)state + %lld, %s, %lld);\n",
+                  (long long)state->offset, from, (long long)state->bytes);
     }
     text_addf(out, "    return %s_OK;\n}\n\n", h->macro);
 }
@@ -725,6 +748,12 @@ static void print_includes(Host *h, Text *out) {
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
                       "#define MLCC_UNROLL _Pragma(\"GCC unroll 32\")\n#else\n"
                       "#define MLCC_UNROLL\n#endif\n\n");
+    if (h->unit.needs & NEEDS_opaque)
+        text_add(out,
+                 "/* A pointer to constants that are copied. Of 32 bytes whose first half repeats\n"
+                 " * something and whose second half is zeros, GCC 12 would repeat it in both. */\n"
+                 "#define MLCC_OPAQUE(type, x) \\\n"
+                 "    (*(const type *const volatile *)&(const type *const){x})\n\n");
     if (h->unit.needs & NEEDS_prefetch) /* an address: no pointer may point behind an array */
         text_add(out, "/* Brings x[i], which may lie behind the array, into the L2 cache. */\n"
                       "#if defined(__GNUC__)\n#define MLCC_PREFETCH(x, i) \\\n"

@@ -20,6 +20,21 @@ const Stmt *shared_loop(const Kernel *k) {
     return loop;
 }
 
+#define MOST_LANES 64
+
+/* Is there no loop in the list, but those over a few bytes side by side? */
+static bool is_innermost(const Stmt *s) {
+    for (; s; s = s->next) {
+        bool few = s->kind == ST_for && ex_is_const(s->extent) && s->extent->k.i <= 4;
+        if (s->kind == ST_for && (!few || !is_innermost(s->body))) return false;
+    }
+    return true;
+}
+
+int shared_unit(const Stmt *loop) {
+    return is_innermost(loop->body) ? MOST_LANES : 1;
+}
+
 /* How many parallel loops the kernel consists of; 0 if of anything else too, or of no long one. */
 static int count_loops(const Kernel *k) {
     int n = 0, long_ones = 0;

@@ -15,6 +15,11 @@
  * is parallel and runs more than once, a constant number of times. NULL: there is none. */
 const Stmt *shared_loop(const Kernel *k);
 
+/* What the threads' parts of such a loop are multiples of: where iterations may become lanes of vectors,
+ * those left over behind the last vector are the same ones for any number of threads. A compiler may
+ * round them differently: it joins products and sums in other places. */
+int shared_unit(const Stmt *loop);
+
 /* The program as threads share it. Kernels of less work than `least` (see EmitOptions) have no
  * parallel loop any more. Those that are several parallel loops, one after the other, are in
  * pieces: each loop is a kernel of its own, and each launch as many. */

@@ -11,8 +11,8 @@
  *
  *     interp              the graph as imported, in the interpreter
  *     kernels:TARGET      the lowered kernels in the interpreter, with its checks
- *     c0:c, c1:c          C, compiled with -O0 or -O1 together with all others of the batch; run on
- *                         1, 2 and 3 threads, which must give the same bits
+ *     c0:c, c1:c, c3:c    C, compiled with -O0, -O1 or -O3 together with all others of the batch; run
+ *                         on 1, 2 and 3 threads, which must give the same bits
  *     lib:TARGET          a library as `mlcc -o x.so` makes it
  *
  * PASSES are names of passes to leave out, joined by '+'. "apart": every tensor has memory of its
@@ -713,7 +713,7 @@ static void run_batch(void) {
         if (!strcmp(job->kind, "interp")) do_job(job, body_interp);
         if (!strcmp(job->kind, "kernels")) do_job(job, body_kernels);
         if (!strcmp(job->kind, "lib")) do_job(job, body_library);
-        if (!strcmp(job->kind, "c0") || !strcmp(job->kind, "c1")) do_job(job, body_source);
+        if (job->kind[0] == 'c') do_job(job, body_source);
     }
     run_sources();
     for (int i = 0; i < n_jobs; i++) {

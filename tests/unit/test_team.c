@@ -29,8 +29,8 @@ static void turn_ring(void *user, int32_t thread, int32_t threads, mlcc_team *te
     for (int round = 0; round < ring->barriers; round++) {
         const int *from = ring->cell[round % 2];
         int *to = ring->cell[(round + 1) % 2];
-        for (int i = mlcc_part(CELLS, thread, threads); i < mlcc_part(CELLS, thread + 1, threads);
-             i++) {
+        int end = mlcc_part(CELLS, 1, thread + 1, threads);
+        for (int i = mlcc_part(CELLS, 1, thread, threads); i < end; i++) {
             for (int k = 0; k < CELLS; k++) ring->wrong[i] += from[k] != round;
             to[i] = round + 1;
         }
@@ -55,14 +55,21 @@ static void test_parts(void **unused) {
     (void)unused;
     for (int32_t threads = 1; threads < 9; threads++)
         for (int64_t extent = 0; extent < 20; extent++) {
-            assert_int_equal(mlcc_part(extent, 0, threads), 0);
-            assert_int_equal(mlcc_part(extent, threads, threads), extent);
+            assert_int_equal(mlcc_part(extent, 1, 0, threads), 0);
+            assert_int_equal(mlcc_part(extent, 1, threads, threads), extent);
+            assert_int_equal(mlcc_part(extent, 4, threads, threads), extent);
             for (int32_t t = 0; t < threads; t++) {
-                int32_t length = mlcc_part(extent, t + 1, threads) - mlcc_part(extent, t, threads);
+                int32_t first = mlcc_part(extent, 1, t, threads);
+                int32_t length = mlcc_part(extent, 1, t + 1, threads) - first;
                 assert_in_range(length, extent / threads, (extent + threads - 1) / threads);
+                first = mlcc_part(extent, 4, t, threads);
+                assert_true(first % 4 == 0 || first == extent);
+                length = mlcc_part(extent, 4, t + 1, threads) - first;
+                assert_in_range(length, 0, extent / threads + 4);
             }
         }
-    assert_int_equal(mlcc_part(INT32_MAX, 1023, 1024), (int64_t)INT32_MAX * 1023 / 1024);
+    assert_int_equal(mlcc_part(INT32_MAX, 1, 1023, 1024), (int64_t)INT32_MAX * 1023 / 1024);
+    assert_int_equal(mlcc_part(INT32_MAX, 64, 1024, 1024), INT32_MAX);
 }
 
 static void test_one_thread(void **unused) {

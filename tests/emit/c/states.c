@@ -8,6 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A pointer to constants that are copied. Of 32 bytes whose first half repeats
+ * something and whose second half is zeros, GCC 12 would repeat it in both. */
+#define MLCC_OPAQUE(type, x) \
+    (*(const type *const volatile *)&(const type *const){x})
+
 /* over: f32 [8] */
 static const float w_over[8] = {
     1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 8.0f
@@ -78,7 +83,7 @@ static void k7_state_over(const float *restrict x0, float *restrict y) {
 int states_reset(void *state) {
     if (state == NULL) return STATES_E_ARGUMENT;
     memset(state, 0, 320);
-    memcpy((unsigned char *)state + 0, w_over, 32);
+    memcpy((unsigned char *)state + 0, MLCC_OPAQUE(void, w_over), 32);
     return STATES_OK;
 }
 

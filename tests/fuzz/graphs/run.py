@@ -70,8 +70,8 @@ def ways_of(number, options):
         return ["interp", kernels]
     march = ("", f":{MARCH[number % len(MARCH)]}")[number % 2]
     level = "c0"
-    if number % 12 in (0, 5):  # -O1 takes three times as long; headers are read for each -march=
-        level, march = "c1", march and ":native"
+    if number % 12 in (0, 5):  # -O3 takes several times as long; headers are read for each -march=
+        level, march = "c3", march and ":native"
     ways = ["interp", f"{level}:c{march}", kernels]
     if number % 3 == 1:
         ways.append(with_parts(kernels, SKIPPED[number // 12 % 4]))
