@@ -4,7 +4,7 @@ import numpy as np
 
 from .builder import Reject
 from .dtypes import NUMPY
-from .ops_quant import scale_value, zero
+from .ops_quant import byte_weights, scale_value, zero
 from .table import operator
 
 MICROSOFT = "com.microsoft"
@@ -96,7 +96,7 @@ def microsoft_quantized_network(g):
             mask = g.fresh("i32", (batch, length), 0, 1)
         inputs = [
             g.fresh("u8", (batch, length, wide)),
-            g.fresh(dtype, (wide, columns)),
+            byte_weights(g, dtype, (wide, columns)),
             g.fresh("f32", (columns,)),
             scale_value(g),
             g.add(np.asarray(scales)),
@@ -169,7 +169,7 @@ def microsoft_lstm(g):
         # ONNX Runtime wants one zero point for all columns, which is 0 for signed ones
         point = np.zeros(columns) if dtype == "i8" else np.full(columns, g.between(100, 150))
         return (
-            g.fresh(dtype, (both, rows, 4 * hidden), constant=True),
+            byte_weights(g, dtype, (both, rows, 4 * hidden), constant=True),
             g.add(g.rng.uniform(0.002, 0.006, columns).astype(np.float32)),
             g.add(point.astype(NUMPY[dtype]), True),
         )

@@ -21,6 +21,13 @@ def zero(g, dtype, shape=()):
     return g.fresh(dtype, shape, max(low, -20), min(high, 20))
 
 
+def byte_weights(g, dtype, shape, constant=None):
+    """Signed ones of 7 bits: without VNNI, ONNX Runtime adds products of u8 and i8 in pairs of 16 bits,
+    with saturation."""
+    low, high = (-64, 63) if dtype == "i8" else (None, None)
+    return g.fresh(dtype, shape, low, high, constant=constant)
+
+
 @operator(2)
 def quantize(g):
     dtype = g.one_of(("i8", "u8", "u8") + (("i16", "u16", "i4", "u4") if g.opset >= 21 else ()))
@@ -80,7 +87,7 @@ def matmul_integer(g):
     if a.shape[-1] == 0:
         raise Reject("empty")
     dtype = g.one_of(("u8", "i8"))
-    b = g.fresh(dtype, (a.shape[-1], g.one_of(g.dims)))
+    b = byte_weights(g, dtype, (a.shape[-1], g.one_of(g.dims)))
     g.node(
         "MatMulInteger",
         [

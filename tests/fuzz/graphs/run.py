@@ -70,7 +70,7 @@ def ways_of(number, options):
         return ["interp", kernels]
     march = ("", f":{MARCH[number % len(MARCH)]}")[number % 2]
     level = "c0"
-    if number % 12 in (0, 5):  # -O3 takes several times as long; headers are read for each -march=
+    if number % 24 in (0, 17):  # -O3 takes several times as long; headers are read for each -march=
         level, march = "c3", march and ":native"
     ways = ["interp", f"{level}:c{march}", kernels]
     if number % 3 == 1:
