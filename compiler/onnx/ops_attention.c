@@ -2,6 +2,7 @@
 #include "compiler/onnx/attention.h"
 #include "ir/constant.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,6 +39,18 @@ static bool add_past(Node *n, Attention *a) {
     return true;
 }
 
+/* Softmax over the keys; zeros where all are masked, as PyTorch and ONNX Runtime have it. */
+static Value *masked_softmax(Graph *g, Value *scores) {
+    DType work = dt_reg(scores->dt);
+    Value *wide = g_cast(g, scores, work);
+    Value *top = g_reduce(g, COMBINE_max, wide, 1u << 3, true);
+    top = g_bin(g, EX_max, top, g_scalar(g, work, work == DT_f64 ? -DBL_MAX : -FLT_MAX));
+    Value *e = g_un(g, EX_exp, g_bin(g, EX_sub, wide, top));
+    Value *sum = g_reduce(g, COMBINE_sum, e, 1u << 3, true); /* 1 or more, or all is masked */
+    sum = g_bin(g, EX_max, sum, g_scalar(g, work, 1));
+    return g_cast(g, g_bin(g, EX_div, e, sum), scores->dt);
+}
+
 void import_attention(Node *n) {
     Graph *g = n->g;
     Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2);
@@ -58,7 +71,9 @@ void import_attention(Node *n) {
         return;
     }
     Value *scores = attention_scores(n, &a, SCORE_biased);
-    Value *probs = g_softmax(g, g_cast(g, scores, soft), 1u << 3, false);
+    Value *weights = g_cast(g, scores, soft);
+    bool masks = a.mask || a.lengths;
+    Value *probs = masks ? masked_softmax(g, weights) : g_softmax(g, weights, 1u << 3, false);
     if (node_wants(n, 3)) {
         Value *shown = mode == 3   ? probs
                        : mode == 2 ? scores

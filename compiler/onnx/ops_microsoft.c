@@ -444,12 +444,15 @@ void import_ms_fused_gemm(Node *n) {
         n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
 }
 
-/* FusedConv, NhwcConv, NhwcFusedConv: those with Nhwc have channels last, but for the weights. */
+/* FusedConv, NhwcConv, NhwcFusedConv: those with Nhwc have channels last. Weights have them second, but
+ * for NhwcConv: ONNX Runtime's documentation says so there, too, but its optimizer, which makes these
+ * nodes, and its kernel have them last. */
 void import_ms_fused_conv(Node *n) {
     bool last = !strncmp(n->op, "Nhwc", 4);
     Value *in[3] = {node_need(n, 0), node_in(n, 1), node_in(n, 2)}, *added = node_in(n, 3);
     if (!in[0]) return;
     if (last) in[0] = channels_second(n->g, in[0]);
+    if (in[1] && !strcmp(n->op, "NhwcConv")) in[1] = channels_second(n->g, in[1]);
     Value *v = import_as(n, import_conv, INT32_MAX, 3, in);
     if (!v) return;
     if (last) v = channels_last(n->g, v);

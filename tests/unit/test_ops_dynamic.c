@@ -76,6 +76,11 @@ static const Row rows[] = {
      "B=0..4",
      {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
      "i64[2, 3] 0 0 2 0 0 1"},
+    {"input b f32[1,B,4] input s f32[1,1,B] init m i64[1] = 9000000000000000000 init i f32[1] = 0.5 "
+     "output y i64[n,3] y = NonMaxSuppression(b, s, m, i)",
+     "B=0..4",
+     {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
+     "i64[2, 3] 0 0 2 0 0 1"},
     /* shapes, bounds and lengths that a run computes */
     {"input a i64[] input b i64[] input d i64[] output y i64[n] y = Range(a, b, d)",
      "n=0..8",

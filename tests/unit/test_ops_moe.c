@@ -128,10 +128,10 @@ static void test_group_norm(void **state) {
 
 static void test_channels_last(void **state) {
     static const Row rows[] = {
-        {"input x f32[1,1,2,2] output y init w f32[1,2,1,1] = 10 1 y = com.microsoft:NhwcConv(x, "
-         "w)",
+        {"input x f32[1,1,2,2] output y init w f32[1,1,2,2] = 10 1 100 -1 "
+         "y = com.microsoft:NhwcConv(x, w)",
          {"1 2 3 4"},
-         "f32[1, 1, 2, 1] 12 34"},
+         "f32[1, 1, 1, 1] 308"},
         {"input x f32[1,1,2,2] input z f32[1,1,2,1] output y init w f32[1,2,1,1] = 10 1 "
          "init b f32[1] = -20 y = com.microsoft:NhwcFusedConv(x, w, b, z) {activation=\"Relu\"}",
          {"1 2 3 4", "1 -1"},

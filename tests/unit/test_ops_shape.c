@@ -287,6 +287,10 @@ static void test_products(void **state) {
          "y = Col2Im(x, i, k)",
          {"1 0 1 0"},
          "bool[1, 1, 3] 1 1 0"},
+        {"opset 23 input q f32[1,1,2,1] input k f32[1,1,2,1] input m bool[2,2] output y "
+         "y = Attention(q, k, k, m)",
+         {"1 2", "5 6", "0 0 0 1"},
+         "f32[1, 1, 2, 1] 0 6"},
         {"opset 23 input q f32[1,0,2,1] input k f32[1,3,2,1] output y y = Attention(q, k, k)",
          {"", "1 2 3 4 5 6"},
          "f32[1, 0, 2, 1] "},
