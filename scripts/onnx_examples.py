@@ -309,7 +309,7 @@ EXAMPLES += [
             1,
             {"num_heads": 2},
         ),
-        ("NhwcConv", [f(1, 5, 5, 2), f(3, 2, 3, 3), f(3)], 1, {}),
+        ("NhwcConv", [f(1, 5, 5, 2), f(3, 3, 3, 2), f(3)], 1, {}),
         ("NhwcFusedConv", [f(1, 5, 5, 2), f(3, 2, 3, 3), f(3)], 1, {"activation": "Relu"}),
         ("NhwcMaxPool", [u(1, 4, 4, 2)], 1, {"kernel_shape": [2, 2]}),
         ("MurmurHash3", [i(3)], 1, {}),
