@@ -374,6 +374,15 @@ EXAMPLES += [
         ("ScaledSiLU", [f(2, 3), f()], 1, {}),
         ("SkipLayerNormalization", [f(1, 3, 8), f(1, 3, 8), f(8), f(8), f(8)], 1, {}),
         ("SkipSimplifiedLayerNormalization", [f(1, 3, 8), f(1, 3, 8), f(8)], 1, {}),
+        *[
+            (
+                "Tokenizer",
+                [("string", (3,))],
+                1,
+                {"mark": 0, "mincharnum": 1, "pad_value": "#", **parts},
+            )
+            for parts in ({"tokenexp": "[a-z]+"}, {"separators": [" "]})
+        ],
         ("TransposeMatMul", [f(2, 3), f(3, 4)], 1, {"alpha": 0.5}),
         ("Trilu", [f(3, 4), i()], 1, {}),
         ("UnfoldTensor", [f(2, 5)], 1, {"size": 2, "step": 2}),

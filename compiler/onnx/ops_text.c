@@ -76,9 +76,11 @@ static Value *const_bytes(Graph *g, const uint8_t *bytes, int64_t n) {
     return graph_const(g, DT_u8, 1, &n, arena_copy(g->arena, bytes, (size_t)n));
 }
 
+typedef enum Way { FORWARDS, BACKWARDS } Way;
+
 /* The state after byte number ctr, as the body of a loop. State: that before it; invariant: the
  * strings [count, width]. Stacks the new states if `all`. */
-static Graph *one_byte(Node *n, const Automaton *m, const Value *text, bool all) {
+static Graph *one_byte(Node *n, const Automaton *m, const Value *text, Way way, bool all) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
     Value *state = graph_input(g, NULL, DT_i32, 1, text->dims);
@@ -88,6 +90,7 @@ static Graph *one_byte(Node *n, const Automaton *m, const Value *text, bool all)
     Value *class_of = const_bytes(g, m->class_of, 256);
     Builder b = build(g, 1, text->dims);
     const Expr *at[2] = {ex_var(x, 0), ex_ctr(x, g->depth - 1)};
+    if (way == BACKWARDS) at[1] = ex_sub(x, ex_i(x, text_width(text) - 1), at[1]);
     const Expr *byte = ex_cast(x, DT_i32, build_load(&b, bytes, at));
     const Expr *class = ex_cast(x, DT_i32, build_load(&b, class_of, &byte));
     const Expr *row = ex_mul(x, build_in(&b, state), ex_i(x, m->n_classes));
@@ -100,12 +103,21 @@ static Graph *one_byte(Node *n, const Automaton *m, const Value *text, bool all)
 
 /* Runs the automaton over the strings [count, width]. The states in the end [count], or, if `all`,
  * after each byte [width, count]; i32. */
-static Value *run_automaton(Node *n, const Automaton *m, Value *text, bool all) {
+static Value *run_automaton(Node *n, const Automaton *m, Value *text, Way way, bool all) {
     Builder b = build(n->g, 1, text->dims);
     Value *start = build_map(&b, DT_i32, ex_i(n->x, m->start));
     Value *in[2] = {start, text}, *out[2];
-    build_loop(n->g, one_byte(n, m, text, all), text_width(text), 1, 2, in, out);
+    build_loop(n->g, one_byte(n, m, text, way, all), text_width(text), 1, 2, in, out);
     return out[all];
+}
+
+/* False after a report. */
+static bool regex_ok(Node *n, const char *attr, RegexResult result, const char *message) {
+    if (result == REGEX_wrong)
+        invalid(n, E2004, "attribute '%s' is no regular expression: %s", attr, message);
+    else if (result == REGEX_unsupported)
+        unsupported(n, "the regular expression: %s", message);
+    return result == REGEX_ok;
 }
 
 void import_regex_full_match(Node *n) {
@@ -118,13 +130,9 @@ void import_regex_full_match(Node *n) {
         return;
     }
     RegexResult result = regex_compile(n->g->arena, pattern, &m, &message);
-    if (result == REGEX_wrong)
-        invalid(n, E2004, "attribute 'pattern' is no regular expression: %s", message);
-    else if (result == REGEX_unsupported)
-        unsupported(n, "the regular expression: %s", message);
-    if (n->failed) return;
+    if (!regex_ok(n, "pattern", result, message)) return;
     Exprs *x = n->x;
-    Value *state = run_automaton(n, &m, text_rows(n->g, v), false);
+    Value *state = run_automaton(n, &m, text_rows(n->g, v), FORWARDS, false);
     Value *accept = const_bytes(n->g, m.accept, m.n_states);
     Builder b = build(n->g, 1, state->dims);
     const Expr *at = build_in(&b, state);
@@ -132,7 +140,7 @@ void import_regex_full_match(Node *n) {
     n->out[0] = g_reshape(n->g, build_map(&b, DT_bool, e), v->rank - 1, v->dims);
 }
 
-/* --- StringSplit ------------------------------------------------------------------------------ */
+/* --- pieces of strings ------------------------------------------------------------------------ */
 
 /* Where pieces begin and end, in strings [count, width]: flags [count, width], u8. Piece k is from
  * the k-th byte that begins one to the k-th that ends one, or to the end of the string. */
@@ -141,50 +149,6 @@ typedef struct Cuts {
     int64_t before, after; /* added to the places of these bytes */
     bool first; /* piece 0 begins with the string, and the k-th of `begins` is piece k+1's */
 } Cuts;
-
-/* A byte that parts words, as Python's str.split has it, or a zero. */
-static const Expr *is_blank(Exprs *x, const Expr *byte) {
-    const Expr *yes = ex_bin(x, EX_eq, byte, ex_i(x, 0));
-    static const int ranges[][2] = {{9, 13}, {28, 32}};
-    for (int i = 0; i < 2; i++)
-        yes = ex_bin(x, EX_or, yes,
-                     ex_and(x, ex_le(x, ex_i(x, ranges[i][0]), byte),
-                            ex_le(x, byte, ex_i(x, ranges[i][1]))));
-    return yes;
-}
-
-/* Pieces are words: what stands between blanks. */
-static Cuts cut_at_blanks(Node *n, Value *text) {
-    Exprs *x = n->x;
-    Cuts cuts = {0};
-    for (int end = 0; end < 2; end++) {
-        Builder b = build(n->g, 2, text->dims);
-        const Expr *w = ex_var(x, 1), *last = ex_sub(x, w, ex_i(x, 1));
-        const Expr *blank = is_blank(x, text_own_byte(&b, text, w));
-        const Expr *before =
-            is_blank(x, text_own_byte(&b, text, index_clamp(x, last, text_width(text))));
-        before = ex_bin(x, EX_or, ex_bin(x, EX_eq, w, ex_i(x, 0)), before);
-        const Expr *flag = ex_and(x, ex_un(x, EX_not, end ? before : blank), end ? blank : before);
-        *(end ? &cuts.ends : &cuts.begins) = build_map(&b, DT_u8, ex_cast(x, DT_u8, flag));
-    }
-    return cuts;
-}
-
-/* Pieces are what stands between occurrences of the delimiter. */
-static Cuts cut_at_word(Node *n, Value *text, const char *delimiter) {
-    Exprs *x = n->x;
-    Automaton m;
-    int length = (int)strlen(delimiter);
-    automaton_of_word(n->g->arena, delimiter, &m);
-    Value *states = run_automaton(n, &m, text, true);
-    Builder b = build(n->g, 2, text->dims);
-    const Expr *at[2] = {ex_var(x, 1), ex_var(x, 0)};
-    const Expr *found = ex_bin(x, EX_eq, build_load(&b, states, at), ex_i(x, length));
-    const Expr *byte = text_own_byte(&b, text, ex_var(x, 1));
-    found = ex_and(x, found, ex_bin(x, EX_ne, byte, ex_i(x, 0)));
-    Value *flags = build_map(&b, DT_u8, ex_cast(x, DT_u8, found));
-    return (Cuts){flags, flags, 1, 1 - length, true};
-}
 
 /* How many flags there are up to each byte; i32 [count, width]. */
 static Value *count_up(Graph *g, Value *flags) {
@@ -210,12 +174,13 @@ static Value *place_of(Graph *g, Value *flags, int64_t pieces, bool skip, int64_
     return build_reduce(&b, DT_i32, COMBINE_max, e, NULL);
 }
 
-/* The pieces [count, pieces, width]: bytes from begin to end of each. */
-static Value *take_pieces(Node *n, Value *text, const Cuts *cuts, Value *count, int64_t pieces) {
+/* The pieces [count, pieces, width]: bytes from begin to end of each; of piece number `most` (-1:
+ * of none) to the end of the string. */
+static Value *take_pieces(Node *n, Value *text, const Cuts *cuts, Value *count, int64_t pieces,
+                          int64_t most) {
     Exprs *x = n->x;
     Graph *g = n->g;
     int64_t shape[3] = {text->dims[0], pieces, text_width(text)};
-    int64_t most = attr_int(n, "maxsplit", -1);
     Value *begin = place_of(g, cuts->begins, pieces, cuts->first, cuts->before);
     Value *end = place_of(g, cuts->ends, pieces, false, cuts->after);
     Builder b = build(g, 3, shape);
@@ -233,12 +198,84 @@ static Value *take_pieces(Node *n, Value *text, const Cuts *cuts, Value *count, 
     return build_map(&b, DT_u8, ex_select(x, inside, byte, zero));
 }
 
+/* How many pieces there are, i64 [count]: the byte of a flag begins each, or all but the first. At
+ * most `most` + 1; -1: all. */
+static Value *count_pieces(Graph *g, const Cuts *cuts, int64_t most) {
+    Exprs *x = g->x;
+    Value *flags = cuts->begins;
+    Builder b = build(g, 1, flags->dims);
+    const Expr *at[2] = {ex_var(x, 0), build_red(&b, flags->dims[1])}, *sum = ex_acc(x, DT_i32);
+    if (cuts->first) sum = ex_add(x, sum, ex_i(x, 1));
+    if (most >= 0 && most < INT32_MAX) sum = ex_bin(x, EX_min, sum, ex_i(x, most + 1));
+    return build_reduce(&b, DT_i64, COMBINE_sum, ex_cast(x, DT_i32, build_load(&b, flags, at)),
+                        ex_cast(x, DT_i64, sum));
+}
+
+/* The largest of the counts, and `more` where that is not 0. */
+static Value *largest_count(Graph *g, Value *counts, int more) {
+    Exprs *x = g->x;
+    Builder b = build(g, 0, NULL);
+    const Expr *at = build_red(&b, counts->dims[0]), *zero = ex_int(x, DT_i64, 0);
+    const Expr *most = ex_acc(x, DT_i64);
+    const Expr *all = ex_add(x, most, ex_int(x, DT_i64, more));
+    return build_reduce(&b, DT_i64, COMBINE_max,
+                        ex_bin(x, EX_max, build_load(&b, counts, &at), zero),
+                        more ? ex_select(x, ex_lt(x, zero, most), all, zero) : NULL);
+}
+
+/* --- StringSplit ------------------------------------------------------------------------------ */
+
+/* A byte that parts words, as Python's str.split has it, or a zero. */
+static const Expr *is_space(Exprs *x, const Expr *byte) {
+    const Expr *yes = ex_bin(x, EX_eq, byte, ex_i(x, 0));
+    static const int ranges[][2] = {{9, 13}, {28, 32}};
+    for (int i = 0; i < 2; i++)
+        yes = ex_bin(x, EX_or, yes,
+                     ex_and(x, ex_le(x, ex_i(x, ranges[i][0]), byte),
+                            ex_le(x, byte, ex_i(x, ranges[i][1]))));
+    return yes;
+}
+
+typedef const Expr *ByteTest(Exprs *x, const Expr *byte);
+
+/* Pieces are words: what stands between blanks. */
+static Cuts cut_at_blanks(Node *n, Value *text, ByteTest *is_blank) {
+    Exprs *x = n->x;
+    Cuts cuts = {0};
+    for (int end = 0; end < 2; end++) {
+        Builder b = build(n->g, 2, text->dims);
+        const Expr *w = ex_var(x, 1), *last = ex_sub(x, w, ex_i(x, 1));
+        const Expr *blank = is_blank(x, text_own_byte(&b, text, w));
+        const Expr *before =
+            is_blank(x, text_own_byte(&b, text, index_clamp(x, last, text_width(text))));
+        before = ex_bin(x, EX_or, ex_bin(x, EX_eq, w, ex_i(x, 0)), before);
+        const Expr *flag = ex_and(x, ex_un(x, EX_not, end ? before : blank), end ? blank : before);
+        *(end ? &cuts.ends : &cuts.begins) = build_map(&b, DT_u8, ex_cast(x, DT_u8, flag));
+    }
+    return cuts;
+}
+
+/* Pieces are what stands between occurrences of the delimiter. */
+static Cuts cut_at_word(Node *n, Value *text, const char *delimiter) {
+    Exprs *x = n->x;
+    Automaton m;
+    int length = (int)strlen(delimiter);
+    automaton_of_word(n->g->arena, delimiter, &m);
+    Value *states = run_automaton(n, &m, text, FORWARDS, true);
+    Builder b = build(n->g, 2, text->dims);
+    const Expr *at[2] = {ex_var(x, 1), ex_var(x, 0)};
+    const Expr *found = ex_bin(x, EX_eq, build_load(&b, states, at), ex_i(x, length));
+    const Expr *byte = text_own_byte(&b, text, ex_var(x, 1));
+    found = ex_and(x, found, ex_bin(x, EX_ne, byte, ex_i(x, 0)));
+    Value *flags = build_map(&b, DT_u8, ex_cast(x, DT_u8, found));
+    return (Cuts){flags, flags, 1, 1 - length, true};
+}
+
 void import_string_split(Node *n) {
     Value *v = node_text(n, 0);
     const char *delimiter = attr_str(n, "delimiter", "");
     int64_t most = attr_int(n, "maxsplit", -1);
     if (!v || n->failed) return;
-    Exprs *x = n->x;
     Graph *g = n->g;
     int rank = v->rank - 1;
     Value *text = text_rows(g, v);
@@ -246,20 +283,8 @@ void import_string_split(Node *n) {
         unsupported(n, "a delimiter of more than %d bytes", MAX_STRING_BYTES);
         return;
     }
-    Cuts cuts = *delimiter ? cut_at_word(n, text, delimiter) : cut_at_blanks(n, text);
-    /* pieces: a word begins each, or a delimiter lies between each and the next */
-    Builder b = build(g, 1, text->dims);
-    const Expr *at[2] = {ex_var(x, 0), build_red(&b, text_width(text))}, *sum = ex_acc(x, DT_i32);
-    if (cuts.first) sum = ex_add(x, sum, ex_i(x, 1));
-    if (most >= 0 && most < INT32_MAX) sum = ex_bin(x, EX_min, sum, ex_i(x, most + 1));
-    Value *count =
-        build_reduce(&b, DT_i64, COMBINE_sum, ex_cast(x, DT_i32, build_load(&b, cuts.begins, at)),
-                     ex_cast(x, DT_i64, sum));
-    b = build(g, 0, NULL);
-    at[0] = build_red(&b, text->dims[0]);
-    Value *largest =
-        build_reduce(&b, DT_i64, COMBINE_max,
-                     ex_bin(x, EX_max, build_load(&b, count, at), ex_int(x, DT_i64, 0)), NULL);
+    Cuts cuts = *delimiter ? cut_at_word(n, text, delimiter) : cut_at_blanks(n, text, is_space);
+    Value *count = count_pieces(g, &cuts, most), *largest = largest_count(g, count, 0);
     int64_t shape[MAX_RANK];
     if (!text->dims[0])
         shape[rank] = 0;
@@ -268,9 +293,240 @@ void import_string_split(Node *n) {
     for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
     shape[rank + 1] = text_width(v);
     if (!node_shape_ok(n, rank + 2, shape)) return;
-    node_set_text(n, 0,
-                  g_reshape(g, take_pieces(n, text, &cuts, count, shape[rank]), rank + 2, shape));
+    node_set_text(
+        n, 0, g_reshape(g, take_pieces(n, text, &cuts, count, shape[rank], most), rank + 2, shape));
     n->out[1] = g_reshape(g, count, rank, v->dims);
+}
+
+/* --- Tokenizer of com.microsoft --------------------------------------------------------------- */
+
+static const Expr *is_zero(Exprs *x, const Expr *byte) {
+    return ex_bin(x, EX_eq, byte, ex_i(x, 0));
+}
+
+/* Pieces are the characters. */
+static Cuts cut_at_characters(Node *n, Value *text) {
+    Exprs *x = n->x;
+    Cuts cuts = {0};
+    for (int end = 0; end < 2; end++) {
+        Builder b = build(n->g, 2, text->dims);
+        const Expr *w = ex_var(x, 1), *byte = text_own_byte(&b, text, w);
+        const Expr *high = ex_bin(x, EX_band, byte, ex_i(x, 0xc0));
+        const Expr *flag = ex_bin(x, EX_ne, high, ex_i(x, 0x80));
+        flag = ex_and(x, flag, ex_lt(x, ex_i(x, 0), end ? w : byte));
+        *(end ? &cuts.ends : &cuts.begins) = build_map(&b, DT_u8, ex_cast(x, DT_u8, flag));
+    }
+    return cuts;
+}
+
+/* One byte of a search, as the body of a loop. State: twice the state of s->ahead, which is 0
+ * outside of matches, and 1 more where a match begins with the byte. Invariants: the strings
+ * [count, width], and the states of s->back [width, count], the last byte's first. Stacks the new
+ * states. */
+static Graph *search_byte(Node *n, const Search *s, const Value *text, const Value *back) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    const Automaton *m = &s->ahead;
+    int64_t width = text_width(text), size[1] = {256}, entries[1];
+    Value *state = graph_input(g, NULL, DT_i32, 1, text->dims);
+    Value *bytes = graph_input(g, NULL, DT_u8, 2, text->dims);
+    Value *behind = graph_input(g, NULL, DT_i32, 2, back->dims);
+    entries[0] = (int64_t)m->n_states * m->n_classes;
+    Value *next = graph_const(g, DT_i32, 1, entries, m->next);
+    Value *leads = const_bytes(g, s->leads, (int64_t)m->n_states * s->back.n_states);
+    Value *class_of = const_bytes(g, m->class_of, 256);
+    Value *start_of = graph_const(g, DT_i32, 1, size, s->start_of);
+    Builder b = build(g, 1, text->dims);
+    const Expr *zero = ex_i(x, 0), *one = ex_i(x, 1), *w = ex_ctr(x, g->depth - 1);
+    const Expr *at[2] = {ex_var(x, 0), w};
+    const Expr *byte = ex_cast(x, DT_i32, build_load(&b, bytes, at));
+    const Expr *class = ex_cast(x, DT_i32, build_load(&b, class_of, &byte));
+    at[1] = index_clamp(x, ex_sub(x, w, one), width);
+    const Expr *before = ex_cast(x, DT_i32, build_load(&b, bytes, at));
+    before = ex_select(x, ex_bin(x, EX_eq, w, zero), zero, before);
+    const Expr *last = ex_sub(x, ex_i(x, width - 2), w); /* how far s->back has come behind w */
+    at[0] = index_clamp(x, last, width);
+    at[1] = ex_var(x, 0);
+    const Expr *rest =
+        ex_select(x, ex_lt(x, last, zero), ex_i(x, s->back.start), build_load(&b, behind, at));
+    const Expr *from[2] = {ex_bin(x, EX_shr, build_in(&b, state), one),
+                           build_load(&b, start_of, &before)};
+    const Expr *after = zero;
+    for (int begins = 1; begins >= 0; begins--) {
+        const Expr *entry = ex_add(x, ex_mul(x, from[begins], ex_i(x, m->n_classes)), class);
+        const Expr *to = build_load(&b, next, &entry);
+        entry = ex_add(x, ex_mul(x, rest, ex_i(x, m->n_states)), to);
+        const Expr *on = ex_cast(x, DT_i32, build_load(&b, leads, &entry));
+        to = ex_add(x, ex_mul(x, to, ex_i(x, 2)), ex_i(x, begins));
+        after = ex_select(x, ex_bin(x, EX_ne, on, zero), to, after);
+    }
+    Value *result = build_map(&b, DT_i32, after);
+    graph_output(g, result, NULL);
+    graph_output(g, result, NULL);
+    return g;
+}
+
+/* The states of search_byte, [width, count]: 0 where there is no match, odd where one begins. */
+static Value *run_search(Node *n, const Search *s, Value *text) {
+    Builder b = build(n->g, 1, text->dims);
+    Value *start = build_map(&b, DT_i32, ex_i(n->x, 0));
+    Value *back = run_automaton(n, &s->back, text, BACKWARDS, true);
+    Value *in[3] = {start, text, back}, *out[2];
+    build_loop(n->g, search_byte(n, s, text, back), text_width(text), 1, 3, in, out);
+    return out[1];
+}
+
+/* Pieces are the matches. */
+static Cuts cut_matches(Node *n, const Search *s, Value *text) {
+    Exprs *x = n->x;
+    Cuts cuts = {0};
+    Value *states = run_search(n, s, text);
+    for (int end = 0; end < 2; end++) {
+        Builder b = build(n->g, 2, text->dims);
+        const Expr *zero = ex_i(x, 0), *one = ex_i(x, 1), *w = ex_var(x, 1);
+        const Expr *at[2] = {w, ex_var(x, 0)}, *own = build_load(&b, states, at);
+        const Expr *flag = ex_bin(x, EX_eq, ex_bin(x, EX_band, own, one), one);
+        if (end) {
+            at[0] = index_clamp(x, ex_sub(x, w, one), text_width(text));
+            const Expr *inside = ex_bin(x, EX_ne, build_load(&b, states, at), zero);
+            inside = ex_and(x, ex_lt(x, zero, w), inside);
+            flag = ex_and(x, inside, ex_bin(x, EX_or, flag, ex_bin(x, EX_eq, own, zero)));
+        }
+        *(end ? &cuts.ends : &cuts.begins) = build_map(&b, DT_u8, ex_cast(x, DT_u8, flag));
+    }
+    return cuts;
+}
+
+/* The strings with zeros for the matches. So a later search takes the parts for strings, as it
+ * should: its matches lie within them, and anchors and word boundaries are theirs. */
+static Value *without_matches(Node *n, const Search *s, Value *text) {
+    Exprs *x = n->x;
+    Value *states = run_search(n, s, text);
+    Builder b = build(n->g, 2, text->dims);
+    const Expr *at[2] = {ex_var(x, 1), ex_var(x, 0)}, *zero = ex_i(x, 0);
+    const Expr *outside = ex_bin(x, EX_eq, build_load(&b, states, at), zero);
+    const Expr *byte = text_own_byte(&b, text, ex_var(x, 1));
+    return build_map(&b, DT_u8, ex_select(x, outside, byte, zero));
+}
+
+/* What the attributes say. */
+typedef struct Tokens {
+    bool mark, characters;
+    int64_t least;          /* characters of a token */
+    Value *pad;             /* [width] */
+    const char *expression; /* NULL: separators */
+    const char *const *separators;
+    int n_separators;
+} Tokens;
+
+static bool read_tokens(Node *n, Tokens *t) {
+    static const char *const needed[] = {"mark", "mincharnum", "pad_value"};
+    for (int i = 0; i < 3; i++)
+        if (!attr_has(n, needed[i])) {
+            invalid(n, E2004, "attribute '%s' is missing", needed[i]);
+            return false;
+        }
+    *t = (Tokens){.mark = attr_int(n, "mark", 0) != 0, .least = attr_int(n, "mincharnum", 1)};
+    t->pad = attr_text(n, "pad_value");
+    t->separators = attr_strs(n, "separators", &t->n_separators);
+    if (!t->separators) t->expression = attr_str(n, "tokenexp", "");
+    if (n->failed || !t->pad) return false;
+    t->characters =
+        t->expression ? !strcmp(t->expression, ".") : t->n_separators == 1 && !*t->separators[0];
+    if (t->pad->rank != 1)
+        invalid(n, E2004, "attribute 'pad_value' is not one string");
+    else if (t->expression ? !*t->expression : !t->n_separators)
+        invalid(n, E2004, "neither separators nor tokenexp say what a token is");
+    else if (t->least < 1 || (t->characters && t->least > 1))
+        invalid(n, E2004, "mincharnum is %lld%s", (long long)t->least,
+                t->characters ? ", but characters are tokens" : "");
+    return !n->failed;
+}
+
+/* most: how many tokens there may be. */
+static bool cut_tokens(Node *n, const Tokens *t, Value *text, Cuts *cuts, int64_t *most) {
+    Arena *arena = n->g->arena;
+    const char *message = "", *expression = t->expression;
+    Search s;
+    if (t->characters) {
+        *cuts = cut_at_characters(n, text);
+        *most = text_width(text);
+        return true;
+    }
+    for (int i = 0; i < t->n_separators; i++) {
+        RegexResult result = regex_search(arena, t->separators[i], 1, &s, &message);
+        if (!regex_ok(n, "separators", result, message)) return false;
+        if (s.empty) {
+            unsupported(n, "separator %d, which matches empty strings", i);
+            return false;
+        }
+        text = without_matches(n, &s, text);
+    }
+    *most = (text_width(text) + 1) / (t->least + 1); /* a byte between two */
+    if (!expression && t->least == 1) {
+        *cuts = cut_at_blanks(n, text, is_zero);
+        return true;
+    }
+    if (!expression) expression = "(?s).+";
+    RegexResult result = regex_search(arena, expression, t->least, &s, &message);
+    if (!regex_ok(n, "tokenexp", result, message)) return false;
+    if (!s.apart) *most = text_width(text) / t->least;
+    *cuts = cut_matches(n, &s, text);
+    return true;
+}
+
+/* The tokens [count, tokens, width] with the marks, which are characters 2 and 3, and the padding.
+ */
+static Value *pad_tokens(Node *n, const Tokens *t, Value *pieces, Value *count, int64_t width) {
+    Exprs *x = n->x;
+    int64_t shape[3] = {pieces->dims[0], pieces->dims[1], width};
+    Builder b = build(n->g, 3, shape);
+    const Expr *row = ex_var(x, 0), *w = ex_var(x, 2), *zero = ex_i(x, 0);
+    const Expr *own = ex_sub(x, ex_var(x, 1), ex_i(x, t->mark));
+    const Expr *behind = ex_sub(x, own, ex_cast(x, DT_i32, build_load(&b, count, &row)));
+    const Expr *at[2] = {row, index_clamp(x, own, shape[1])};
+    const Expr *byte = text_byte(&b, pieces, at, w);
+    const Expr *padding = text_byte(&b, t->pad, NULL, w);
+    byte = ex_select(x, ex_le(x, ex_i(x, t->mark), behind), padding, byte);
+    if (t->mark) {
+        const Expr *first = ex_bin(x, EX_eq, w, zero);
+        const Expr *is_end = ex_bin(x, EX_eq, behind, zero);
+        byte = ex_select(x, is_end, ex_select(x, first, ex_i(x, 3), zero), byte);
+        byte = ex_select(x, ex_lt(x, own, zero), ex_select(x, first, ex_i(x, 2), zero), byte);
+    }
+    return build_map(&b, DT_u8, byte);
+}
+
+/* Tokens are the longest matches of tokenexp from left to right, what stands between those of the
+ * separators, one after the other, or characters. */
+void import_ms_tokenizer(Node *n) {
+    Value *v = node_text(n, 0);
+    Tokens t;
+    Cuts cuts;
+    int64_t most;
+    if (!v || !read_tokens(n, &t)) return;
+    Graph *g = n->g;
+    int rank = v->rank - 1;
+    if (rank != 1 && rank != 2) {
+        invalid(n, E2005, "the input must have shape [C] or [N, C], not %s",
+                shape_text(g->arena, rank, v->dims));
+        return;
+    }
+    Value *text = text_rows(g, v);
+    if (!cut_tokens(n, &t, text, &cuts, &most)) return;
+    Value *count = count_pieces(g, &cuts, -1);
+    Value *largest = largest_count(g, count, t.mark ? 2 : 0);
+    int64_t shape[4], width = text_width(v);
+    if (text_width(t.pad) > width) width = text_width(t.pad);
+    shape[rank] = 0;
+    if (text->dims[0] &&
+        !node_chosen_extent(n, largest, 0, rank, most + (t.mark ? 2 : 0), true, &shape[rank]))
+        return;
+    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
+    shape[rank + 1] = width;
+    if (!node_shape_ok(n, rank + 2, shape)) return;
+    Value *pieces = take_pieces(n, text, &cuts, count, shape[rank], -1);
+    node_set_text(n, 0, g_reshape(g, pad_tokens(n, &t, pieces, count, width), rank + 2, shape));
 }
 
 /* --- StringNormalizer ------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #define MAX_STEPS  20000     /* states of the first automaton */
 #define MAX_STATES 4000      /* and of the second */
 #define MAX_WORK   400000000 /* looks at steps while the second one is made */
+#define MAX_LEADS  (1 << 20) /* entries of Search.leads */
 #define MAX_CODE   0x10ffffu
 
 /* --- the tree --------------------------------------------------------------------------------- */
@@ -462,6 +463,7 @@ typedef struct State {
     uint64_t *set; /* of steps */
     uint64_t hash; /* of the set */
     Side before;
+    int64_t chars; /* read so far, up to the least number of a match */
 } State;
 
 typedef struct Sets {
@@ -470,6 +472,8 @@ typedef struct Sets {
     VEC(State) states;
     int *stack;
     bool begins[256]; /* bytes that not all steps take for the one before */
+    bool sides;       /* it matters what is before */
+    int64_t least;
     int64_t work;
 } Sets;
 
@@ -522,7 +526,7 @@ static bool close_set(Sets *d, const State *from, Side behind, uint64_t *out) {
 }
 
 /* The number of a state, a new one if there is none like it. */
-static int state_of(Sets *d, const uint64_t *set, Side before) {
+static int state_of(Sets *d, const uint64_t *set, Side before, int64_t chars) {
     bool empty = true;
     uint64_t hash = 0;
     for (size_t i = 0; i < d->words; i++) {
@@ -530,15 +534,16 @@ static int state_of(Sets *d, const uint64_t *set, Side before) {
         hash = (hash ^ set[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }
-    if (empty) before = SIDE_end; /* what was before does not matter any more */
+    if (empty || !d->sides) before = SIDE_end; /* what was before does not matter (any more) */
+    if (empty) chars = 0;
     for (int i = 0; i < d->states.n; i++) {
         const State *state = &d->states.items[i];
-        if (state->hash == hash && state->before == before &&
+        if (state->hash == hash && state->before == before && state->chars == chars &&
             !memcmp(state->set, set, d->words * sizeof *set))
             return i;
     }
     if (d->states.n == MAX_STATES) fail(d->s->r, REGEX_unsupported, "it is too large");
-    State state = {arena_copy(d->s->r->arena, set, d->words * sizeof *set), hash, before};
+    State state = {arena_copy(d->s->r->arena, set, d->words * sizeof *set), hash, before, chars};
     vec_push(d->s->r->arena, &d->states, state);
     return d->states.n - 1;
 }
@@ -569,7 +574,9 @@ static void fill_row(Sets *d, int state, int32_t *next, uint64_t *closed, uint64
                     put(after, step->next);
             }
             if (d->work > MAX_WORK) fail(d->s->r, REGEX_unsupported, "it is too large");
-            next[c] = state_of(d, after, (Side)side);
+            int64_t chars = d->states.items[state].chars;
+            if (chars < d->least) chars += (c & 0xc0) != 0x80;
+            next[c] = state_of(d, after, (Side)side, chars);
         }
     }
     next[0] = state;
@@ -596,40 +603,147 @@ static void join_columns(Arena *arena, const int32_t *rows, Automaton *out) {
             out->next[s * out->n_classes + k] = rows[s * 256 + sample[k]];
 }
 
-static void determine(Steps *s, int start, Automaton *out) {
+/* least: 0, or how many characters a match must have. */
+static void init_sets(Sets *d, Steps *s, int64_t least) {
     Arena *arena = s->r->arena;
-    Sets d = {.s = s, .words = (size_t)s->all.n / 64 + 1};
-    d.stack = ARENA_ARRAY(arena, s->all.n + 1, int);
-    uint64_t *closed = ARENA_ARRAY(arena, d.words, uint64_t);
-    uint64_t *after = ARENA_ARRAY(arena, d.words, uint64_t);
-    VEC(int32_t *) rows = {0};
-    for (int c = 1; c < 256; c++) d.begins[c] = c == 1 || is_word(c) != is_word(c - 1);
+    *d = (Sets){.s = s, .words = (size_t)s->all.n / 64 + 1, .least = least, .sides = !least};
+    d->stack = ARENA_ARRAY(arena, s->all.n + 1, int);
+    for (int c = 1; c < 256; c++) d->begins[c] = c == 1 || is_word(c) != is_word(c - 1);
+    if (least) d->begins[0x80] = d->begins[0xc0] = true;
     for (int i = 0; i < s->all.n; i++) {
         const Step *step = &s->all.items[i];
+        d->sides |= step->kind == STEP_assert;
         if (step->kind != STEP_byte) continue;
-        d.begins[step->from] = true;
-        if (step->to < 255) d.begins[step->to + 1] = true;
+        d->begins[step->from] = true;
+        if (step->to < 255) d->begins[step->to + 1] = true;
     }
-    if (start >= 0) put(after, start);
-    out->start = state_of(&d, after, SIDE_end);
-    for (int i = 0; i < d.states.n; i++) {
-        vec_push(arena, &rows, ARENA_ARRAY(arena, 256, int32_t));
-        fill_row(&d, i, rows.items[i], closed, after);
-    }
-    out->n_states = d.states.n;
-    out->accept = ARENA_ARRAY(arena, out->n_states, uint8_t);
-    int32_t *all = ARENA_ARRAY(arena, out->n_states * 256, int32_t);
-    for (int i = 0; i < out->n_states; i++) {
-        out->accept[i] = close_set(&d, &d.states.items[i], SIDE_end, closed);
-        memcpy(all + i * 256, rows.items[i], 256 * sizeof *all);
-    }
-    join_columns(arena, all, out);
 }
 
-RegexResult regex_compile(Arena *arena, const char *pattern, Automaton *out, const char **message) {
+/* Adds all states that those there lead to. Returns where they lead, [states, 256]. */
+static int32_t *find_states(Sets *d) {
+    Arena *arena = d->s->r->arena;
+    uint64_t *closed = ARENA_ARRAY(arena, d->words, uint64_t);
+    uint64_t *after = ARENA_ARRAY(arena, d->words, uint64_t);
+    VEC(int32_t *) rows = {0};
+    for (int i = 0; i < d->states.n; i++) {
+        vec_push(arena, &rows, ARENA_ARRAY(arena, 256, int32_t));
+        fill_row(d, i, rows.items[i], closed, after);
+    }
+    int32_t *all = ARENA_ARRAY(arena, d->states.n * 256, int32_t);
+    for (int i = 0; i < d->states.n; i++) memcpy(all + i * 256, rows.items[i], 256 * sizeof *all);
+    return all;
+}
+
+static void determine(Steps *s, int start, Automaton *out) {
+    Arena *arena = s->r->arena;
+    Sets d;
+    init_sets(&d, s, 0);
+    uint64_t *set = ARENA_ARRAY(arena, d.words, uint64_t);
+    if (start >= 0) put(set, start);
+    out->start = state_of(&d, set, SIDE_end, 0);
+    int32_t *rows = find_states(&d);
+    out->n_states = d.states.n;
+    out->accept = ARENA_ARRAY(arena, out->n_states, uint8_t);
+    for (int i = 0; i < out->n_states; i++)
+        out->accept[i] = close_set(&d, &d.states.items[i], SIDE_end, set);
+    join_columns(arena, rows, out);
+}
+
+/* --- searching -------------------------------------------------------------------------------- */
+
+static Side side_of(int byte) {
+    return !byte ? SIDE_end : is_word(byte) ? SIDE_word : SIDE_other;
+}
+
+/* Search.apart. accept, sample: as below. */
+static bool stand_apart(const Search *s, const uint8_t *accept, const int *sample) {
+    const Automaton *m = &s->ahead;
+    static const uint8_t before[] = {0, 'a', ' '}; /* one of each side */
+    for (int side = SIDE_end; side <= SIDE_other; side++) {
+        const int32_t *begin = m->next + s->start_of[before[side]] * m->n_classes;
+        for (int q = 0; q < m->n_states; q++)
+            for (int k = 0; k < m->n_classes; k++) {
+                int to = m->next[q * m->n_classes + k];
+                if (!accept[(int)side_of(sample[k]) * m->n_states + q]) continue;
+                for (int i = 0; i < s->back.n_states; i++) {
+                    const uint8_t *leads = s->leads + i * m->n_states;
+                    if (!leads[to] && leads[begin[k]]) return false;
+                }
+            }
+    }
+    return true;
+}
+
+/* The automaton that reads backwards: sets of states of `ahead`. accept: where a match may end, by
+ * what is behind, [3, states]; sample: a byte of each class. */
+static void look_back(Steps *s, const uint8_t *accept, const int *sample, Search *out) {
+    Arena *arena = s->r->arena;
+    const Automaton *m = &out->ahead;
+    Sets d = {.s = s, .words = (size_t)m->n_states / 64 + 1};
+    uint64_t *set = ARENA_ARRAY(arena, d.words, uint64_t);
+    VEC(int32_t) next = {0};
+    for (int q = 0; q < m->n_states; q++)
+        if (accept[q]) put(set, q);
+    out->back = (Automaton){.start = state_of(&d, set, SIDE_end, 0), .n_classes = m->n_classes};
+    for (int i = 0; i < d.states.n; i++) {
+        if ((int64_t)d.states.n * m->n_states > MAX_LEADS ||
+            (d.work += (int64_t)m->n_classes * m->n_states) > MAX_WORK)
+            fail(s->r, REGEX_unsupported, "it is too large");
+        for (int k = 0; k < m->n_classes; k++) {
+            const uint8_t *ends = accept + (int)side_of(sample[k]) * m->n_states;
+            memset(set, 0, d.words * sizeof *set);
+            for (int q = 0; q < m->n_states; q++)
+                if (ends[q] || has(d.states.items[i].set, m->next[q * m->n_classes + k]))
+                    put(set, q);
+            vec_push(arena, &next, state_of(&d, set, SIDE_end, 0));
+        }
+    }
+    out->back.n_states = d.states.n;
+    out->back.next = next.items;
+    memcpy(out->back.class_of, m->class_of, sizeof m->class_of);
+    out->leads = ARENA_ARRAY(arena, d.states.n * m->n_states, uint8_t);
+    for (int i = 0; i < d.states.n; i++)
+        for (int q = 0; q < m->n_states; q++)
+            out->leads[i * m->n_states + q] = has(d.states.items[i].set, q);
+    out->apart = stand_apart(out, accept, sample);
+}
+
+static void determine_search(Steps *s, int start, int64_t least, Search *out) {
+    Arena *arena = s->r->arena;
+    Automaton *m = &out->ahead;
+    Sets d;
+    init_sets(&d, s, least);
+    uint64_t *set = ARENA_ARRAY(arena, d.words, uint64_t);
+    state_of(&d, set, SIDE_end, 0);
+    if (start >= 0) put(set, start);
+    out->start_of = ARENA_ARRAY(arena, 256, int32_t);
+    for (int c = 0; c < 256; c++) out->start_of[c] = state_of(&d, set, side_of(c), 0);
+    int32_t *rows = find_states(&d);
+    /* a further row, which keeps bytes apart whose sides matter */
+    m->n_states = d.states.n + 1;
+    int32_t *more = ARENA_ARRAY(arena, m->n_states * 256, int32_t);
+    memcpy(more, rows, (size_t)d.states.n * 256 * sizeof *more);
+    for (int i = 0; i < d.states.n; i++) more[i * 256] = 0;
+    for (int c = 0; c < 256 && d.sides; c++) more[d.states.n * 256 + c] = (int32_t)side_of(c);
+    join_columns(arena, more, m);
+    m->n_states--;
+    int sample[256];
+    for (int c = 255; c >= 0; c--) sample[m->class_of[c]] = c;
+    uint8_t *accept = ARENA_ARRAY(arena, 3 * m->n_states, uint8_t);
+    for (int side = SIDE_end; side <= SIDE_other; side++)
+        for (int i = 0; i < m->n_states; i++) {
+            bool match = close_set(&d, &d.states.items[i], (Side)side, set);
+            out->empty |= match && d.states.items[i].chars == 0;
+            accept[side * m->n_states + i] = match && d.states.items[i].chars >= least;
+        }
+    look_back(s, accept, sample, out);
+}
+
+/* Compiles the pattern; one of `full` and `search` is NULL. */
+static RegexResult compile(Arena *arena, const char *pattern, int64_t least, Automaton *full,
+                           Search *search, const char **message) {
     Parser *r = ARENA_NEW(arena, Parser);
     *r = (Parser){.arena = arena, .p = (const unsigned char *)pattern};
-    *out = (Automaton){0};
     if (setjmp(r->fail)) {
         *message = r->message;
         return r->result;
@@ -637,9 +751,23 @@ RegexResult regex_compile(Arena *arena, const char *pattern, Automaton *out, con
     Tree *t = read_choice(r);
     if (*r->p) fail(r, REGEX_wrong, "a ) without a (");
     Steps s = {.r = r};
-    int end = add_step(&s, (Step){.kind = STEP_match});
-    determine(&s, add_tree(&s, t, end), out);
+    int end = add_step(&s, (Step){.kind = STEP_match}), start = add_tree(&s, t, end);
+    if (full)
+        determine(&s, start, full);
+    else
+        determine_search(&s, start, least, search);
     return REGEX_ok;
+}
+
+RegexResult regex_compile(Arena *arena, const char *pattern, Automaton *out, const char **message) {
+    *out = (Automaton){0};
+    return compile(arena, pattern, 0, out, NULL, message);
+}
+
+RegexResult regex_search(Arena *arena, const char *pattern, int64_t least, Search *out,
+                         const char **message) {
+    *out = (Search){0};
+    return compile(arena, pattern, least, NULL, out, message);
 }
 
 /* State i: the i last bytes are the first i of the word (Knuth, Morris and Pratt). */

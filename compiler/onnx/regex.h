@@ -26,6 +26,25 @@ typedef enum RegexResult { REGEX_ok, REGEX_wrong, REGEX_unsupported } RegexResul
 
 /* An automaton of the strings that match as a whole. *message: what is wrong, where it fails. */
 RegexResult regex_compile(Arena *arena, const char *pattern, Automaton *out, const char **message);
+
+/* Looks for matches from left to right: each begins as early as it can behind the last one, and is
+ * the longest that begins there. None is shorter than the least number of characters; where the
+ * longest would be, there is no match.
+ *
+ * `back` reads the string from its end. Its state behind byte i says which states of `ahead` may
+ * still get to the end of a match from there, so no byte is looked at twice. Byte 0 ends a string,
+ * but another one may come behind it. */
+typedef struct Search {
+    Automaton ahead, back; /* of the same classes; state 0 of `ahead` leads nowhere */
+    int32_t *start_of;     /* [256]: state of `ahead` where a match begins, by the byte before */
+    uint8_t *leads;        /* [states of back, states of ahead] */
+    bool apart;            /* no match begins where the last one ended */
+    bool empty;            /* the pattern matches empty strings, too; which are not looked for */
+} Search;
+
+/* least > 0 */
+RegexResult regex_search(Arena *arena, const char *pattern, int64_t least, Search *out,
+                         const char **message);
 /* One that accepts wherever an occurrence of `word` ends; occurrences do not overlap. */
 void automaton_of_word(Arena *arena, const char *word, Automaton *out);
 

@@ -414,6 +414,25 @@ static const Row rows[] = {
      "B=1..3 q=0..3",
      {"\"a\" \"b-c\"", "2"},
      "str[2, 2] \"a\" \"\" \"b\" \"c\"; i64[2] 1 2"},
+    {"opset 20 opset com.microsoft 1 input s str[B] output y str[B,q] y = "
+     "com.microsoft:Tokenizer(s) "
+     "{mark=1 mincharnum=1 pad_value=\"-\" tokenexp=\"b+\"}",
+     "B=1..3",
+     {"\"a\" \"abcbb\"", "2"},
+     "str[2, 4] \"\2\" \"\3\" \"-\" \"-\" \"\2\" \"b\" \"bb\" \"\3\""},
+    {"opset 20 opset com.microsoft 1 input s str[B] output y str[B,q] y = "
+     "com.microsoft:Tokenizer(s) "
+     "{mark=0 mincharnum=1 pad_value=\"\" separators=[\" \"]}",
+     "B=1..3 q=0..2",
+     {"\"a\" \"a b c\"", "2"},
+     "fault"},
+    {"opset 20 opset com.microsoft 1 input s str[B] output y t = com.microsoft:Tokenizer(s) "
+     "{mark=0 mincharnum=1 pad_value=\"#\" tokenexp=\".\"} "
+     "y = TfIdfVectorizer(t) {mode=\"TF\" min_gram_length=1 max_gram_length=2 max_skip_count=0 "
+     "ngram_counts=[0 2] ngram_indexes=[0 1 2] pool_strings=[\"a\" \"b\" \"b\" \"a\"]}",
+     "B=1..3",
+     {"\"a\" \"bab\"", "2"},
+     "f32[2, 3] 1 0 0 1 2 1"},
     {"input s str[B] output y str[q] y = StringNormalizer(s) {stopwords=[\"a\"]}",
      "B=1..3",
      {"\"a\" \"bc\"", "2"},

@@ -2,7 +2,7 @@
  * NumPy's, Python's or RE2's. */
 #include "tests/unit/model_rows.h"
 
-#define ML  "opset 20 opset ai.onnx.ml 4 "
+#define ML  "opset 20 opset ai.onnx.ml 4 opset com.microsoft 1 "
 #define S3  "input s str[3] output y "
 #define ABC "\"a\" \"bc\" \"\""
 
@@ -112,6 +112,50 @@ static void test_split(void **state) {
          "str[1, 2] \"p\" \"q\"; i64[1] 2"},
     };
     run_rows(state, "opset 20", N(rows), rows);
+}
+
+#define TOKENS(from, attrs)                                                                        \
+    "input s str[" from "] output y str[" from ",q] "                                              \
+    "y = com.microsoft:Tokenizer(s) {pad_value=\"#\" " attrs "}"
+#define BY(expression) TOKENS("2", "mark=0 mincharnum=1 tokenexp=\"" expression "\"")
+#define AT(separators) TOKENS("2", "mark=0 mincharnum=1 separators=[" separators "]")
+
+static void test_tokenizer(void **state) {
+    static const Row rows[] = {
+        {BY("[a-z]+"), {"\"ab  c!\" \"1\""}, "str[2, 2] \"ab\" \"c\" \"#\" \"#\""},
+        {BY("[a-z]+"), {"\"\" \"1\""}, "str[2, 0] "},
+        /* the longest match, wherever it stands among the alternatives, and as if lazy were not */
+        {BY("a|ab|abcd"), {"\"abcabcd\" \"aab\""}, "str[2, 2] \"ab\" \"abcd\" \"a\" \"ab\""},
+        {BY("a+?"), {"\"aaa\" \"baa\""}, "str[2, 1] \"aaa\" \"aa\""},
+        /* far ahead without an end */
+        {BY("a|a.*z"), {"\"aaz\" \"aay\""}, "str[2, 2] \"aaz\" \"#\" \"a\" \"a\""},
+        {BY("b*"), {"\"abba\" \"aa\""}, "str[2, 1] \"bb\" \"#\""},
+        {BY("^a|\\bb|c$"), {"\"aa b cc\" \"bb\""}, "str[2, 3] \"a\" \"b\" \"c\" \"b\" \"#\" \"#\""},
+        {BY("."),
+         {"\"\xc3\xa9\nx\" \"\""},
+         "str[2, 3] \"\xc3\xa9\" \"\n\" \"x\" \"#\" \"#\" \"#\""},
+        {BY("[^x]"), {"\"\xc3\xa9xa\" \"x\""}, "str[2, 2] \"\xc3\xa9\" \"a\" \"#\" \"#\""},
+        {AT("\"\""), {"\"ab\" \"c\""}, "str[2, 2] \"a\" \"b\" \"c\" \"#\""},
+        {AT("\" \""), {"\" a  b\" \"ab \""}, "str[2, 2] \"a\" \"b\" \"ab\" \"#\""},
+        /* one after the other: anchors are those of the parts */
+        {AT("\"ab\" \"b\""), {"\"1ab2\" \"babb\""}, "str[2, 2] \"1\" \"2\" \"#\" \"#\""},
+        {AT("\"-\" \"^a\""), {"\"ab-ac\" \"ba\""}, "str[2, 2] \"b\" \"c\" \"ba\" \"#\""},
+        {TOKENS("3", "mark=1 mincharnum=1 tokenexp=\"a+\""),
+         {"\"aba\" \"a\" \"\""},
+         "str[3, 4] \"\2\" \"a\" \"a\" \"\3\" \"\2\" \"a\" \"\3\" \"#\" \"\2\" \"\3\" \"#\" \"#\""},
+        {TOKENS("1", "mark=1 mincharnum=1 tokenexp=\"a\""), {"\"b\""}, "str[1, 0] "},
+        {TOKENS("2,1", "mark=0 mincharnum=2 tokenexp=\"a|bcd\""),
+         {"\"abcd\" \"a\""},
+         "str[2, 1, 1] \"bcd\" \"#\""},
+        {TOKENS("2", "mark=0 mincharnum=2 separators=[\",\"]"),
+         {"\"\xc3\xa9,ab,c\" \"\""},
+         "str[2, 1] \"ab\" \"#\""},
+        {"init s str[2] = \"a b\" \"c\" output y y = com.microsoft:Tokenizer(s) "
+         "{mark=0 mincharnum=1 pad_value=\"longer\" separators=[\" \"]}",
+         {NULL},
+         "str[2, 2] \"a\" \"b\" \"c\" \"longer\""},
+    };
+    run_rows(state, ML, N(rows), rows);
 }
 
 static void test_normalizer(void **state) {
@@ -293,6 +337,16 @@ static void test_refusals(void **state) {
         {MATCH("((a{1000}){1000}){1000}"), E3002, "it is too large"},
         {MATCH(".*a.{30}"), E3002, "it is too large"},
         {S3 "y = RegexFullMatch(s)", E2004, "attribute 'pattern' is missing"},
+        {BY("("), E2004, "'tokenexp' is no regular expression: a missing )"},
+        {BY("\\pL"), E3002, "Unicode property"},
+        {BY("[a-c]*b.{12}"), E3002, "it is too large"},
+        {BY(""), E2004, "neither separators nor tokenexp say"},
+        {AT("\")\""), E2004, "'separators' is no regular expression: a ) without a ("},
+        {AT("\",\" \"a*\""), E3002, "separator 1, which matches empty strings"},
+        {TOKENS("2", "mark=0 tokenexp=\"a\""), E2004, "attribute 'mincharnum' is missing"},
+        {TOKENS("2", "mark=0 mincharnum=0 tokenexp=\"a\""), E2004, "mincharnum is 0"},
+        {TOKENS("2", "mark=0 mincharnum=2 tokenexp=\".\""), E2004, "but characters are tokens"},
+        {TOKENS("1,1,1", "mark=0 mincharnum=1 tokenexp=\"a\""), E2005, "shape [C] or [N, C]"},
         {S3 "y = StringNormalizer(s) {case_change_action=\"UP\"}", E2004, "none of NONE, LOWER"},
         {S3 "y = ai.onnx.ml:LabelEncoder(s) {keys_int64s=[1] values_int64s=[2]}", E2004,
          "1 keys (i64) and 1 values for an input of str"},
@@ -314,6 +368,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_comparison, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_regex, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_split, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tokenizer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_normalizer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_labels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_casts, set_up, tear_down),
