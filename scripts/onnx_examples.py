@@ -314,6 +314,7 @@ EXAMPLES += [
         ("NhwcMaxPool", [u(1, 4, 4, 2)], 1, {"kernel_shape": [2, 2]}),
         ("MurmurHash3", [i(3)], 1, {}),
         ("MurmurHash3", [i(3)], 1, {"positive": 0}),
+        ("MurmurHash3", [("string", (3,))], 1, {}),
         ("NGramRepeatBlock", [i(1, 5), f(1, 9)], 1, {"ngram_size": 2}),
         ("Pad", [f(2, 3), constant(TensorProto.INT64, (4,), 0, 1, 1, 0), f()], 1, {}),
         ("QAttention", [u(1, 3, 8), b(8, 24), f(24), f(), f(), n(1, 3)], 1, {"num_heads": 2}),

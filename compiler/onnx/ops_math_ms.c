@@ -1,5 +1,6 @@
 /* Arithmetic of com.microsoft that no operator of ai.onnx has. */
 #include "compiler/onnx/quant.h"
+#include "compiler/onnx/text.h"
 
 #include <string.h>
 
@@ -162,13 +163,75 @@ static const Expr *folded(Exprs *x, const Expr *e, int by) {
     return ex_bin(x, EX_bxor, e, ex_bin(x, EX_shr, e, ex_int(x, DT_u32, by)));
 }
 
-/* MurmurHash3_x86_32 of the 4 or 8 bytes of each element. */
+/* The hash with four more bytes. */
+static const Expr *hash_word(Exprs *x, const Expr *hash, const Expr *word) {
+    word = ex_mul(x, ex_cast(x, DT_u32, word), ex_int(x, DT_u32, 0xcc9e2d51));
+    word = ex_mul(x, rotated(x, word, 15), ex_int(x, DT_u32, 0x1b873593));
+    return ex_bin(x, EX_bxor, hash, word);
+}
+
+/* What comes between two words. */
+static const Expr *hash_step(Exprs *x, const Expr *hash) {
+    hash = rotated(x, hash, 13);
+    return ex_add(x, ex_mul(x, hash, ex_int(x, DT_u32, 5)), ex_int(x, DT_u32, 0xe6546b64));
+}
+
+/* The hash of so many bytes. */
+static const Expr *hash_end(Exprs *x, const Expr *hash, const Expr *length) {
+    hash = ex_bin(x, EX_bxor, hash, length);
+    hash = ex_mul(x, folded(x, hash, 16), ex_int(x, DT_u32, 0x85ebca6b));
+    hash = ex_mul(x, folded(x, hash, 13), ex_int(x, DT_u32, 0xc2b2ae35));
+    return folded(x, hash, 16);
+}
+
+/* Bytes 4 * ctr and so on of the strings [count, width], as the body of a loop. State: the hashes
+ * [count]. A word that is not full is the last one. */
+static Graph *hash_bytes(Node *n, const Value *text) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    Value *state = graph_input(g, NULL, DT_u32, 1, text->dims);
+    Value *bytes = graph_input(g, NULL, DT_u8, 2, text->dims);
+    Builder b = build(g, 1, text->dims);
+    const Expr *first = ex_mul(x, ex_ctr(x, g->depth - 1), ex_i(x, 4));
+    const Expr *word = NULL, *byte = NULL, *at = ex_var(x, 0);
+    for (int i = 0; i < 4; i++) {
+        byte = ex_cast(x, DT_u32, text_byte(&b, bytes, &at, ex_add(x, first, ex_i(x, i))));
+        const Expr *own = ex_bin(x, EX_shl, byte, ex_int(x, DT_u32, 8 * i));
+        word = word ? ex_bin(x, EX_bor, word, own) : own;
+    }
+    const Expr *hash = hash_word(x, build_in(&b, state), word);
+    const Expr *full = ex_bin(x, EX_ne, byte, ex_int(x, DT_u32, 0));
+    graph_output(g, build_map(&b, DT_u32, ex_select(x, full, hash_step(x, hash), hash)), NULL);
+    return g;
+}
+
+static Value *hash_text(Node *n, Value *v, int64_t seed, bool positive) {
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    Value *text = text_rows(g, v), *hashes, *lengths = text_lengths(g, text);
+    Builder b = build(g, 1, text->dims);
+    Value *in[2] = {build_map(&b, DT_u32, ex_int(x, DT_u32, seed & UINT32_MAX)), text};
+    build_loop(g, hash_bytes(n, text), (text_width(text) + 3) / 4, 1, 2, in, &hashes);
+    b = build(g, 1, text->dims);
+    const Expr *length = ex_cast(x, DT_u32, build_in(&b, lengths));
+    const Expr *hash = hash_end(x, build_in(&b, hashes), length);
+    Value *result =
+        build_map(&b, positive ? DT_u32 : DT_i32, positive ? hash : ex_bits(x, DT_i32, hash));
+    return g_reshape(g, result, v->rank - 1, v->dims);
+}
+
+/* MurmurHash3_x86_32 of the 4 or 8 bytes of each element, or of strings. */
 void import_ms_murmur_hash3(Node *n) {
     Exprs *x = n->x;
-    Value *v = node_need(n, 0);
+    bool text = n->n_in && n->entity[0] && n->entity[0]->kind == ENTITY_text;
+    Value *v = text ? node_text(n, 0) : node_need(n, 0);
     int64_t seed = attr_int(n, "seed", 0);
     bool positive = attr_int(n, "positive", 1) != 0;
     if (!v || n->failed) return;
+    if (text) {
+        n->out[0] = hash_text(n, v, seed, positive);
+        return;
+    }
     int bits = dt_bits(v->dt);
     if (bits != 32 && bits != 64) {
         invalid(n, E2006, "the operator takes no elements of type %s", dt_name(v->dt));
@@ -179,15 +242,9 @@ void import_ms_murmur_hash3(Node *n) {
     const Expr *hash = ex_int(x, DT_u32, seed & UINT32_MAX);
     for (int i = 0; i < bits / 32; i++) {
         const Expr *word = i ? ex_bin(x, EX_shr, e, ex_int(x, DT_u64, 32)) : e;
-        word = ex_mul(x, ex_cast(x, DT_u32, word), ex_int(x, DT_u32, 0xcc9e2d51));
-        word = ex_mul(x, rotated(x, word, 15), ex_int(x, DT_u32, 0x1b873593));
-        hash = rotated(x, ex_bin(x, EX_bxor, hash, word), 13);
-        hash = ex_add(x, ex_mul(x, hash, ex_int(x, DT_u32, 5)), ex_int(x, DT_u32, 0xe6546b64));
+        hash = hash_step(x, hash_word(x, hash, word));
     }
-    hash = ex_bin(x, EX_bxor, hash, ex_int(x, DT_u32, bits / 8));
-    hash = ex_mul(x, folded(x, hash, 16), ex_int(x, DT_u32, 0x85ebca6b));
-    hash = ex_mul(x, folded(x, hash, 13), ex_int(x, DT_u32, 0xc2b2ae35));
-    hash = folded(x, hash, 16);
+    hash = hash_end(x, hash, ex_int(x, DT_u32, bits / 8));
     n->out[0] =
         build_map(&b, positive ? DT_u32 : DT_i32, positive ? hash : ex_bits(x, DT_i32, hash));
 }

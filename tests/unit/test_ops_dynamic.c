@@ -441,6 +441,11 @@ static const Row rows[] = {
      "B=1..3",
      {"\"a\" \"a\"", "2"},
      "str[1] \"\""},
+    {"opset 17 opset com.microsoft 1 input s str[B] output y u32[B] y = "
+     "com.microsoft:MurmurHash3(s)",
+     "B=1..3",
+     {"\"\" \"abcd\"", "2"},
+     "u32[2] 0 1139631978"},
     {"input s str[B] input c bool[B] output y str[q] t = Concat(s, s) {axis=0} y = Compress(t, c)",
      "B=1..3",
      {"\"a\" \"bc\"", "0 1", "2"},

@@ -217,6 +217,21 @@ static void test_labels(void **state) {
 
 #define TO(dt, count, to) "input x " dt "[" count "] output y y = Cast(x) {to=" to "}"
 
+static void test_hashes(void **state) {
+    static const Row rows[] = {
+        {S3 "y = com.microsoft:MurmurHash3(s)",
+         {"\"\" \"abcd\" \"abcd\xc3\xa9\""},
+         "u32[3] 0 1139631978 3825281041"},
+        {"input s str[3,1] output y y = com.microsoft:MurmurHash3(s) {seed=7 positive=0}",
+         {"\"a\" \"abcde\" \"ab\""},
+         "i32[3, 1] -304251353 -1257012173 -30791937"},
+        {"init s str[1] = \"abcd\" output y y = com.microsoft:MurmurHash3(s)",
+         {NULL},
+         "u32[1] 1139631978"},
+    };
+    run_rows(state, ML, N(rows), rows);
+}
+
 static void test_casts(void **state) {
     static const Row rows[] = {
         {TO("f32", "6", "8"),
@@ -371,6 +386,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_tokenizer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_normalizer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_labels, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_hashes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_casts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
