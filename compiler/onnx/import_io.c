@@ -372,12 +372,23 @@ static Entity *input_column(Import *im, Graph *g, const char *map, const char *p
     return input_tensor(im, g, info.name, &info, true);
 }
 
+/* One element, as a scalar or, as skl2onnx has it, of shape [1]. */
+static bool is_single(const Onnx__TypeProto *type) {
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE) return false;
+    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
+    for (size_t i = 0; shape && i < shape->n_dim; i++) {
+        const Onnx__TensorShapeProto__Dimension *dim = shape->dim[i];
+        if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE ||
+            dim->dim_value != 1)
+            return false;
+    }
+    return true;
+}
+
 static Entity *input_map(Import *im, Graph *g, const char *name, const Onnx__TypeProto__Map *map) {
     const Onnx__TypeProto *value = map->value_type;
-    bool single = value && value->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
-                  (!value->tensor_type->shape || !value->tensor_type->shape->n_dim);
     DType key = dt_from_onnx(map->key_type);
-    if (!single || (key != DT_str && !dt_is_int(key))) {
+    if (!is_single(value) || (key != DT_str && !dt_is_int(key))) {
         diag_error(im->diag, E3002,
                    "only maps from integers or strings to single elements are supported");
         return NULL;
