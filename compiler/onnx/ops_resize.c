@@ -185,22 +185,26 @@ static bool extents_that_vary(Resize *r) {
     return true;
 }
 
+/* Number `i` of the scales or sizes, which are known. */
+static float told_number(const Resize *r, int i) {
+    return r->want ? (float)r->want[i] : const_float(r->scales ? r->scales : r->sizes, i);
+}
+
 /* Output extents from constant scales or sizes; false: they are not constant. */
 static bool shape_from_consts(Resize *r) {
-    const Value *v = r->scales ? r->scales : r->sizes;
     bool varies = r->want && dims_vary(r->n_axes, r->want);
     for (int i = 0; i < r->n_axes; i++) varies |= dim_varies(r->axis[i].in);
     if (varies) return extents_that_vary(r);
     float shared = 0;
-    if (!value_is_const(v)) return false;
+    if (!r->want && !value_is_const(r->scales ? r->scales : r->sizes)) return false;
     for (int i = 0; i < r->n_axes; i++) {
-        float ratio = const_float(v, i) / (float)r->axis[i].in;
+        float ratio = told_number(r, i) / (float)r->axis[i].in;
         bool better = r->policy == FIT_not_larger ? ratio < shared : ratio > shared;
         if (i == 0 || better) shared = ratio;
     }
     for (int i = 0; i < r->n_axes; i++) {
         Axis *a = &r->axis[i];
-        double out = const_float(v, i);
+        double out = told_number(r, i);
         a->known = true;
         if (r->scales) {
             a->scale = (float)out;
@@ -214,6 +218,56 @@ static bool shape_from_consts(Resize *r) {
             out = floorf(shared * (float)a->in + 0.5f);
         }
         a->out = out >= 0 && out <= INT32_MAX ? (int64_t)out : -1;
+    }
+    return true;
+}
+
+/* The output's extents as the run-time scales or sizes have them, integers [rank]. */
+static Value *counted_extents(Resize *r) {
+    Exprs *x = r->x;
+    int64_t rank = r->v->rank;
+    bool all_axes = r->n_axes == rank;
+    for (int i = 0; i < r->n_axes; i++) all_axes &= r->axis[i].number == i;
+    if (all_axes && r->sizes && r->policy == FIT_stretch) return r->sizes;
+    Builder b = build(r->n->g, 1, &rank);
+    const Expr *all = extent_as(x, DT_i64, r->v->dims[0]);
+    for (int d = 0; d < rank; d++) {
+        const Expr *e = extent_as(x, DT_i64, r->v->dims[d]);
+        for (int i = 0; i < r->n_axes; i++) {
+            const Axis *a = &r->axis[i];
+            const Expr *at[1] = {ex_i(x, i)}, *in = extent_f32(r, a->in);
+            if (a->number != d) continue;
+            if (r->sizes && r->policy == FIT_stretch) {
+                e = ex_cast(x, DT_i64, build_load(&b, r->sizes, at));
+            } else {
+                const Expr *scale = r->scales ? ex_cast(x, DT_f32, build_load(&b, r->scales, at))
+                                              : shared_ratio(r, &b);
+                e = ex_add(x, ex_mul(x, scale, in), f32(r, r->scales ? 0 : 0.5));
+                e = ex_cast(x, DT_i64, ex_un(x, EX_floor, e));
+            }
+        }
+        all = ex_select(x, ex_bin(x, EX_eq, ex_var(x, 0), ex_i(x, d)), e, all);
+    }
+    return build_map(&b, DT_i64, all);
+}
+
+/* Output extents from scales or sizes that a run computes: as declared, or as they say. */
+static bool shape_at_run_time(Resize *r) {
+    int64_t shape[MAX_TENSOR_RANK];
+    int rank;
+    if (!node_declared_shape(r->n, 0, &rank, shape) &&
+        !node_counted_shape(r->n, counted_extents(r), NULL, &rank, shape))
+        return false;
+    if (rank != r->v->rank) {
+        invalid(r->n, E2009, "declared with %d dimensions, but the input has %d", rank, r->v->rank);
+        return false;
+    }
+    for (int i = 0; i < r->n_axes; i++) {
+        Axis *a = &r->axis[i];
+        a->out = shape[a->number];
+        a->exact = !r->scales && r->policy == FIT_stretch;
+        a->known = a->exact && !dim_varies(a->in) && !dim_varies(a->out);
+        if (a->known) a->scale = (float)a->out / (float)a->in;
     }
     return true;
 }
@@ -233,29 +287,8 @@ static bool read_extents(Resize *r) {
     }
     int count;
     if (!r->scales) r->want = node_ints(n, 3, &count);
-    int64_t declared[MAX_TENSOR_RANK];
-    int rank;
     for (int i = 0; i < r->v->rank; i++) r->shape[i] = r->v->dims[i];
-    if (!shape_from_consts(r)) {
-        if (!node_declared_shape(n, 0, &rank, declared)) {
-            invalid(n, E3004,
-                    "the %s are computed at run time, and the output's shape is not declared",
-                    r->scales ? "scales" : "sizes");
-            return false;
-        }
-        if (rank != r->v->rank) {
-            invalid(n, E2009, "declared with %d dimensions, but the input has %d", rank,
-                    r->v->rank);
-            return false;
-        }
-        for (int i = 0; i < r->n_axes; i++) {
-            Axis *a = &r->axis[i];
-            a->out = declared[a->number];
-            a->exact = !r->scales && r->policy == FIT_stretch;
-            a->known = a->exact && !dim_varies(a->in);
-            a->scale = (float)a->out / (float)a->in;
-        }
-    }
+    if (!shape_from_consts(r) && !shape_at_run_time(r)) return false;
     for (int i = 0; i < r->n_axes; i++) {
         const Axis *a = &r->axis[i];
         r->shape[a->number] = a->out;

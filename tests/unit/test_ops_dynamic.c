@@ -81,6 +81,27 @@ static const Row rows[] = {
      "B=0..4",
      {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
      "i64[2, 3] 0 0 2 0 0 1"},
+    /* sizes that hang on no dimension that varies, and sizes that a run computes */
+    {"opset 17 input x f32[B,1,1,2] init w f32[1,1,1,1] = 5 init i i64[2] = 2 3 init o i64[2] = 1 1 "
+     "s = Shape(x) h = Gather(s, i) z = Concat(o, h) {axis=0} r = Resize(w, _, _, z) "
+     "{mode=\"nearest\"} output y y = Add(x, r)",
+     "B=1..3",
+     {"1 2 3 4", "2"},
+     "f32[2, 1, 1, 2] 6 7 8 9"},
+    {"opset 17 input x f32[1,1,2,2] input s i64[4] output y f32[1,1,H,W] y = Resize(x, _, _, s) "
+     "{mode=\"nearest\"}",
+     "H=1..4 W=0..4",
+     {"1 2 3 4", "1 1 4 2"},
+     "f32[1, 1, 4, 2] 1 2 1 2 3 4 3 4"},
+    {"opset 17 input x f32[1,1,2,2] input s i64[4] output y f32[1,1,H,W] y = Resize(x, _, _, s) "
+     "{mode=\"nearest\"}",
+     "H=1..4 W=0..4",
+     {"1 2 3 4", "1 1 5 2"},
+     "fault"},
+    {"opset 17 input x f32[4] input s f32[1] output y f32[n] y = Resize(x, _, s) {mode=\"nearest\"}",
+     "n=0..8",
+     {"1 2 3 4", "0.5"},
+     "f32[2] 1 3"},
     /* shapes, bounds and lengths that a run computes */
     {"input a i64[] input b i64[] input d i64[] output y i64[n] y = Range(a, b, d)",
      "n=0..8",
