@@ -326,7 +326,70 @@ static const Expr *sum_expr(Exprs *x, Sum *s) {
     return sum ? sum : ex_i(x, 0);
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*p) / (p*c) = A /
+/* By degree, then by the first factor that differs, so that the largest term of a product of sums
+ * is the product of their largest terms. */
+static int term_order(const Term *a, const Term *b) {
+    const Expr *f[MAX_FACTORS], *g[MAX_FACTORS];
+    int n = factors_of(a->product, f), m = factors_of(b->product, g);
+    if (n != m) return n - m;
+    qsort(f, (size_t)n, sizeof *f, by_structure);
+    qsort(g, (size_t)n, sizeof *g, by_structure);
+    for (int i = 0; i < n; i++)
+        if (f[i] != g[i]) return ex_order(g[i], f[i]);
+    return 0;
+}
+
+static const Term *largest_term(const Sum *s) {
+    const Term *best = &s->term[0];
+    for (int i = 1; i < s->n; i++)
+        if (term_order(best, &s->term[i]) < 0) best = &s->term[i];
+    return best;
+}
+
+/* a / b, false if it is no term. */
+static bool divide_terms(Exprs *x, const Term *a, const Term *b, Term *to) {
+    const Expr *have[MAX_FACTORS], *want[MAX_FACTORS];
+    int n = factors_of(a->product, have), n_want = factors_of(b->product, want);
+    for (int k = 0; k < n_want; k++) {
+        int at = 0;
+        while (at < n && have[at] != want[k]) at++;
+        if (at == n) return false;
+        have[at] = have[--n];
+    }
+    *to = (Term){a->coef / b->coef, product_of(x, n, have)};
+    return a->coef % b->coef == 0;
+}
+
+/* a / b, false if that leaves something or is too large to tell. */
+static bool divide(Exprs *x, const Sum *a, const Sum *b, Sum *to) {
+    Sum rest = *a, less;
+    *to = (Sum){.whole = true};
+    if (!b->n) return false;
+    const Term lead = *largest_term(b);
+    while (rest.n) {
+        Sum part = {.n = 1, .whole = true};
+        if (!divide_terms(x, largest_term(&rest), &lead, &part.term[0])) return false;
+        sum_add(to, part.term[0].coef, part.term[0].product);
+        sum_times(x, &part, b, &less);
+        for (int i = 0; i < less.n; i++) sum_add(&rest, -less.term[i].coef, less.term[i].product);
+        if (!less.whole || !rest.whole || !to->whole) return false;
+    }
+    return a->whole;
+}
+
+/* Divides by what all coefficients are multiples of, and returns it. */
+static int64_t take_shared(Sum *s) {
+    int64_t shared = 0;
+    for (int i = 0; i < s->n; i++)
+        for (int64_t b = s->term[i].coef < 0 ? -s->term[i].coef : s->term[i].coef, r; b; b = r) {
+            r = shared % b;
+            shared = b;
+        }
+    for (int i = 0; i < s->n; i++) s->term[i].coef /= shared;
+    return shared;
+}
+
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) = A /
  * c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
@@ -335,26 +398,12 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
         return quotient(x, a->arg[0], ex_mul(x, a->arg[1], b));
     sum_of(x, a, &s);
     if (!ex_is_const(b)) {
-        /* a product of all the factors of b in every term */
         Sum divisor;
-        const Expr *want[MAX_FACTORS];
         sum_of(x, b, &divisor);
-        if (divisor.n != 1) return ex_div(x, a, b);
-        int n_want = factors_of(divisor.term[0].product, want);
-        for (int i = 0; i < s.n; i++) {
-            const Expr *have[MAX_FACTORS];
-            int n = factors_of(s.term[i].product, have);
-            for (int k = 0; k < n_want; k++) {
-                int at = 0;
-                while (at < n && have[at] != want[k]) at++;
-                if (at == n) return ex_div(x, a, b);
-                have[at] = have[--n];
-            }
-            sum_add(&out, s.term[i].coef, product_of(x, n, have));
-        }
-        if (!out.whole) return ex_div(x, a, b);
-        const Expr *cancelled = sum_expr(x, &out), *left = ex_i(x, divisor.term[0].coef);
-        return ex_is_int(left, 1) ? cancelled : normal(x, ex_div(x, cancelled, left));
+        int64_t shared = take_shared(&divisor);
+        if (!divisor.whole || !divide(x, &s, &divisor, &out)) return ex_div(x, a, b);
+        const Expr *cancelled = sum_expr(x, &out);
+        return shared == 1 ? cancelled : normal(x, ex_div(x, cancelled, ex_i(x, shared)));
     }
     int64_t c = b->k.i;
     for (int i = 0; i < s.n; i++) {
@@ -368,6 +417,7 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
                     s.term[i].product);
         }
     }
+    if (s.whole && !rest.n) return sum_expr(x, &out);
     const Expr *left = sum_expr(x, &rest);
     if (!s.whole || !dim_bounds(x, a, &low, &high) || low < 0 ||
         !dim_bounds(x, left, &low, &high) || low < 0)

@@ -54,6 +54,14 @@ static void test_quotients(void **state) {
     assert_true(dim_div(x, even + 2, 2) == dim_add(x, f.a, 1));
     assert_true(dim_div(x, product, f.a) == dim_mul(x, f.b, 6));
     assert_true(dim_div(x, product, dim_mul(x, f.b, 3)) == even);
+    /* by sums, too, if nothing is left */
+    int64_t sum = dim_add(x, product, dim_add(x, f.b, 2)),
+            other = dim_sub(x, dim_mul(x, f.a, f.c), f.b);
+    int64_t both = dim_mul(x, dim_mul(x, sum, other), 32);
+    assert_true(dim_div(x, both, dim_mul(x, sum, 8)) == dim_mul(x, other, 4));
+    assert_true(dim_div(x, dim_mul(x, both, f.c), both) == f.c);
+    assert_true(dim_div(x, both, dim_mul(x, both, 1)) == 1);
+    assert_true(dim_varies(dim_div(x, dim_add(x, both, 1), sum)));
     /* (z / 2) / 3 = z / 6, also where nothing else simplifies it */
     int64_t half = dim_div(x, f.c, 2);
     assert_true(dim_varies(half) && half != f.c);
