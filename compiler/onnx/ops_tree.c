@@ -431,10 +431,13 @@ static bool read_nodes(Node *n, Forest *f, NodeId **ids) {
     return true;
 }
 
-/* Votes from the attributes <what>_treeids, _nodeids, _ids and _weights. False after a report. */
+/* Votes from the attributes <what>_treeids, _nodeids, _ids and _weights. False after a report. Of
+ * several of a leaf for the only target the first counts, as in ONNX Runtime: skl2onnx gives so many
+ * where it wants the number of the leaf. */
 static bool read_votes(Node *n, Forest *f, const NodeId *ids, const char *what) {
     Arena *arena = n->g->arena;
     int count;
+    bool *voted = ARENA_ARRAY(arena, f->nodes.n + 1, bool);
     const int64_t *tree = attr_ints(n, arena_printf(arena, "%s_treeids", what), &count);
     const int64_t *node = int_list(n, arena_printf(arena, "%s_nodeids", what), count);
     const int64_t *target = int_list(n, arena_printf(arena, "%s_ids", what), count);
@@ -451,7 +454,8 @@ static bool read_votes(Node *n, Forest *f, const NodeId *ids, const char *what) 
             return false;
         }
         Vote vote = {leaf, (int32_t)target[i], weight[i]};
-        vec_push(arena, &f->votes, vote);
+        if (f->targets > 1 || !voted[leaf]) vec_push(arena, &f->votes, vote);
+        voted[leaf] = true;
     }
     return true;
 }

@@ -259,6 +259,11 @@ static void test_models(void **state) {
             "target_weights=[1.0 2.0 3.0] base_values=[0.5 0.25]}",
          {"0 nan"},
          "f32[2, 2] 1.5 0.25 2.5 3.25"},
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {" LEAVES "n_targets=1 "
+            "target_treeids=[0 0 0] target_nodeids=[1 2 2] target_ids=[0 0 0] "
+            "target_weights=[1.0 2.0 3.0]}",
+         {"0 nan"},
+         "f32[2, 1] 1 2"},
         {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {" LEAVES "n_targets=2 "
             "nodes_missing_value_tracks_true=[1 0 0] aggregate_function=\"MIN\" "
             "target_treeids=[0 0 0] target_nodeids=[1 2 2] target_ids=[0 0 1] "
