@@ -287,6 +287,10 @@ static void test_products(void **state) {
          "y = Col2Im(x, i, k)",
          {"1 0 1 0"},
          "bool[1, 1, 3] 1 1 0"},
+        {"opset 19 input x f32[4] init s f32[1] = 1.3 output y y = Resize(x, _, s) "
+         "{mode=\"linear\" coordinate_transformation_mode=\"align_corners\"}",
+         {"1 2 3 4"},
+         "f32[5] 1 1.75 2.5 3.25 4"},
         {"opset 23 input q f32[1,1,2,1] input k f32[1,1,2,1] input m bool[2,2] output y "
          "y = Attention(q, k, k, m)",
          {"1 2", "5 6", "0 0 0 1"},

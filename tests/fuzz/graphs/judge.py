@@ -50,13 +50,21 @@ def _automatic_padding(node, arrays):
     return _attribute(node, "auto_pad") not in (None, b"NOTSET")
 
 
-def _aligned_corners_of_fractions(node, arrays):
-    """With scales that do not give whole lengths."""
+def _aligned_corners(node, arrays, of):
+    """With scales that do not give whole lengths, of which some are like this."""
     if _attribute(node, "coordinate_transformation_mode") != b"align_corners":
         return False
-    scales = node.input[2] if len(node.input) == 3 else ""
-    lengths = arrays[node.input[0]].shape * arrays[scales] if scales else np.zeros(1)
-    return bool(np.any(lengths != np.floor(lengths)))
+    scales = arrays[node.input[2]] if len(node.input) == 3 and node.input[2] else np.ones(1)
+    lengths = np.array(arrays[node.input[0]].shape) * scales
+    return bool(np.any((lengths != np.floor(lengths)) & of(scales)))
+
+
+def _aligned_corners_when_shrunk(node, arrays):
+    return _aligned_corners(node, arrays, lambda scales: scales < 1)
+
+
+def _aligned_corners_when_grown(node, arrays):
+    return _aligned_corners(node, arrays, lambda scales: scales > 1)
 
 
 # Where a judge is not to be asked: operator: (for which nodes, why).
@@ -66,12 +74,16 @@ RUNTIME_IS_WRONG = {
     "Mod": (_large_integers, "fmod of integers goes through a float"),
     "ReduceSum": (_large_integers, "a scalar goes through a float"),
     "Sigmoid": (_doubles, "of x < 0 it is one less that of -x, of which the last digits cancel"),
-    "Resize": (_aligned_corners_of_fractions, "ONNX's tests take the length before it is rounded"),
+    "Resize": (
+        _aligned_corners_when_shrunk,
+        "ONNX's tests take the length before it is rounded",
+    ),
 }
 REFERENCE_IS_WRONG = {
     "Conv": (_automatic_padding, "VALID is taken for SAME, and that is wrong with strides"),
     "ConvTranspose": (_always, "groups and dilations are mixed up"),
     "Erf": (_always, "an f64 is rounded to f32"),
+    "Resize": (_aligned_corners_when_grown, "the length before it is rounded is taken"),
     "OneHot": (_always, "indices outside the range are wrapped"),
     "Gemm": (_large_integers, "integers are multiplied by a float"),
     "Softplus": (_below_single, "1 + exp(x) is rounded to the type, and is 1 for most x below 0"),
