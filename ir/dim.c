@@ -135,6 +135,23 @@ static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to)
     return true;
 }
 
+/* 1 if a condition always holds, 0 if never, else -1. */
+static int decided(const Exprs *x, const Expr *e) {
+    if (ex_is_const(e)) return e->k.i != 0;
+    if (e->op == EX_not) return decided(x, e->arg[0]) < 0 ? -1 : !decided(x, e->arg[0]);
+    if (e->op == EX_and || e->op == EX_or) {
+        int a = decided(x, e->arg[0]), b = decided(x, e->arg[1]), settles = e->op == EX_or;
+        return a == settles || b == settles ? settles : a < 0 || b < 0 ? -1 : !settles;
+    }
+    Interval a, b;
+    if ((e->op != EX_lt && e->op != EX_le) || !interval(x, e->arg[0], &a) ||
+        !interval(x, e->arg[1], &b))
+        return -1;
+    bool strict = e->op == EX_lt;
+    if (strict ? a.high < b.low : a.high <= b.low) return 1;
+    return (strict ? a.low >= b.high : a.low > b.high) ? 0 : -1;
+}
+
 static bool find_interval(const Exprs *x, const Expr *e, Interval *to) {
     Interval part[3];
     if (e->op == EX_load || e->n < 1 || e->n > 3) return false;
@@ -146,6 +163,8 @@ static bool find_interval(const Exprs *x, const Expr *e, Interval *to) {
         if (!interval(x, e->arg[i], &part[i])) return false;
     switch ((ExprOp)e->op) {
     case EX_select: {
+        int holds = decided(x, e->arg[0]);
+        if (holds >= 0) part[holds ? 2 : 1] = part[holds ? 1 : 2];
         double ends[4] = {part[1].low, part[1].high, part[2].low, part[2].high};
         *to = around(ends, 4);
         return true;
@@ -389,6 +408,27 @@ static int64_t take_shared(Sum *s) {
     return shared;
 }
 
+/* What p / b is at most, for a product p that has rounded quotients among its factors: their
+ * dividends over b and their divisors. NULL if that is no simpler. h/4 * 4 / h is at most 1. */
+static const Expr *most_of_quotient(Exprs *x, const Sum *p, const Expr *b) {
+    const Expr *factor[MAX_FACTORS], *by = b;
+    int64_t low, high;
+    if (p->n != 1 || !dim_bounds(x, b, &low, &high) || low < 1) return NULL;
+    const Expr *top = ex_i(x, p->term[0].coef);
+    int n = factors_of(p->term[0].product, factor);
+    for (int i = 0; i < n; i++) {
+        const Expr *f = factor[i];
+        if (!dim_bounds(x, f, &low, &high) || low < 0) return NULL;
+        bool rounded = f->op == EX_div && ex_is_const(f->arg[1]);
+        if (rounded) by = ex_mul(x, by, f->arg[1]);
+        top = ex_mul(x, top, rounded ? f->arg[0] : f);
+    }
+    if (by == b) return NULL;
+    const Expr *most = normal(x, ex_div(x, top, by));
+    bool simpler = most->op != EX_min && (most->op != EX_div || ex_is_const(most->arg[1]));
+    return simpler ? most : NULL;
+}
+
 /* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) = A /
  * c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
@@ -401,7 +441,10 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
         Sum divisor;
         sum_of(x, b, &divisor);
         int64_t shared = take_shared(&divisor);
-        if (!divisor.whole || !divide(x, &s, &divisor, &out)) return ex_div(x, a, b);
+        if (!divisor.whole || !divide(x, &s, &divisor, &out)) {
+            const Expr *most = most_of_quotient(x, &s, b), *rounded = ex_div(x, a, b);
+            return most ? ex_bin(x, EX_min, rounded, most) : rounded;
+        }
         const Expr *cancelled = sum_expr(x, &out);
         return shared == 1 ? cancelled : normal(x, ex_div(x, cancelled, ex_i(x, shared)));
     }
@@ -451,6 +494,33 @@ static const Expr *from_float(Exprs *x, const Expr *e) {
     return a == e->arg[0] ? e : ex_cast(x, DT_i32, a);
 }
 
+/* e + (c - e % c) % c, among other terms: what e is padded to, (e + c - 1) / c * c. */
+static bool round_up(Exprs *x, Sum *s) {
+    for (int i = 0; i < s->n; i++) {
+        const Expr *pad = s->term[i].product;
+        if (s->term[i].coef != 1 || !pad || pad->op != EX_rem || !ex_is_const(pad->arg[1]))
+            continue;
+        int64_t c = pad->arg[1]->k.i, low, high;
+        Sum missing, own, rest = *s;
+        sum_of(x, pad->arg[0], &missing);
+        sum_add(&missing, -c, NULL);
+        const Expr *part = missing.n == 1 ? missing.term[0].product : NULL;
+        if (!part || missing.term[0].coef != -1 || part->op != EX_rem || c < 1 ||
+            !ex_is_int(part->arg[1], c) || !dim_bounds(x, part->arg[0], &low, &high) || low < 0)
+            continue;
+        sum_of(x, part->arg[0], &own);
+        sum_add(&rest, -1, pad);
+        for (int k = 0; k < own.n; k++) sum_add(&rest, -own.term[k].coef, own.term[k].product);
+        if (!own.whole || !rest.whole || rest.n + own.n + 1 != s->n) continue;
+        const Expr *up = ex_add(x, part->arg[0], ex_i(x, c - 1));
+        sum_of(x, normal(x, ex_mul(x, ex_div(x, up, ex_i(x, c)), ex_i(x, c))), &own);
+        for (int k = 0; k < own.n; k++) sum_add(&rest, own.term[k].coef, own.term[k].product);
+        *s = rest;
+        return true;
+    }
+    return false;
+}
+
 /* Of i32 sums, products, quotients and extremes of symbols; all else is taken as it is. */
 static const Expr *find_normal(Exprs *x, const Expr *e) {
     if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) {
@@ -458,7 +528,16 @@ static const Expr *find_normal(Exprs *x, const Expr *e) {
         const Expr *arg[2] = {normal(x, e->arg[0]), normal(x, e->arg[1])};
         const Expr *again = ex_rebuild(x, e, arg);
         sum_of(x, again, &s);
+        while (s.whole && round_up(x, &s)) continue;
         return s.whole ? sum_expr(x, &s) : again;
+    }
+    if (e->op == EX_rem) {
+        const Expr *arg[2] = {normal(x, e->arg[0]), normal(x, e->arg[1])};
+        return ex_rebuild(x, e, arg);
+    }
+    if (e->op == EX_select) {
+        int holds = decided(x, e->arg[0]);
+        return holds < 0 ? e : normal(x, e->arg[holds ? 1 : 2]);
     }
     if (e->op == EX_div) return quotient(x, normal(x, e->arg[0]), normal(x, e->arg[1]));
     if (e->op == EX_min || e->op == EX_max) {

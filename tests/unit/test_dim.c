@@ -44,6 +44,37 @@ static void test_same_numbers(void **state) {
     arena_free(&f.arena);
 }
 
+/* What is missing to the next multiple of c, as models that pad compute it. */
+static int64_t padded(Exprs *x, int64_t d, int64_t c) {
+    const Expr *e = dim_expr(x, d), *by = ex_i(x, c);
+    const Expr *missing = ex_bin(x, EX_rem, ex_sub(x, by, ex_bin(x, EX_rem, e, by)), by);
+    int64_t result = -1;
+    assert_true(dim_from_expr(x, ex_add(x, e, missing), &result));
+    return result;
+}
+
+static void test_multiples(void **state) {
+    (void)state;
+    Fixture f;
+    begin(&f);
+    Exprs *x = &f.x;
+    int64_t fours = dim_div(x, dim_add(x, f.c, 3), 4), windows = padded(x, f.c, 4);
+    assert_true(windows == dim_mul(x, fours, 4) && dim_div(x, windows, 4) == fours);
+    assert_int_equal(dim_max(x, windows), 100);
+    assert_int_equal(dim_max(x, padded(x, dim_add(x, f.a, f.b), 8)), 16);
+    /* a rounded quotient is no larger than the exact one */
+    int64_t product = dim_mul(x, dim_mul(x, dim_div(x, f.c, 4), f.a), 4);
+    assert_int_equal(dim_max(x, dim_div(x, product, f.c)), 8);
+    /* a condition that bounds settle: the sign of a remainder */
+    const Expr *c = dim_expr(x, f.c), *zero = ex_i(x, 0), *four = ex_i(x, 4);
+    const Expr *rest = ex_bin(x, EX_rem, c, four);
+    rest = ex_select(x, ex_lt(x, rest, zero), ex_add(x, rest, four), rest);
+    int64_t d;
+    assert_true(dim_from_expr(x, rest, &d));
+    assert_int_equal(dim_max(x, d), 3);
+    arena_free(&f.arena);
+}
+
 static void test_quotients(void **state) {
     (void)state;
     Fixture f;
@@ -170,7 +201,7 @@ static void test_random(void **state) {
             uint32_t to = next(&s) % TOP, from = next(&s) % TOP;
             int64_t by = 1 + (int64_t)(next(&s) % 6), p = d[to], q = d[from], m = v[to],
                     n = v[from];
-            switch (next(&s) % 7) {
+            switch (next(&s) % 8) {
             case 0:
                 d[to] = dim_add(x, p, q), v[to] = m + n;
                 break;
@@ -191,6 +222,10 @@ static void test_random(void **state) {
             case 5:
                 d[to] = dim_smaller(x, p, q), v[to] = m < n ? m : n;
                 break;
+            case 6:
+                if (dim_min(x, p) < 0) break;
+                d[to] = padded(x, p, by), v[to] = (m + by - 1) / by * by;
+                break;
             default:
                 if (dim_min(x, q) > 0) d[to] = dim_div(x, p, q), v[to] = m / n;
             }
@@ -207,8 +242,9 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_numbers), cmocka_unit_test(test_quotients),
-        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_from_expr),
-        cmocka_unit_test(test_index),        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_multiples),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_from_expr),    cmocka_unit_test(test_index),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
