@@ -96,8 +96,9 @@ static Interval rising(const Expr *e, Interval a) {
     return around(end, 2);
 }
 
+/* f32 results count rounded and, for a compiler may join a product and a sum, as they are. */
 static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to) {
-    double corner[4] = {a.low, a.low, a.high, a.high}, other[4] = {b.low, b.high, b.low, b.high};
+    double corner[8] = {a.low, a.low, a.high, a.high}, other[4] = {b.low, b.high, b.low, b.high};
     bool is_float = dt_is_float((DType)e->dt);
     for (int i = 0; i < 4; i++) {
         double l = corner[i], r = other[i];
@@ -131,7 +132,9 @@ static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to)
             return false;
         }
     }
-    *to = around(corner, 4);
+    for (int i = 0; i < 4; i++)
+        corner[4 + i] = e->dt == DT_f32 ? (double)(float)corner[i] : corner[i];
+    *to = around(corner, 8);
     return true;
 }
 

@@ -72,6 +72,12 @@ static void test_multiples(void **state) {
     int64_t d;
     assert_true(dim_from_expr(x, rest, &d));
     assert_int_equal(dim_max(x, d), 3);
+    /* 40 * 0.7f is 28 where the product is rounded, and a bit less where it is not */
+    int64_t forty = dim_of_symbol(x, dim_new_symbol(x, "forty", 6, 40));
+    const Expr *scaled =
+        ex_mul(x, ex_cast(x, DT_f32, dim_expr(x, forty)), ex_num(x, DT_f32, (double)0.7f));
+    assert_true(dim_from_expr(x, ex_cast(x, DT_i32, ex_un(x, EX_floor, scaled)), &d));
+    assert_int_equal(dim_max(x, d), 28);
     arena_free(&f.arena);
 }
 
