@@ -107,6 +107,23 @@ static void declare(Scope *s, size_t n, Onnx__ValueInfoProto *const *info) {
     for (size_t i = 0; i < n; i++) *strmap_put(&s->declared, pb_text(info[i]->name)) = info[i];
 }
 
+static bool says_zero(const Onnx__TypeProto *type) {
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE) return false;
+    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
+    for (size_t i = 0; shape && i < shape->n_dim; i++)
+        if (shape->dim[i]->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+            shape->dim[i]->dim_value == 0)
+            return true;
+    return false;
+}
+
+/* What the model says of values inside of it. Extents of 0 are what PyTorch's exporter writes where
+ * a run computes the end of a slice. */
+static void declare_inner(Scope *s, size_t n, Onnx__ValueInfoProto *const *info) {
+    for (size_t i = 0; i < n; i++)
+        if (!says_zero(info[i]->type)) declare(s, 1, info + i);
+}
+
 /* Reports a second definition. */
 static void bind_new(Import *im, Scope *s, const char *name, Binding *b, const char *what) {
     void **slot = strmap_put(&s->names, name);
@@ -344,7 +361,7 @@ static void call_function(Node *n, Function *function) {
     }
     Scope *s = new_scope(im, NULL, n->g, frame);
     s->depth = n->scope->depth + 1;
-    declare(s, proto->n_value_info, proto->value_info);
+    declare_inner(s, proto->n_value_info, proto->value_info);
     for (size_t i = 0; i < proto->n_input; i++) {
         Entity *e = (int)i < n->n_in ? n->entity[i] : NULL;
         bind(im, s, proto->input[i], e ? e : &im->absent);
@@ -542,7 +559,7 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *c
     Import *im = n->im;
     Scope *s = new_scope(im, n->scope, g, n->scope->frame);
     s->captured = captured;
-    declare(s, proto->n_value_info, proto->value_info);
+    declare_inner(s, proto->n_value_info, proto->value_info);
     declare(s, proto->n_output, proto->output);
     for (size_t i = 0; i < proto->n_input; i++) {
         Binding *b = ARENA_NEW(im->arena, Binding);
@@ -653,7 +670,7 @@ Graph *onnx_import(Arena *arena, Exprs *x, Diag *diag, const OnnxModel *model,
     const char *name = *pb_text(graph->name) ? graph->name : "model";
     Graph *g = graph_new(arena, x, diag, arena_strdup(arena, name));
     Scope *s = new_scope(im, NULL, g, NULL);
-    declare(s, graph->n_value_info, graph->value_info);
+    declare_inner(s, graph->n_value_info, graph->value_info);
     declare(s, graph->n_output, graph->output);
     bind_initializers(im, s, graph);
     bind_inputs(im, s, graph);

@@ -146,7 +146,12 @@ static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
         Value *both[2] = {none, fewer < 0 ? want : own};
         if (none && fewer < 0) want = g_concat(n->g, 2, both, 0);
         if (none && fewer > 0) own = g_concat(n->g, 2, both, 0);
-        want = g_bin(n->g, EX_max, want, own);
+        Exprs *x = n->x;
+        Builder b = build(n->g, 1, want->dims);
+        const Expr *w = build_in(&b, want), *o = build_in(&b, own), *one = ex_int(x, DT_i64, 1);
+        const Expr *e = ex_select(x, ex_bin(x, EX_eq, w, one), o, ex_bin(x, EX_max, w, o));
+        e = ex_select(x, ex_bin(x, EX_eq, o, one), w, e); /* also where it is 0 */
+        want = build_map(&b, DT_i64, e);
     }
     return node_counted_shape(n, want, NULL, rank, shape);
 }

@@ -103,10 +103,6 @@ static void place(Exprs *x, Slide *s, const char *how, bool ceiling) {
     if (!strcmp(how, "VALID")) s->before = s->after = 0;
     int64_t room = dim_sub(x, dim_add(x, s->in, s->before + s->after), s->span);
     int64_t ends = dim_add(x, room, s->stride);
-    if (dim_max(x, ends) < s->stride) {
-        s->out = 0;
-        return;
-    }
     s->out = dim_div(x, dim_larger(x, ends, 0), s->stride);
     if (!ceiling) return;
     /* a window that would begin in the padding at the end does not count */
@@ -128,10 +124,14 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
     for (int i = 0; i < w->n; i++) {
         Slide *s = &w->dim[i];
         place(n->x, s, how, ceiling);
-        if (dim_max(n->x, s->out) > 0) continue;
+        int64_t all = dim_add(n->x, dim_add(n->x, s->in, s->before), s->after);
+        bool larger = ceiling && s->dilation == 1 && !dim_varies(all) && s->kernel > all;
+        if (dim_max(n->x, s->out) > 0) {
+            if (larger) s->kernel = s->span = all; /* behind it there is nothing */
+            continue;
+        }
         invalid(n, E2005, "a window of %s positions does not fit into %s of spatial dimension %d",
-                dim_text(n->x, s->span),
-                dim_text(n->x, dim_add(n->x, dim_add(n->x, s->in, s->before), s->after)), i);
+                dim_text(n->x, s->span), dim_text(n->x, all), i);
         return false;
     }
     return true;

@@ -89,6 +89,11 @@ static void test_declared(void **state) {
     const char *info = "input x f32[4] input s i64[2] value t f32[M,2] output y t = Reshape(x, s) "
                        "y = Shape(t) input z f32[M] output z";
     assert_non_null(import_text(b, info, "M=2"));
+    /* an inner 0 says nothing */
+    const char *zero = "input x f32[4] input e i64[1] init s i64[1] = 0 value t f32[0] output y f32[n] "
+                       "t = Slice(x, s, e) y = Neg(t)";
+    const char *const three[] = {"1 2 3 4", "3"};
+    assert_string_equal(run_text(b, zero, NULL, 2, three), "f32[3] -1 -2 -3");
     refuse(
         b, "input s i64[2] output y f32[2,N] y = ConstantOfShape(s)", E3004,
         "node #0 'y' (ConstantOfShape): how many elements there are depends on run-time data, and "

@@ -287,6 +287,10 @@ static void test_products(void **state) {
          "y = Col2Im(x, i, k)",
          {"1 0 1 0"},
          "bool[1, 1, 3] 1 1 0"},
+        {"opset 19 input x f32[1,1,2,2] output y y = AveragePool(x) {kernel_shape=[900 9] "
+         "strides=[900 9] ceil_mode=1}",
+         {"1 2 3 6"},
+         "f32[1, 1, 1, 1] 3"},
         {"opset 19 input x f32[4] init s f32[1] = 1.3 output y y = Resize(x, _, s) "
          "{mode=\"linear\" coordinate_transformation_mode=\"align_corners\"}",
          {"1 2 3 4"},
