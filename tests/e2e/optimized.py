@@ -1,0 +1,64 @@
+"""Small models that C compilers optimise a lot, or wrongly: optimized.py MLCC FOLDER
+
+Compiled as users do, with -O3, without -march= and for this processor: results must be right, and the
+same bits on any number of threads.
+"""
+import subprocess
+import sys
+
+import numpy
+import onnx
+from onnx import helper, numpy_helper
+
+LENGTH = 200003  # of no multiple of a vector, and long enough for several threads
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+
+def save(path, nodes, inputs, kind, initializers):
+    infos = [helper.make_tensor_value_info(name, FLOAT, [length]) for name, length in inputs.items()]
+    arrays = [numpy_helper.from_array(array, name) for name, array in initializers.items()]
+    graph = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", kind, None)], arrays)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def run(library, folder, inputs, threads=1):
+    words = []
+    for name, array in inputs.items():
+        numpy.save(f"{folder}/{name}.npy", array)
+        words += ["--input", f"{name}={folder}/{name}.npy"]
+    subprocess.run([sys.argv[1], "run", library, "--threads", str(threads), *words, "--output", folder],
+                   check=True)
+    return numpy.load(f"{folder}/y.npy")
+
+
+def main():
+    mlcc, folder = sys.argv[1:]
+    model, library = f"{folder}/m.onnx", f"{folder}/m.so"
+    node, random = helper.make_node, numpy.random.default_rng(1)
+    long = {name: random.standard_normal(LENGTH).astype("f4") for name in "ab"}
+    choice = {"a": random.standard_normal(16).astype("f4")}
+    halves = numpy.array([0, 1, 1, 2, 2, 2, 0, 0, 1, 0, 1, 2])
+    table, zero = numpy.array([3.5, 7.5], "f4"), numpy.zeros(1, "f4")
+    cases = [
+        # an element of a table by a condition
+        ([node("Greater", ["a", "zero"], ["c"]), node("Cast", ["c"], ["i"], to=INT64),
+          node("Gather", ["table", "i"], ["y"])], FLOAT, {"zero": zero, "table": table}, choice,
+         table[(choice["a"] > 0).astype(int)]),
+        # constants that are copied, of 32 bytes twice the same and zeros
+        ([node("Identity", ["k"], ["y"])], INT64, {"k": halves}, {}, halves),
+        # elements left over behind the last vector of each thread
+        ([node("Sigmoid", ["b"], ["s"]), node("Mul", ["b", "s"], ["m"]), node("Add", ["m", "a"], ["y"])],
+         FLOAT, {}, long, long["b"] / (1 + numpy.exp(-long["b"])) + long["a"]),
+    ]
+    for nodes, kind, initializers, inputs, want in cases:
+        save(model, nodes, {name: len(array) for name, array in inputs.items()}, kind, initializers)
+        for march in ([], ["-march=native"]):
+            subprocess.run([mlcc, model, *march, "-o", library], check=True)
+            got = run(library, folder, inputs)
+            assert numpy.allclose(got, want, rtol=1e-5, atol=1e-5), (nodes[0].op_type, march, got, want)
+            for threads in (2, 3, 5, 7):
+                more = run(library, folder, inputs, threads)
+                assert got.tobytes() == more.tobytes(), (nodes[0].op_type, march, threads)
+
+
+main()
