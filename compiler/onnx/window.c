@@ -125,14 +125,14 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
         Slide *s = &w->dim[i];
         place(n->x, s, how, ceiling);
         int64_t all = dim_add(n->x, dim_add(n->x, s->in, s->before), s->after);
-        bool larger = ceiling && s->dilation == 1 && !dim_varies(all) && s->kernel > all;
-        if (dim_max(n->x, s->out) > 0) {
-            if (larger) s->kernel = s->span = all; /* behind it there is nothing */
-            continue;
+        if (dim_max(n->x, s->out) <= 0) {
+            invalid(n, E2005,
+                    "a window of %s positions does not fit into %s of spatial dimension %d",
+                    dim_text(n->x, s->span), dim_text(n->x, all), i);
+            return false;
         }
-        invalid(n, E2005, "a window of %s positions does not fit into %s of spatial dimension %d",
-                dim_text(n->x, s->span), dim_text(n->x, all), i);
-        return false;
+        if (ceiling && s->dilation == 1 && !dim_varies(all) && s->kernel > all)
+            s->kernel = s->span = all; /* behind it there is nothing */
     }
     return true;
 }
