@@ -419,6 +419,8 @@ static const char *file_name_on(const char *line, size_t *length) {
         return line[2 + *length] == ';' ? line + 2 : NULL;
     }
     if (strncmp(line, "static ", 7) != 0 && strncmp(line, "typedef ", 8) != 0) return NULL;
+    static const char specifiers[] = "static inline __attribute__((always_inline)) ";
+    if (!strncmp(line, specifiers, sizeof specifiers - 1)) line += sizeof specifiers - 1;
     for (const char *c = line; *c && *c != '\n'; c += *length ? *length : 1) {
         for (*length = 0; word_char(c[*length]);) ++*length;
         const char *after = c + *length;
@@ -450,9 +452,10 @@ static void include_source(FILE *all, const Job *job) {
     if (f) fclose(f);
 }
 
-/* The headers, which the compiler takes as it has read them once for the same options. */
+/* The headers, which the compiler takes as it has read them once for the same -march=. GCC 12 would
+ * take those of another -O, too, and crash. */
 static void precompile_headers(const Job *job) {
-    char *path = print("%s/head.h", folder), *read = print("%s.gch", path);
+    char *path = print("%s/%s.h", folder, job->kind), *read = print("%s.gch", path);
     if (mkdir(read, 0777) == 0) {
         FILE *f = fopen(path, "w");
         if (!f) abort();
@@ -464,7 +467,7 @@ static void precompile_headers(const Job *job) {
         fprintf(f, "#if defined(__x86_64__)\n#include <immintrin.h>\n#endif\n");
         fclose(f);
     }
-    char *one = print("%s/%s-%s", read, job->kind, job->march);
+    char *one = print("%s/march-%s", read, job->march);
     if (access(one, F_OK) != 0) {
         char *words = compiler_words(job);
         char *line = print("%s -x c-header -o %s %s", words, one, path);
@@ -483,7 +486,7 @@ static bool compile_jobs(int first, bool alone) {
     char *path = print("%s/all.c", folder);
     FILE *all = fopen(path, "w");
     if (!all) abort();
-    if (!alone) fprintf(all, "#include \"head.h\"\n");
+    if (!alone) fprintf(all, "#include \"%s.h\"\n", jobs[first].kind);
     for (int i = first; i < n_jobs && (i == first || !alone); i++) {
         if (!jobs[i].source || !together(&jobs[i], &jobs[first])) continue;
         if (alone)
