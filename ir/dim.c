@@ -628,7 +628,11 @@ int64_t dim_max(Exprs *x, int64_t d) {
 
 bool dim_can_meet(Exprs *x, int64_t a, int64_t b) {
     if (!dim_fits(a, b)) return false;
-    return a == b || (dim_max(x, a) >= dim_min(x, b) && dim_max(x, b) >= dim_min(x, a));
+    int64_t low, high;
+    if (a == b) return true;
+    if (dim_max(x, a) < dim_min(x, b) || dim_max(x, b) < dim_min(x, a)) return false;
+    const Expr *apart = normal(x, ex_sub(x, dim_expr(x, a), dim_expr(x, b)));
+    return !dim_bounds(x, apart, &low, &high) || (low <= 0 && high >= 0);
 }
 
 bool dim_meets(Exprs *x, int64_t a, int64_t b) {

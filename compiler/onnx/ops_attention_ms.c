@@ -182,9 +182,10 @@ void import_ms_attention(Node *n) {
  * NULL if it is absent, or after a report (one is enough). */
 static Value *byte_part(Node *n, Value *part, const Value *v, bool columns) {
     if (!part || n->failed) return NULL;
-    if (value_single(n, part)) return g_reshape(n->g, part, 0, NULL);
-    if (columns && part->rank == 1 && dim_meets(n->x, part->dims[0], v->dims[v->rank - 1]))
+    if (columns && part->rank == 1 && part->dims[0] != 1 &&
+        dim_meets(n->x, part->dims[0], v->dims[v->rank - 1]))
         return part;
+    if (value_single(n, part)) return g_reshape(n->g, part, 0, NULL);
     invalid(n, E2005, "a scale or zero point of shape %s for %s", shape_of(n, part),
             shape_of(n, v));
     return NULL;

@@ -10,13 +10,16 @@
  * A loop needs carried values of fixed shapes. Where a body changes them, where it carries
  * sequences, or where it needs the number of the iteration as a constant, iterations are imported
  * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
+ * Where there are more of them, or their number varies, tensors whose extents a body changes are
+ * carried with room for the largest (carry.h).
  */
-#include "compiler/onnx/control.h"
+#include "compiler/onnx/carry.h"
 #include "ir/constant.h"
 
 #include <string.h>
 
 #define MAX_UNROLL 64
+#define MAX_TRIES  8 /* to find how much room carried values need */
 
 /* --- repetition ------------------------------------------------------------------------------- */
 
@@ -32,6 +35,7 @@ typedef struct Repeat {
     bool zero_rows; /* rows after the end are zeros */
     int n_state;
     Entity **state; /* carried values, as after `done` iterations */
+    Carry *carry;   /* how a loop carries them; NULL: with the extents that they have */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
     int *axis;              /* ... along this axis ... */
@@ -119,7 +123,8 @@ static bool next_alive(const Repeat *r, Turn *t, const Entity *condition) {
     return true;
 }
 
-/* Imports the body for one turn, whose state, alive and row become those after it. */
+/* Imports the body for one turn, whose state, alive and row become those after it; the state as if
+ * the turn took place. */
 static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
     Node *n = r->n;
     Exprs *x = n->x;
@@ -148,18 +153,7 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
     Value *alive = t->alive;
     graph_end_faults(t->g, &before, alive);
     if (!next_alive(r, t, r->is_loop ? out[0] : NULL)) return false;
-    for (int i = 0; i < r->n_state; i++) {
-        Entity *next = out[skip_out + i];
-        Entity *kept = alive ? select_entity(n, t->g, alive, next, t->state[i], false) : next;
-        if (!kept) {
-            unsupported(n,
-                        "carried value %d changes from %s to %s, and whether it does is known "
-                        "only at run time",
-                        i, entity_text(arena, t->state[i]), entity_text(arena, next));
-            return false;
-        }
-        t->state[i] = kept;
-    }
+    for (int i = 0; i < r->n_state; i++) t->state[i] = out[skip_out + i];
     for (int i = 0; i < r->n_rows; i++) {
         const Entity *row = out[skip_out + r->n_state + i];
         if (row->kind == ENTITY_text) {
@@ -206,64 +200,129 @@ static bool keep_shape(const Repeat *r, Graph *sub, const Value *before, Entity 
     return true;
 }
 
+/* Does state i travel with room for extents that change? */
+static bool state_changes(const Repeat *r, int i) {
+    return r->carry && carry_changes(&r->carry[i]);
+}
+
+/* The values that travel for the states, from one iteration to the next. */
+static ValueVec travelling(const Repeat *r, Graph *g, Entity *const *state) {
+    ValueVec parts = {0};
+    for (int i = 0; i < r->n_state; i++) {
+        if (state_changes(r, i))
+            carry_pack(&r->carry[i], g, state[i]->tensor, &parts);
+        else
+            vec_push(g->arena, &parts, state[i]->tensor);
+    }
+    return parts;
+}
+
+/* The states of which `parts` travelled; `trips`: see carry_unpack. False after a report. */
+static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trips, Entity **state) {
+    for (int i = 0, at = 0; i < r->n_state; i++) {
+        Value *v = state_changes(r, i) ? carry_unpack(&r->carry[i], g, parts, &at, trips)
+                                       : parts[at++];
+        if (!v) {
+            unsupported(r->n, "more than %d dimensions that vary", DIM_MAX_SYMBOLS);
+            return false;
+        }
+        state[i] = entity_tensor(r->n->im, v);
+    }
+    return true;
+}
+
+/* Are the states after an iteration what the loop carries? If not, *again is set where r->carry has
+ * been changed so that they may be. */
+static bool states_keep(Repeat *r, Graph *sub, Entity *const *before, Entity **after, bool *again) {
+    for (int i = 0; i < r->n_state; i++) {
+        if (!state_changes(r, i) && keep_shape(r, sub, before[i]->tensor, &after[i])) continue;
+        if (r->carry && after[i]->kind == ENTITY_tensor &&
+            carry_learn(&r->carry[i], sub, before[i]->tensor, after[i]->tensor,
+                        dim_max(sub->x, r->trips) - r->done, again))
+            continue;
+        *again = false;
+        return false;
+    }
+    return !*again;
+}
+
 /* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if
- * the body does not repeat itself. */
-static bool repeat_as_loop(Repeat *r) {
+ * the body does not repeat itself; *again is set if it may with r->carry as it is now. */
+static bool try_loop(Repeat *r, bool *again) {
     Node *n = r->n;
     Graph *g = n->g, *sub = graph_new_sub(g);
     Exprs *x = g->x;
-    for (int i = 0; i < r->n_state; i++)
-        if (r->state[i]->kind != ENTITY_tensor) return false;
     const Expr *number = ex_add(x, ex_ctr(x, sub->depth - 1), ex_i(x, r->done));
     Turn t = turn_new(r, sub, number);
-    ValueVec captured = {0};
+    ValueVec captured = {0}, given = travelling(r, g, r->state), brought = {0};
     /* whether `alive` is needed shows afterwards; then it is the first state */
     Value *alive = graph_input(sub, "alive", DT_bool, 0, NULL);
-    for (int i = 0; i < r->n_state; i++) {
-        const Value *v = r->state[i]->tensor;
-        t.state[i] = entity_tensor(n->im, graph_input(sub, v->name, v->dt, v->rank, v->dims));
+    for (int i = 0; i < given.n; i++) {
+        const Value *v = given.items[i];
+        vec_push(g->arena, &brought, graph_input(sub, v->name, v->dt, v->rank, v->dims));
     }
+    Entity **before = ARENA_ARRAY(g->arena, r->n_state + 1, Entity *);
+    if (!arrived(r, sub, brought.items, -1, before)) return false;
+    for (int i = 0; i < r->n_state; i++) t.state[i] = before[i];
     t.alive = r->alive ? alive : NULL;
     if (r->limit) t.limit = inside(sub, r->limit, &captured);
     for (int i = 0; i < r->n_slices; i++) t.sliced[i] = inside(sub, r->sliced[i], &captured);
-    Entity **before = ARENA_ARRAY(g->arena, r->n_state + 1, Entity *);
-    for (int i = 0; i < r->n_state; i++) before[i] = t.state[i];
     if (!run_turn(r, &t, &captured) || t.ends) return false;
+    if (!states_keep(r, sub, before, t.state, again)) return false;
     bool ends_early = t.alive != NULL, folds = captured.n == 0 && !r->alive;
-    for (int i = 0; i < r->n_state; i++) {
-        if (!keep_shape(r, sub, before[i]->tensor, &t.state[i])) return false;
-        if (ends_early && !r->alive)
-            t.state[i] = select_entity(n, sub, alive, t.state[i], before[i], false);
-        folds = folds && value_is_const(r->state[i]->tensor);
-    }
+    for (int i = 0; i < r->n_state; i++) folds = folds && value_is_const(r->state[i]->tensor);
     /* what is constant from beginning to end is computed now, turn by turn */
     if (folds && !dim_varies(r->trips) && r->trips - r->done <= MAX_UNROLL) return false;
-    int first = ends_early ? 1 : 0, n_state = r->n_state + first, n_in = 0;
+    ValueVec next = travelling(r, sub, t.state);
+    int first = ends_early ? 1 : 0, n_state = next.n + first, n_in = 0;
     if (ends_early) {
-        Value *next = t.alive;
+        Value *go_on = t.alive;
         if (sub->fault && !r->alive) sub->fault = both(sub, alive, sub->fault);
-        graph_output(sub, r->alive ? next : both(sub, alive, next), "alive");
+        graph_output(sub, r->alive ? go_on : both(sub, alive, go_on), "alive");
     } else {
         graph_unlink(sub, alive->def);
         sub->inputs.n--;
         memmove(sub->inputs.items, sub->inputs.items + 1,
                 (size_t)sub->inputs.n * sizeof *sub->inputs.items);
     }
-    for (int i = 0; i < r->n_state; i++) graph_output(sub, t.state[i]->tensor, "state");
+    for (int i = 0; i < next.n; i++) {
+        Value *v = next.items[i];
+        if (ends_early && v != brought.items[i]) v = g_where(sub, alive, v, brought.items[i]);
+        graph_output(sub, v, "state");
+    }
     for (int i = 0; i < r->n_rows; i++) graph_output(sub, t.row[i], "row");
     if (ends_early && r->n_rows) graph_output(sub, alive, "ran");
     Value **in = ARENA_ARRAY(g->arena, n_state + captured.n + 1, Value *);
     Value **out = ARENA_ARRAY(g->arena, n_state + r->n_rows + 2, Value *);
     if (ends_early) in[n_in++] = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
-    for (int i = 0; i < r->n_state; i++) in[n_in++] = r->state[i]->tensor;
+    for (int i = 0; i < given.n; i++) in[n_in++] = given.items[i];
     for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
-    build_loop(g, sub, dim_sub(x, r->trips, r->done), n_state, n_in, in, out);
+    int64_t trips = dim_sub(x, r->trips, r->done);
+    build_loop(g, sub, trips, n_state, n_in, in, out);
     if (ends_early) r->alive = out[0];
-    for (int i = 0; i < r->n_state; i++) r->state[i] = entity_tensor(n->im, out[first + i]);
+    if (!arrived(r, g, out + first, ends_early ? -1 : trips, r->state)) return false;
     for (int i = 0; i < r->n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
     if (ends_early && r->n_rows) vec_push(g->arena, &r->ran, out[n_state + r->n_rows]);
     r->done = r->trips;
     return true;
+}
+
+/* The same with room for what changes its extents, if `changing`. */
+static bool repeat_as_loop(Repeat *r, bool changing) {
+    Node *n = r->n;
+    for (int i = 0; i < r->n_state; i++)
+        if (r->state[i]->kind != ENTITY_tensor) return false;
+    r->carry = changing ? ARENA_ARRAY(n->g->arena, r->n_state + 1, Carry) : NULL;
+    for (int i = 0; changing && i < r->n_state; i++)
+        r->carry[i] = carry_of(n->g, r->state[i]->tensor);
+    for (int tries = 0; tries < MAX_TRIES; tries++) {
+        Attempt a = attempt_begin(n);
+        bool again = false, done = try_loop(r, &again);
+        if (again) attempt_undo(n, &a);
+        n->failed |= a.failed;
+        if (!again) return done;
+    }
+    return false;
 }
 
 /* Imports one iteration into the graph around. */
@@ -275,6 +334,17 @@ static bool repeat_once(Repeat *r) {
     for (int i = 0; i < r->n_state; i++) t.state[i] = r->state[i];
     for (int i = 0; i < r->n_slices; i++) t.sliced[i] = r->sliced[i];
     if (!run_turn(r, &t, NULL)) return false;
+    for (int i = 0; r->alive && i < r->n_state; i++) {
+        Entity *kept = select_entity(r->n, g, r->alive, t.state[i], r->state[i], false);
+        if (!kept) {
+            unsupported(r->n,
+                        "carried value %d changes from %s to %s, and whether it does is known "
+                        "only at run time",
+                        i, entity_text(g->arena, r->state[i]), entity_text(g->arena, t.state[i]));
+            return false;
+        }
+        t.state[i] = kept;
+    }
     static const int64_t single[1] = {1};
     Value *ran = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
     vec_push(g->arena, &r->ran, g_reshape(g, ran, 1, single));
@@ -337,11 +407,11 @@ static bool repeat(Repeat *r) {
     r->n_rows_found = -1;
     if (dim_varies(r->trips) && !r->stopped) {
         Attempt before = attempt_begin(n);
-        bool done = repeat_as_loop(r);
+        bool done = repeat_as_loop(r, true);
         if (!done && !n->failed)
             unsupported(n,
-                        "carried values change their shapes, or are no tensors, and the number of "
-                        "iterations varies");
+                        "carried values change their ranks or types, or are no tensors, and the "
+                        "number of iterations varies");
         n->failed |= before.failed;
         return done;
     }
@@ -351,7 +421,12 @@ static bool repeat(Repeat *r) {
         bool many = !bounded || r->trips - r->done > MAX_UNROLL;
         if (bounded && r->trips - r->done > 1 && attempts < 2) {
             Attempt a = attempt_begin(n);
-            if (repeat_as_loop(r)) {
+            bool done = repeat_as_loop(r, false);
+            if (!done && (r->alive || (many && attempts == 1))) {
+                attempt_undo(n, &a);
+                done = repeat_as_loop(r, true);
+            }
+            if (done) {
                 n->failed = a.failed;
                 break;
             }
@@ -359,8 +434,8 @@ static bool repeat(Repeat *r) {
             if (many && attempts == 2) {
                 if (!n->failed)
                     unsupported(n,
-                                "carried values change their shapes, and there are more than %d "
-                                "iterations",
+                                "carried values change their ranks or types, or are no tensors, "
+                                "and there are more than %d iterations",
                                 MAX_UNROLL);
                 return false;
             }

@@ -153,9 +153,8 @@ void import_conv_integer(Node *n) {
     if (!window_place(n, &win, v, w->rank == v->rank ? w->dims + 2 : NULL, false) ||
         !read_channels(n, v, w, false, &c))
         return;
-    if ((vz && !value_single(n, vz)) ||
-        (wz && !value_single(n, wz) &&
-         (wz->rank != 1 || !dim_meets(n->x, wz->dims[0], w->dims[0])))) {
+    bool each = wz && wz->rank == 1 && wz->dims[0] != 1 && dim_meets(n->x, wz->dims[0], w->dims[0]);
+    if ((vz && !value_single(n, vz)) || (wz && !each && !value_single(n, wz))) {
         invalid(n, E2005, "a zero point must be one number%s",
                 vz ? "" : " for each output channel");
         return;

@@ -390,6 +390,41 @@ static const Row rows[] = {
      "T=0..4 B=1..2",
      {"1 2 3 4 5 6", "0 10", "3", "2"},
      "f32[2] 9 22; f32[3, 2] 9 22 8 20 5 16"},
+    /* what is carried changes its extents from one iteration to the next */
+    {"input x f32[T,2] init t bool[] = 1 output y output r s = Shape(x) {end=1} m = Squeeze(s) "
+     "y, r = Loop(m, t, x) {body=graph{ input i i64[] input c bool[] input v f32[n,2] output d "
+     "output w output k d = Identity(c) g = Gather(x, i) init a i64[1] = 0 u = Unsqueeze(g, a) "
+     "w = Concat(u, v, u) {axis=0} k = ReduceSum(v) {keepdims=0}}}",
+     "T=0..3",
+     {"1 2 3 4", "2"},
+     "f32[6, 2] 3 4 1 2 1 2 3 4 1 2 3 4; f32[2] 10 16"},
+    {"input x f32[T] input m i64[] init t bool[] = 1 output y "
+     "y = Loop(m, t, x) {body=graph{ input i i64[] input c bool[] input v f32[n] output d "
+     "output w d = Identity(c) init z f32[] = 0 e = Greater(v, z) f = Compress(v, e) {axis=0} "
+     "init o f32[] = 1 w = Sub(f, o)}}",
+     "T=0..5 y.trips=0..9",
+     {"1 3 0 2", "2", "4"},
+     "f32[2] 1 0"},
+    {"input x f32[T] input m i64[] init t bool[] = 1 output y "
+     "y = Loop(m, t, x) {body=graph{ input i i64[] input c bool[] input v f32[n] output d "
+     "output w d = Identity(c) init z f32[] = 0 e = Greater(v, z) f = Compress(v, e) {axis=0} "
+     "init o f32[] = 1 w = Sub(f, o)}}",
+     "T=0..5 y.trips=0..3",
+     {"1 3 0 2", "4", "4"},
+     "fault"},
+    {"input x f32[T] input h f32[] init t bool[] = 1 output y output z init m i64[] = 99 "
+     "y, z = Loop(m, t, x, x) {body=graph{ input i i64[] input c bool[] input v f32[n] "
+     "input u f32[p] output d output w output k q = ReduceSum(v) {keepdims=0} d = Less(q, h) "
+     "init o f32[1] = 7 w = Concat(v, o) {axis=0} k = Concat(o, u, o, o) {axis=0}}}",
+     "T=0..5",
+     {"1 3", "15", "2"},
+     "f32[5] 1 3 7 7 7; f32[11] 7 7 7 1 3 7 7 7 7 7 7"},
+    {"input x f32[T] input m i64[] init t bool[] = 1 output y "
+     "y = Loop(m, t, x) {body=graph{ input i i64[] input c bool[] input v f32[n] output d "
+     "output w d = Identity(c) init o i64[1] = 1 init b i64[1] = 9 w = Slice(v, o, b)}}",
+     "T=0..5 y.trips=0..9",
+     {"1 3 0 2", "3", "4"},
+     "f32[1] 2"},
     /* what the body of a loop finds stays inside of it */
     {"input x f32[T,3] init t bool[] = 1 output y s = Shape(x) {end=1} m = Squeeze(s) "
      "y = Loop(m, t) {body=graph{ input i i64[] input c bool[] output d output k d = Identity(c) "

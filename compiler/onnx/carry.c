@@ -1,0 +1,91 @@
+/* See carry.h.
+ *
+ * The room is found by trying: an iteration is imported with extents up to what is known so far. If
+ * it makes none that are larger, there is room enough for all iterations. Else it is imported with
+ * room for those; if it still asks for more, extents grow from one iteration to the next, and the
+ * room is what so many iterations can add.
+ */
+#include "compiler/onnx/carry.h"
+
+Carry carry_of(Graph *g, const Value *v) {
+    Carry c = {.rank = v->rank};
+    for (int i = 0; i < v->rank; i++) {
+        c.first[i] = c.room[i] = v->dims[i];
+        c.low[i] = dim_min(g->x, v->dims[i]);
+    }
+    return c;
+}
+
+bool carry_changes(const Carry *c) {
+    for (int i = 0; i < c->rank; i++)
+        if (c->changes[i]) return true;
+    return false;
+}
+
+void carry_pack(const Carry *c, Graph *g, Value *v, ValueVec *parts) {
+    if (!carry_changes(c)) {
+        vec_push(g->arena, parts, v);
+        return;
+    }
+    Builder b = build(g, c->rank, c->room);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < c->rank; i++)
+        index[i] =
+            c->changes[i] ? dim_index(g->x, ex_var(g->x, i), v->dims[i]) : ex_var(g->x, i);
+    const Expr *nothing = ex_cast(g->x, v->dt, ex_int(g->x, DT_i32, 0));
+    const Expr *e = value_numel(v) ? build_load(&b, v, index) : nothing;
+    vec_push(g->arena, parts, build_map(&b, v->dt, e));
+    for (int i = 0; i < c->rank; i++)
+        if (c->changes[i]) vec_push(g->arena, parts, g_dim(g, DT_i32, v->dims[i]));
+}
+
+Value *carry_unpack(const Carry *c, Graph *g, Value *const *parts, int *at, int64_t trips) {
+    Value *v = parts[(*at)++];
+    if (!carry_changes(c)) return v;
+    Exprs *x = g->x;
+    int64_t start[MAX_RANK] = {0}, step[MAX_RANK], dims[MAX_RANK];
+    for (int i = 0; i < c->rank; i++) {
+        step[i] = 1;
+        dims[i] = c->room[i];
+        if (!c->changes[i]) continue;
+        Builder e = build(g, 0, NULL);
+        const Expr *least = ex_i(x, c->low[i]), *most = ex_i(x, c->room[i]);
+        const Expr *extent = build_in(&e, parts[(*at)++]);
+        extent = ex_bin(x, EX_min, ex_bin(x, EX_max, extent, least), most);
+        bool steady = c->least_step[i] == c->most_step[i] && c->least_step[i] >= 0;
+        dims[i] = trips != -1 && steady
+                      ? dim_add(x, c->first[i], dim_mul(x, trips, c->most_step[i]))
+                      : graph_symbol(g, build_map(&e, DT_i32, extent), c->low[i], c->room[i]);
+        if (dims[i] == -1) return NULL;
+    }
+    return g_slice(g, v, start, step, dims);
+}
+
+bool carry_learn(Carry *c, Graph *g, const Value *before, const Value *after, int64_t trips,
+                 bool *again) {
+    Exprs *x = g->x;
+    if (after->dt != before->dt || after->rank != before->rank) return false;
+    for (int i = 0; i < c->rank; i++) {
+        if (!c->changes[i] && before->dims[i] == after->dims[i]) continue;
+        int64_t most = dim_max(x, after->dims[i]), least = dim_min(x, after->dims[i]);
+        /* room is added for what is below 0 */
+        int64_t step = dim_sub(x, dim_add(x, after->dims[i], c->room[i]), before->dims[i]);
+        c->least_step[i] = dim_min(x, step) - c->room[i];
+        c->most_step[i] = dim_max(x, step) - c->room[i];
+        if (!c->changes[i]) {
+            c->changes[i] = *again = true;
+            c->room[i] = dim_max(x, c->first[i]);
+            if (most > c->room[i]) c->room[i] = most;
+        } else if (most > c->room[i]) {
+            int64_t grown = dim_max(x, c->first[i]) + trips * c->most_step[i];
+            if (grown <= c->room[i]) continue;
+            *again = true;
+            c->room[i] = grown;
+        }
+        if (least < c->low[i] && c->least_step[i] < 0) {
+            *again = true;
+            c->low[i] = least > 0 ? least : 0;
+        }
+    }
+    return true;
+}
