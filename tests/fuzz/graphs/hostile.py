@@ -13,6 +13,7 @@ from .builder import assemble
 from .generate import random_model
 from .minimise import names_read
 from .peer import Task
+from .varying import Varying
 
 # Operators that take the more interesting half of the nodes.
 INDEXED = (
@@ -62,90 +63,6 @@ def hostile(rng, value):
     return np.array(picked[: value.size], object).reshape(shape).astype(dtypes.NUMPY[name])
 
 
-# Operators that may find extents at run time.
-COUNTING = set(
-    "CenterCropPad Compress ConstantOfShape Expand Loop NonZero OneHot Pad Range Reshape Resize Slice "
-    "Split Tile TopK Unique".split()
-)
-OUTSIDE = (-1, -(2**31), 2**31 - 1)
-
-
-def shape_of(word):
-    """Of "f32[2,3]"."""
-    inner = word[word.index("[") + 1 : -1]
-    shape = tuple(int(d) for d in inner.split(",")) if inner else ()
-    return {"shape": shape, "rank": len(shape), "size": int(np.prod(shape))}
-
-
-def forget_shapes(graph):
-    """Takes declared extents off results and the inputs of subgraphs."""
-    del graph.value_info[:]
-    for info in graph.output:
-        for dim in info.type.tensor_type.shape.dim:
-            dim.Clear()
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                for info in attribute.g.input:
-                    for dim in info.type.tensor_type.shape.dim:
-                        dim.Clear()
-                forget_shapes(attribute.g)
-
-
-class Varying:
-    """A model whose inputs have dimensions that vary, one symbol for each size that occurs."""
-
-    def __init__(self, rng, g, model, fixed):
-        """fixed: inputs whose shapes stay as they are."""
-        self.rng, self.model = rng, model
-        forget_shapes(model.graph)
-        self.symbols = {}  # size: (low, high), in the order in which they occur
-        self.inputs = []  # of each: value, sizes or None for each dimension
-        for info in model.graph.input:
-            value, varies = g.values[info.name], []
-            for dim, size in zip(info.type.tensor_type.shape.dim, value.shape):
-                if info.name in fixed or not size or rng.random() < 0.2:
-                    varies.append(None)
-                    continue
-                if size not in self.symbols:
-                    low = int(rng.choice([0, 1, size]))
-                    self.symbols[size] = low, size + int(rng.integers(low == size, 4))
-                dim.Clear()
-                dim.dim_param = f"d{size}"
-                varies.append(size)
-            self.inputs.append((value, varies))
-        self.dims = [f"d{size}={low}..{high}" for size, (low, high) in self.symbols.items()]
-        for node in g.nodes:
-            if node.op_type not in COUNTING or rng.random() < 0.2:
-                continue
-            for name in filter(None, node.output):
-                sizes = g.values[name].shape if name in g.values else ()
-                bounds = [max(0, int(size + rng.integers(-1, 4))) for size in sizes]
-                self.dims += [f"{name}.{axis}=0..{most}" for axis, most in enumerate(bounds) if most]
-            if node.op_type == "Loop":
-                self.dims.append(f"{node.output[0]}.trips=0..{int(rng.integers(1, 6))}")
-
-    def run(self):
-        """Inputs of a run: room for the largest shapes, and the extents."""
-        rng = self.rng
-        true = rng.random() < 0.3
-        extents = {}
-        for size, (low, high) in self.symbols.items():
-            extents[size] = size if true else int(rng.integers(low, high + 1))
-            if rng.random() < 0.03:
-                extents[size] = int(rng.choice([low - 1, high + 1, *OUTSIDE]))
-        arrays = []
-        for value, varies in self.inputs:
-            most = [self.symbols[s][1] if s else d for s, d in zip(varies, value.shape)]
-            array = hostile(rng, types.SimpleNamespace(
-                shape=(int(np.prod(most)),), dtype=value.dtype, size=int(np.prod(most))
-            ))
-            if true and rng.random() < 0.7:
-                array[: value.size] = value.array.reshape(-1)
-            arrays.append(array)
-        return arrays + [np.array(e, np.int32) for e in extents.values()]
-
-
 class HostileCase:
     """A random model whose integers are all inputs, and some sets of values for them."""
 
@@ -189,7 +106,7 @@ class HostileCase:
             kind, dims = "hostile" + ", shapes as inputs" * bool(loose), ()
             if number % 2:
                 varying = Varying(rng, g, model, loose | g.frozen)
-                runs = [varying.run() for _ in range(options.hostile)]
+                runs = [varying.hostile_run(hostile) for _ in range(options.hostile)]
                 kind, dims = kind.replace("hostile", "varying"), varying.dims
             # compiling takes long, and so do the checks of what interprets kernels
             compiled = ("c0:c:::apart", "c0:c:native")[number // 4 % 2]
@@ -254,7 +171,7 @@ class HostileCase:
         if own != line:
             return f"{own} and {line} in the interpreter"
         outputs = [
-            types.SimpleNamespace(name=v.name, dtype=v.dtype, is_float=v.is_float, **shape_of(word))
+            types.SimpleNamespace(name=v.name, dtype=v.dtype, is_float=v.is_float, **compare.shape_of(word))
             for v, word in zip(task.outputs, line.split()[1:])
         ]
         for run in range(task.runs):
