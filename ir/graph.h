@@ -160,6 +160,8 @@ Graph *graph_new_sub(Graph *parent);
 int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high);
 /* Says which value a symbol has in this graph. */
 void graph_set_symbol(Graph *g, int symbol, Value *value);
+/* Are the extents of v known in this graph? Those that the body of a loop finds are not outside. */
+bool graph_has_extents(Graph *g, const Value *v);
 /* An input of the graph holds its elements one behind the other, without room for the largest
  * extents: the tensor that it is. Reads nothing beyond its elements. */
 Value *graph_from_dense(Graph *g, Value *input);

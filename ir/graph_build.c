@@ -135,6 +135,25 @@ static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *arg
     return ex_i(b->x, 0);
 }
 
+typedef struct Reach {
+    Graph *g;
+    bool beyond;
+} Reach;
+
+static void note_beyond(void *user, const Expr *e) {
+    Reach *r = user;
+    if (e->op == EX_var && e->k.i >= DIM_VAR && !symbol_value(r->g, (int)e->k.i - DIM_VAR))
+        r->beyond = true;
+}
+
+bool graph_has_extents(Graph *g, const Value *v) {
+    Reach r = {.g = g};
+    for (int i = 0; i < v->rank; i++)
+        if (dim_varies(v->dims[i]))
+            ex_visit(g->arena, dim_expr(g->x, v->dims[i]), note_beyond, &r);
+    return !r.beyond;
+}
+
 /* The body with loads for symbols. */
 static const Expr *load_symbols(Builder *b, const Expr *e) {
     if (!b->x->dims || !e) return e;

@@ -269,6 +269,11 @@ static bool try_loop(Repeat *r, bool *again) {
     for (int i = 0; i < r->n_slices; i++) t.sliced[i] = inside(sub, r->sliced[i], &captured);
     if (!run_turn(r, &t, &captured) || t.ends) return false;
     if (!states_keep(r, sub, before, t.state, again)) return false;
+    for (int i = 0; i < r->n_rows; i++) {
+        if (graph_has_extents(g, t.row[i])) continue;
+        unsupported(n, "a stacked output whose number of elements the body finds");
+        return false;
+    }
     bool ends_early = t.alive != NULL, folds = captured.n == 0 && !r->alive;
     for (int i = 0; i < r->n_state; i++) folds = folds && value_is_const(r->state[i]->tensor);
     /* what is constant from beginning to end is computed now, turn by turn */
