@@ -91,7 +91,7 @@ static uint64_t op_hash(const Op *op) {
 static bool same_op(const Op *a, const Op *b) {
     const Value *va = a->out[0], *vb = b->out[0];
     if (a->kind != b->kind || a->n_in != b->n_in || va->dt != vb->dt ||
-        !shape_equal(va->rank, va->shape, vb->rank, vb->shape))
+        !shape_equal(va->rank, va->dims, vb->rank, vb->dims))
         return false;
     for (int i = 0; i < a->n_in; i++)
         if (a->in[i] != b->in[i]) return false;

@@ -466,7 +466,8 @@ static const Expr *or_beyond(Resize *r, Builder *b, const Expr *e) {
  * input. */
 static bool largest_axis(Resize *r, const Axis *a, Axis *largest) {
     bool by_scale = r->at == AT_half_pixel || r->at == AT_asymmetric ||
-                    r->at == AT_pytorch_half_pixel || r->at == AT_tf_half_pixel_for_nn;
+                    r->at == AT_tf_half_pixel_for_nn ||
+                    (r->at == AT_pytorch_half_pixel && dim_min(r->x, a->out) > 1);
     if (!dim_varies(a->out) || !a->known || !by_scale) return false;
     *largest = *a;
     largest->in = dim_max(r->x, a->in);

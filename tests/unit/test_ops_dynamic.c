@@ -317,6 +317,20 @@ static const Row rows[] = {
      "B=1..4 q=0..5",
      {"1 2 3 4", "2", "4"},
      "f32[2] 2 3"},
+    /* alike but for how far they go */
+    {"opset 11 input x f32[1,1,A,2] input z f32[1,1,B,2] output y output w "
+     "v, i = MaxPool(x) {kernel_shape=[2 2] strides=[2 2]} y = MaxUnpool(v, i) {kernel_shape=[2 2] "
+     "strides=[2 2]} u, k = MaxPool(z) {kernel_shape=[2 2] strides=[2 2]} w = MaxUnpool(u, k) "
+     "{kernel_shape=[2 2] strides=[2 2]}",
+     "A=2..4 B=2..4",
+     {"1 2 3 4", "5 6 7 8 9 1 2 3", "2", "4"},
+     "f32[1, 1, 2, 2] 0 0 0 4; f32[1, 1, 4, 2] 0 0 0 8 9 0 0 0"},
+    /* a single row is where the first is, whatever the scale */
+    {"opset 13 input x f32[1,1,H] init k f32[3] = 1 1 0.5 output y y = Resize(x, _, k) "
+     "{mode=\"nearest\" nearest_mode=\"ceil\" coordinate_transformation_mode=\"pytorch_half_pixel\"}",
+     "H=1..6",
+     {"4 5 6", "3"},
+     "f32[1, 1, 1] 4"},
     /* both branches and repetitions */
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
      "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "

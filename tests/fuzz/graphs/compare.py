@@ -75,6 +75,8 @@ def fault(task, way):
     arrays, _ = split(data, outputs)
     for value, got in zip(task.outputs, arrays):
         if task.dims:
+            if got.ndim != value.rank or got.size < value.size:
+                return "shapes", f"{value.name}: no room for {value.shape} in {got.shape}"
             got = got.reshape(-1)[: value.size].reshape(value.shape)
         text = difference(value, got, way)
         if text:
