@@ -356,6 +356,7 @@ void import_slice(Node *n) {
         s.axis = node_ints(n, 3, &n_axis);
         s.step = node_ints(n, 4, &n_step);
         bool known = s.start && s.end && (s.axis || !node_in(n, 3)) && (s.step || !node_in(n, 4));
+        for (int i = 0; known && i < n_step; i++) known = !s.step || !dim_varies(s.step[i]);
         if (!known) {
             for (int i = 1; i <= 4; i++)
                 if (node_in(n, i) && !dt_is_int(node_in(n, i)->dt))

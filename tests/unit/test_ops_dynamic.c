@@ -331,6 +331,11 @@ static const Row rows[] = {
      "H=1..6",
      {"4 5 6", "3"},
      "f32[1, 1, 1] 4"},
+    {"input x f32[4] input z f32[B] init a i64[1] = 0 init e i64[1] = 4 output y s = Shape(z) "
+     "y = Slice(x, a, e, a, s)",
+     "B=1..4",
+     {"1 2 3 4", "0 0 0", "3"},
+     "f32[2] 1 4"},
     /* both branches and repetitions */
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
      "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "

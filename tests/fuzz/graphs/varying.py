@@ -29,29 +29,32 @@ def forget_shapes(graph):
 
 
 class Varying:
-    """A model whose inputs have dimensions that vary, one symbol for each size that occurs."""
+    """A model whose inputs have dimensions that vary: those of one size are mostly one symbol."""
 
     def __init__(self, rng, g, model, fixed, true=False):
         """fixed: inputs whose shapes stay as they are. true: the model's own sizes are in all ranges,
         and sizes of 1, which others may be broadcast to, stay."""
         self.rng, self.model = rng, model
         forget_shapes(model.graph)
-        self.symbols = {}  # size: (low, high), in the order in which they occur
-        self.inputs = []  # of each: value, sizes or None for each dimension
+        self.symbols = {}  # name: (size, low, high), in the order in which they occur
+        self.inputs = []  # of each: value, name or None for each dimension
         for info in model.graph.input:
             value, varies = g.values[info.name], []
             for dim, size in zip(info.type.tensor_type.shape.dim, value.shape):
                 if info.name in fixed or size < 1 + true or rng.random() < 0.2:
                     varies.append(None)
                     continue
-                if size not in self.symbols:
+                name = f"d{size}"
+                if name in self.symbols and rng.random() < 0.25:
+                    name += f"_{len(self.symbols)}"  # that they are equal shows in the run only
+                if name not in self.symbols:
                     low = int(rng.choice([0, 1, size]))
-                    self.symbols[size] = low, size + int(rng.integers(low == size, 4))
+                    self.symbols[name] = size, low, size + int(rng.integers(low == size, 4))
                 dim.Clear()
-                dim.dim_param = f"d{size}"
-                varies.append(size)
+                dim.dim_param = name
+                varies.append(name)
             self.inputs.append((value, varies))
-        self.dims = [f"d{size}={low}..{high}" for size, (low, high) in self.symbols.items()]
+        self.dims = [f"{name}={low}..{high}" for name, (_, low, high) in self.symbols.items()]
         for node in g.nodes:
             if node.op_type not in COUNTING or rng.random() < 0.2:
                 continue
@@ -65,7 +68,7 @@ class Varying:
     def room(self):
         """Of each input: the value, and elements that the largest shape has."""
         for value, varies in self.inputs:
-            most = [self.symbols[s][1] if s else d for s, d in zip(varies, value.shape)]
+            most = [self.symbols[s][2] if s else d for s, d in zip(varies, value.shape)]
             yield value, int(np.prod(most))
 
     def true_run(self):
@@ -75,17 +78,17 @@ class Varying:
             array = np.zeros(size, value.array.dtype)
             array[: value.size] = value.array.reshape(-1)
             arrays.append(array)
-        return arrays + [np.array(size, np.int32) for size in self.symbols]
+        return arrays + [np.array(size, np.int32) for size, _, _ in self.symbols.values()]
 
     def hostile_run(self, hostile):
         """The same with any extents and what `hostile` makes, but for some."""
         rng = self.rng
         true = rng.random() < 0.3
         extents = {}
-        for size, (low, high) in self.symbols.items():
-            extents[size] = size if true else int(rng.integers(low, high + 1))
+        for name, (size, low, high) in self.symbols.items():
+            extents[name] = size if true else int(rng.integers(low, high + 1))
             if rng.random() < 0.03:
-                extents[size] = int(rng.choice([low - 1, high + 1, *OUTSIDE]))
+                extents[name] = int(rng.choice([low - 1, high + 1, *OUTSIDE]))
         arrays = []
         for value, size in self.room():
             array = hostile(
