@@ -59,7 +59,7 @@ static const Expr *count_factor(Builder *b, const Window *w, int i, bool with_pa
     const Slide *s = &w->dim[i];
     const Expr *at[1] = {ex_var(b->x, 2 + i)};
     *fixed = s->kernel;
-    if (dim_varies(s->out)) {
+    if (dim_varies(s->out) || dim_varies(s->in)) {
         bool whole = !w->ceiling && (with_padding || (s->before == 0 && s->after == 0));
         return whole ? NULL : ex_cast(b->x, work, covered_expr(b->x, s, at[0], with_padding));
     }

@@ -336,6 +336,10 @@ static const Row rows[] = {
      "B=1..4",
      {"1 2 3 4", "0 0 0", "3"},
      "f32[2] 1 4"},
+    {"input x f32[1,1,H] output y y = AveragePool(x) {kernel_shape=[2] pads=[1 0] strides=[3]}",
+     "H=1..2",
+     {"4 5", "2"},
+     "f32[1, 1, 1] 4"},
     /* both branches and repetitions */
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
      "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "
