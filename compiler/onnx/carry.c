@@ -2,8 +2,8 @@
  *
  * The room is found by trying: an iteration is imported with extents up to what is known so far. If
  * it makes none that are larger, there is room enough for all iterations. Else it is imported with
- * room for those; if it still asks for more, extents grow from one iteration to the next, and the
- * room is what so many iterations can add.
+ * room for those, and so on, at most as often as there are iterations; unless each adds the same,
+ * when what all of them add is known.
  */
 #include "compiler/onnx/carry.h"
 
@@ -22,19 +22,25 @@ bool carry_changes(const Carry *c) {
     return false;
 }
 
+Value *in_room(Graph *g, Value *v, const int64_t *dims) {
+    Builder b = build(g, v->rank, dims);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) {
+        index[i] = ex_var(g->x, i);
+        if (dims[i] != v->dims[i]) index[i] = dim_index(g->x, index[i], v->dims[i]);
+    }
+    const Expr *nothing = ex_cast(g->x, v->dt, ex_int(g->x, DT_i32, 0));
+    return build_map(&b, v->dt, value_numel(v) ? build_load(&b, v, index) : nothing);
+}
+
 void carry_pack(const Carry *c, Graph *g, Value *v, ValueVec *parts) {
     if (!carry_changes(c)) {
         vec_push(g->arena, parts, v);
         return;
     }
-    Builder b = build(g, c->rank, c->room);
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < c->rank; i++)
-        index[i] =
-            c->changes[i] ? dim_index(g->x, ex_var(g->x, i), v->dims[i]) : ex_var(g->x, i);
-    const Expr *nothing = ex_cast(g->x, v->dt, ex_int(g->x, DT_i32, 0));
-    const Expr *e = value_numel(v) ? build_load(&b, v, index) : nothing;
-    vec_push(g->arena, parts, build_map(&b, v->dt, e));
+    int64_t room[MAX_RANK];
+    for (int i = 0; i < c->rank; i++) room[i] = c->changes[i] ? c->room[i] : v->dims[i];
+    vec_push(g->arena, parts, in_room(g, v, room));
     for (int i = 0; i < c->rank; i++)
         if (c->changes[i]) vec_push(g->arena, parts, g_dim(g, DT_i32, v->dims[i]));
 }
@@ -70,18 +76,21 @@ bool carry_learn(Carry *c, Graph *g, const Value *before, const Value *after, in
         int64_t most = dim_max(x, after->dims[i]), least = dim_min(x, after->dims[i]);
         /* room is added for what is below 0 */
         int64_t step = dim_sub(x, dim_add(x, after->dims[i], c->room[i]), before->dims[i]);
+        int64_t most_step = dim_max(x, step) - c->room[i];
         c->least_step[i] = dim_min(x, step) - c->room[i];
-        c->most_step[i] = dim_max(x, step) - c->room[i];
         if (!c->changes[i]) {
             c->changes[i] = *again = true;
             c->room[i] = dim_max(x, c->first[i]);
             if (most > c->room[i]) c->room[i] = most;
-        } else if (most > c->room[i]) {
-            int64_t grown = dim_max(x, c->first[i]) + trips * c->most_step[i];
-            if (grown <= c->room[i]) continue;
-            *again = true;
-            c->room[i] = grown;
+        } else if (most > c->room[i] && c->enlarged[i] < trips) {
+            int64_t grown = dim_max(x, c->first[i]) + trips * most_step;
+            if (grown > c->room[i]) {
+                c->room[i] = most_step == c->most_step[i] ? grown : most;
+                c->enlarged[i]++;
+                *again = true;
+            }
         }
+        c->most_step[i] = most_step;
         if (least < c->low[i] && c->least_step[i] < 0) {
             *again = true;
             c->low[i] = least > 0 ? least : 0;

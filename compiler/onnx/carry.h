@@ -12,9 +12,13 @@ typedef struct Carry {
     int64_t room[MAX_RANK];  /* extents of the tensor that travels: the largest */
     int64_t low[MAX_RANK];   /* the least extents, where they change */
     bool changes[MAX_RANK];
+    int enlarged[MAX_RANK]; /* how often the room was made larger */
     /* by how much an iteration changes the extent, at least and at most */
     int64_t least_step[MAX_RANK], most_step[MAX_RANK];
 } Carry;
+
+/* v with other extents. What lies behind those that it has means nothing. */
+Value *in_room(Graph *g, Value *v, const int64_t *dims);
 
 Carry carry_of(Graph *g, const Value *v);
 /* Does any of the extents change? */

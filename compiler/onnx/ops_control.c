@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define MAX_UNROLL 64
-#define MAX_TRIES  8 /* to find how much room carried values need */
+#define MAX_TRIES  10 /* to find how much room carried values need */
 
 /* --- repetition ------------------------------------------------------------------------------- */
 
@@ -340,7 +340,7 @@ static bool repeat_once(Repeat *r) {
     for (int i = 0; i < r->n_slices; i++) t.sliced[i] = r->sliced[i];
     if (!run_turn(r, &t, NULL)) return false;
     for (int i = 0; r->alive && i < r->n_state; i++) {
-        Entity *kept = select_entity(r->n, g, r->alive, t.state[i], r->state[i], false);
+        Entity *kept = select_entity(r->n, g, r->alive, t.state[i], r->state[i], true);
         if (!kept) {
             unsupported(r->n,
                         "carried value %d changes from %s to %s, and whether it does is known "
@@ -546,6 +546,26 @@ static int64_t loop_bound(Repeat *r, Value *count) {
     return r->bounded ? known : trips;
 }
 
+/* Output i with the extents that the model fixes, where those of `e` vary: they must be the same. */
+static Entity *as_declared(Node *n, int i, Entity *e) {
+    if (e->kind != ENTITY_tensor) return e;
+    Value *v = e->tensor;
+    int64_t dims[MAX_RANK];
+    bool fixed = false;
+    for (int k = 0; k < v->rank; k++) {
+        const char *name;
+        int64_t extent;
+        dims[k] = v->dims[k];
+        if (!dim_varies(dims[k]) || !node_declared_extent(n, i, k, &extent, &name) ||
+            dim_varies(extent))
+            continue;
+        node_check_count(n, g_dim(n->g, DT_i64, dims[k]), extent, extent);
+        dims[k] = extent;
+        fixed = true;
+    }
+    return fixed ? entity_tensor(n->im, in_room(n->g, v, dims)) : e;
+}
+
 void import_loop(Node *n) {
     Graph *g = n->g;
     Repeat r = {.n = n, .body = attr_graph(n, "body"), .is_loop = true};
@@ -577,7 +597,7 @@ void import_loop(Node *n) {
     }
     if (!repeat(&r)) return;
     if (r.bounded && !r.stopped) graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1));
-    for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
+    for (int i = 0; i < r.n_state; i++) set_output(n, i, as_declared(n, i, r.state[i]));
     for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
         n->out[r.n_state + i] = stacked(&r, i);
 }
@@ -731,7 +751,7 @@ void import_scan(Node *n) {
             r.sliced[i - r.n_state] = v;
     }
     if (!scan_slices(&r, axes, directions) || !repeat(&r)) return;
-    for (int i = 0; i < r.n_state; i++) set_output(n, i, r.state[i]);
+    for (int i = 0; i < r.n_state; i++) set_output(n, i, as_declared(n, i, r.state[i]));
     for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
         n->out[r.n_state + i] = scan_output(&r, i, out_axes[i], out_directions[i] != 0);
 }

@@ -1,6 +1,7 @@
 """If, Loop and Scan with small bodies."""
 
-from onnx import helper
+import numpy as np
+from onnx import helper, numpy_helper
 
 from . import dtypes
 from .table import operator
@@ -99,6 +100,40 @@ def loop(g):
         outputs=len(results) - 1,
         captured=(outer,),
         fixed=(0, 1),
+        body=graph,
+    )
+
+
+@operator(0.8)
+def loop_changing(g):
+    """A loop that appends to what it carries, or takes from it, until a run-time number says so."""
+    x = g.pick(STATES, most=128, rank=(1, 3), test=lambda v: v.size > 0)
+    axis, trips = g.between(0, x.rank - 1), g.between(2, 5)
+    least = g.fresh("i64", (), 0, trips)
+    body = Body(g, g.new_name("loop") + "_")
+    counter, going, state = body.new(), body.new(), body.new()
+    still = body.node("Less", [counter, least.name])
+    start, end, along = (
+        body.node("Constant", [], value=numpy_helper.from_array(np.array([i], np.int64)))
+        for i in (g.between(0, 1), g.one_of((1, 2, 2**40)), axis)
+    )
+    after = body.grow([state], x.dtype, g.between(1, 2))
+    part = body.node("Slice", [after, start, end, along])
+    if g.chance(0.75):
+        part = body.node("Concat", [part, after] if g.chance(0.3) else [after, part], axis=axis)
+    shape = tuple(None if i == axis else d for i, d in enumerate(x.shape))
+    graph = helper.make_graph(
+        body.nodes,
+        "body",
+        [info(counter, "i64", ()), info(going, "bool", ()), info(state, x.dtype, shape)],
+        [info(still, "bool", ()), info(part, x.dtype, shape)],
+    )
+    g.node(
+        "Loop",
+        [g.scalar("i64", trips), None, x],
+        kind="smooth" if x.is_float else "step",
+        captured=(least,),
+        fixed=(0,),
         body=graph,
     )
 
