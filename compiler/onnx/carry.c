@@ -85,7 +85,8 @@ bool carry_learn(Carry *c, Graph *g, const Value *before, const Value *after, in
         } else if (most > c->room[i] && c->enlarged[i] < trips) {
             int64_t grown = dim_max(x, c->first[i]) + trips * most_step;
             if (grown > c->room[i]) {
-                c->room[i] = most_step == c->most_step[i] ? grown : most;
+                bool even = most_step == c->most_step[i];
+                c->room[i] = even && grown > most ? grown : most;
                 c->enlarged[i]++;
                 *again = true;
             }

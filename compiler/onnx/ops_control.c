@@ -546,7 +546,26 @@ static int64_t loop_bound(Repeat *r, Value *count) {
     return r->bounded ? known : trips;
 }
 
-/* Output i with the extents that the model fixes, where those of `e` vary: they must be the same. */
+typedef struct Found {
+    const Exprs *x;
+    bool any;
+} Found;
+
+static void note_found(void *user, const Expr *e) {
+    Found *f = user;
+    if (e->op == EX_var && e->k.i >= DIM_VAR)
+        f->any |= !dim_symbol_range(f->x, (int)e->k.i - DIM_VAR).name;
+}
+
+/* Does the extent follow from what a run computes, not from the inputs' extents alone? */
+static bool found_in_run(Graph *g, int64_t extent) {
+    Found f = {.x = g->x};
+    if (dim_varies(extent)) ex_visit(g->arena, dim_expr(g->x, extent), note_found, &f);
+    return f.any;
+}
+
+/* Output i with the extents that the model fixes, where a run finds those of `e`: they must be the
+ * same. */
 static Entity *as_declared(Node *n, int i, Entity *e) {
     if (e->kind != ENTITY_tensor) return e;
     Value *v = e->tensor;
@@ -556,7 +575,7 @@ static Entity *as_declared(Node *n, int i, Entity *e) {
         const char *name;
         int64_t extent;
         dims[k] = v->dims[k];
-        if (!dim_varies(dims[k]) || !node_declared_extent(n, i, k, &extent, &name) ||
+        if (!found_in_run(n->g, dims[k]) || !node_declared_extent(n, i, k, &extent, &name) ||
             dim_varies(extent))
             continue;
         node_check_count(n, g_dim(n->g, DT_i64, dims[k]), extent, extent);
