@@ -19,7 +19,7 @@
 #include "ir/expr.h"
 
 #define DIM_VAR         64 /* above any coordinate of an operator */
-#define DIM_MAX_SYMBOLS 192
+#define DIM_MAX_SYMBOLS 1024
 
 typedef struct DimSymbol {
     const char *name; /* NULL: computed by the model */

@@ -169,12 +169,13 @@ static int extents_of(const Builder *b, int64_t *extent) {
     for (int i = 0; i < n; i++)
         extent[i] = dim_max(b->x, i < b->rank ? b->shape[i] : b->red[i - b->rank]);
     if (!b->x->dims) return n;
-    for (int i = n; i < MAX_EXTENTS; i++) extent[i] = -1;
-    for (int i = DIM_VAR; i < MAX_EXTENTS; i++) {
+    for (int i = n; i < DIM_VAR; i++) extent[i] = -1;
+    for (n = DIM_VAR; n < MAX_EXTENTS; n++) {
         int64_t low, high;
-        if (dim_bounds(b->x, ex_var(b->x, i), &low, &high)) extent[i] = high + 1;
+        if (!dim_bounds(b->x, ex_var(b->x, n), &low, &high)) break; /* there are no more symbols */
+        extent[n] = high + 1;
     }
-    return MAX_EXTENTS;
+    return n;
 }
 
 /* True in bodies for those coordinates of [from, to) that are inside; NULL: all are. */

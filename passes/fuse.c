@@ -269,7 +269,7 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     for (int i = 0; i < c->n_in; i++) {
         Value *seen = c->in[i], *made = through_reshape(seen);
         if ((made->def->kind != OP_reduce && made->def->kind != OP_scan) || made->index != 1 ||
-            seen->index != 1 || !shape_equal(seen->rank, seen->shape, out->rank, out->shape))
+            seen->index != 1 || !shape_equal(seen->rank, seen->dims, out->rank, out->dims))
             continue;
         Own own = {i, seen, false};
         ex_visit(g->arena, c->body, check_own, &own);

@@ -10,7 +10,8 @@
 Carry carry_of(Graph *g, const Value *v) {
     Carry c = {.rank = v->rank};
     for (int i = 0; i < v->rank; i++) {
-        c.first[i] = c.room[i] = v->dims[i];
+        c.first[i] = v->dims[i];
+        c.room[i] = dim_max(g->x, v->dims[i]);
         c.low[i] = dim_min(g->x, v->dims[i]);
     }
     return c;
@@ -23,6 +24,7 @@ bool carry_changes(const Carry *c) {
 }
 
 Value *in_room(Graph *g, Value *v, const int64_t *dims) {
+    if (shape_equal(v->rank, v->dims, v->rank, dims)) return v;
     Builder b = build(g, v->rank, dims);
     const Expr *index[MAX_RANK];
     for (int i = 0; i < v->rank; i++) {
@@ -52,7 +54,7 @@ Value *carry_unpack(const Carry *c, Graph *g, Value *const *parts, int *at, int6
     int64_t start[MAX_RANK] = {0}, step[MAX_RANK], dims[MAX_RANK];
     for (int i = 0; i < c->rank; i++) {
         step[i] = 1;
-        dims[i] = c->room[i];
+        dims[i] = v->dims[i];
         if (!c->changes[i]) continue;
         Builder e = build(g, 0, NULL);
         const Expr *least = ex_i(x, c->low[i]), *most = ex_i(x, c->room[i]);
@@ -80,7 +82,6 @@ bool carry_learn(Carry *c, Graph *g, const Value *before, const Value *after, in
         c->least_step[i] = dim_min(x, step) - c->room[i];
         if (!c->changes[i]) {
             c->changes[i] = *again = true;
-            c->room[i] = dim_max(x, c->first[i]);
             if (most > c->room[i]) c->room[i] = most;
         } else if (most > c->room[i] && c->enlarged[i] < trips) {
             int64_t grown = dim_max(x, c->first[i]) + trips * most_step;
@@ -94,7 +95,7 @@ bool carry_learn(Carry *c, Graph *g, const Value *before, const Value *after, in
         c->most_step[i] = most_step;
         if (least < c->low[i] && c->least_step[i] < 0) {
             *again = true;
-            c->low[i] = least > 0 ? least : 0;
+            c->low[i] = 0;
         }
     }
     return true;

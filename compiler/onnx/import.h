@@ -171,6 +171,8 @@ int node_axis(Node *n, int64_t axis, int rank);
 /* The integers of input i if it is constant; NULL otherwise (also when absent). For a function that
  * serves dimensions that vary, they may be such. */
 const int64_t *node_ints(const Node *n, int i, int *count);
+/* The same; NULL also where one of them is an extent that varies. */
+const int64_t *node_fixed_ints(const Node *n, int i, int *count);
 /* The same, but reports E3004 ("... must be constant") if the input is there and not constant. */
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
 

@@ -189,6 +189,16 @@ const int64_t *node_ints(const Node *n, int i, int *count) {
     return n->varying ? value_dims(n->g, v, count) : value_ints(n->g, v, count);
 }
 
+const int64_t *node_fixed_ints(const Node *n, int i, int *count) {
+    const int64_t *ints = node_ints(n, i, count);
+    for (int k = 0; ints && k < *count; k++) {
+        if (!dim_varies(ints[k])) continue;
+        *count = 0;
+        return NULL;
+    }
+    return ints;
+}
+
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count) {
     const int64_t *ints = node_ints(n, i, count);
     const Value *v = node_in(n, i);

@@ -19,7 +19,9 @@
 #include <string.h>
 
 #define MAX_UNROLL 64
-#define MAX_TRIES  10 /* to find how much room carried values need */
+#define MAX_TRIES  40 /* to find how much room carried values need */
+
+#define TOO_MANY_SYMBOLS "more than %d dimensions that vary"
 
 /* --- repetition ------------------------------------------------------------------------------- */
 
@@ -178,28 +180,6 @@ static Value *inside(Graph *sub, Value *v, ValueVec *captured) {
     return graph_captured(sub, v);
 }
 
-/* A state after an iteration, `after`, as one of the type and shape that it had before; false if it
- * is none. Where extents vary they may be equal though that does not show: where the number of
- * iterations varies, too, so that they cannot be imported one by one, that is claimed. */
-static bool keep_shape(const Repeat *r, Graph *sub, const Value *before, Entity **after) {
-    Node *n = r->n;
-    if ((*after)->kind != ENTITY_tensor) return false;
-    Value *v = (*after)->tensor;
-    if (same_type(v, before)) return true;
-    if (v->dt != before->dt || v->rank != before->rank || !dim_varies(r->trips)) return false;
-    for (int i = 0; i < v->rank; i++)
-        if (!dim_can_meet(n->x, v->dims[i], before->dims[i])) return false;
-    Builder b = build(sub, v->rank, before->dims);
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) {
-        dim_claim(n->x, CLAIM_equal, v->dims[i], before->dims[i]);
-        index[i] = dim_index(n->x, ex_var(n->x, i), v->dims[i]);
-    }
-    graph_note_claims(sub);
-    *after = entity_tensor(n->im, build_map(&b, v->dt, build_load(&b, v, index)));
-    return true;
-}
-
 /* Does state i travel with room for extents that change? */
 static bool state_changes(const Repeat *r, int i) {
     return r->carry && carry_changes(&r->carry[i]);
@@ -223,7 +203,7 @@ static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trip
         Value *v = state_changes(r, i) ? carry_unpack(&r->carry[i], g, parts, &at, trips)
                                        : parts[at++];
         if (!v) {
-            unsupported(r->n, "more than %d dimensions that vary", DIM_MAX_SYMBOLS);
+            unsupported(r->n, TOO_MANY_SYMBOLS, DIM_MAX_SYMBOLS);
             return false;
         }
         state[i] = entity_tensor(r->n->im, v);
@@ -233,12 +213,14 @@ static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trip
 
 /* Are the states after an iteration what the loop carries? If not, *again is set where r->carry has
  * been changed so that they may be. */
-static bool states_keep(Repeat *r, Graph *sub, Entity *const *before, Entity **after, bool *again) {
+static bool states_keep(Repeat *r, Graph *g, Entity *const *before, Entity *const *after,
+                        bool *again) {
+    int64_t trips = dim_max(g->x, r->trips) - r->done;
     for (int i = 0; i < r->n_state; i++) {
-        if (!state_changes(r, i) && keep_shape(r, sub, before[i]->tensor, &after[i])) continue;
-        if (r->carry && after[i]->kind == ENTITY_tensor &&
-            carry_learn(&r->carry[i], sub, before[i]->tensor, after[i]->tensor,
-                        dim_max(sub->x, r->trips) - r->done, again))
+        bool tensors = after[i]->kind == ENTITY_tensor;
+        if (tensors && !r->carry && same_type(after[i]->tensor, before[i]->tensor)) continue;
+        if (tensors && r->carry &&
+            carry_learn(&r->carry[i], g, before[i]->tensor, after[i]->tensor, trips, again))
             continue;
         *again = false;
         return false;
@@ -327,6 +309,7 @@ static bool repeat_as_loop(Repeat *r, bool changing) {
         n->failed |= a.failed;
         if (!again) return done;
     }
+    unsupported(n, "the extents of carried values grow without a bound that shows");
     return false;
 }
 
@@ -341,13 +324,16 @@ static bool repeat_once(Repeat *r) {
     if (!run_turn(r, &t, NULL)) return false;
     for (int i = 0; r->alive && i < r->n_state; i++) {
         Entity *kept = select_entity(r->n, g, r->alive, t.state[i], r->state[i], true);
-        if (!kept) {
+        bool alike = r->state[i]->kind == ENTITY_tensor && t.state[i]->kind == ENTITY_tensor &&
+                     r->state[i]->tensor->dt == t.state[i]->tensor->dt &&
+                     r->state[i]->tensor->rank == t.state[i]->tensor->rank;
+        if (!kept && alike) unsupported(r->n, TOO_MANY_SYMBOLS, DIM_MAX_SYMBOLS);
+        if (!kept && !alike)
             unsupported(r->n,
                         "carried value %d changes from %s to %s, and whether it does is known "
                         "only at run time",
                         i, entity_text(g->arena, r->state[i]), entity_text(g->arena, t.state[i]));
-            return false;
-        }
+        if (!kept) return false;
         t.state[i] = kept;
     }
     static const int64_t single[1] = {1};
@@ -403,6 +389,7 @@ static bool empty_rows(Repeat *r) {
 /* Runs all iterations; r->state and r->rows hold what they give. False after reports. */
 static bool repeat(Repeat *r) {
     Node *n = r->n;
+    graph_note_claims(n->g); /* nodes of the body begin with their own */
     r->rows = ARENA_ARRAY(n->g->arena, r->n_rows + 1, ValueVec);
     int64_t known;
     if (r->alive && const_scalar(r->alive, &known)) {
@@ -502,11 +489,16 @@ static Value *first_rows(Graph *g, Value *v, int64_t found) {
 static Value *stacked(Repeat *r, int i) {
     const ValueVec *rows = &r->rows[i];
     for (int k = 1; k < rows->n; k++) {
-        const Value *a = rows->items[0], *b = rows->items[k];
-        if (a->dt == b->dt && shape_equal(a->rank - 1, a->dims + 1, b->rank - 1, b->dims + 1))
-            continue;
-        invalid(r->n, E2005, "stacked output %d changes its shape", i);
-        return NULL;
+        const Value *a = rows->items[0];
+        Value *b = rows->items[k];
+        if (a->dt != b->dt || a->rank != b->rank ||
+            !dims_meet(r->n->x, a->rank - 1, a->dims + 1, b->rank - 1, b->dims + 1)) {
+            invalid(r->n, E2005, "stacked output %d changes its shape", i);
+            return NULL;
+        }
+        int64_t dims[MAX_RANK + 1] = {b->dims[0]};
+        memcpy(dims + 1, a->dims + 1, sizeof(int64_t) * (size_t)(a->rank - 1));
+        rows->items[k] = in_room(r->n->g, b, dims);
     }
     Value *all = g_concat(r->n->g, rows->n, rows->items, 0);
     int64_t found;
@@ -720,7 +712,15 @@ static void scan_batches(Node *n, Repeat *all, const int64_t *directions) {
             int64_t shape[MAX_RANK + 1] = {1};
             for (int k = 0; k < v->rank; k++) shape[k + 1] = v->dims[k];
             if (!node_shape_ok(n, v->rank + 1, shape)) return;
-            part[i * batches + b] = g_reshape(g, v, v->rank + 1, shape);
+            v = g_reshape(g, v, v->rank + 1, shape);
+            const Value *first = b ? part[i * batches] : v;
+            if (!dims_meet(n->x, first->rank, first->dims, v->rank, v->dims)) {
+                invalid(n, E2005, "output %d has shapes %s and %s for two of the batch", i,
+                        dims_text(n->x, first->rank, first->dims),
+                        dims_text(n->x, v->rank, v->dims));
+                return;
+            }
+            part[i * batches + b] = in_room(g, v, first->dims);
         }
     }
     for (int i = 0; i < n_out && i < n->n_out; i++)

@@ -150,6 +150,12 @@ static bool slice_varying(Exprs *x, int64_t extent, int64_t *start, int64_t end,
     if (!dim_from_expr(x, slice_bound(x, *start, e, zero, high), &first) ||
         !dim_from_expr(x, slice_bound(x, end, e, low, high), &last))
         return false;
+    bool to_end = !dim_varies(end) && end >= dim_max(x, extent);
+    if (step == 1 && *start < 0 && !dim_varies(*start) && to_end) {
+        *count = dim_smaller(x, extent, -*start); /* which `last` - `first` does not show */
+        *start = first;
+        return true;
+    }
     int64_t span = step > 0 ? dim_sub(x, last, first) : dim_sub(x, first, last);
     int64_t stride = step > 0 ? step : -step;
     *start = first;
@@ -300,7 +306,7 @@ static void slice_runtime(Node *n, Value *v) {
     int n_axes, rank;
     int64_t shape[MAX_TENSOR_RANK];
     int64_t count = s.starts->rank == 1 ? s.starts->dims[0] : -1;
-    s.axis = node_ints(n, 3, &n_axes);
+    s.axis = node_fixed_ints(n, 3, &n_axes);
     for (int i = 2; i <= 4; i++) {
         const Value *other = node_in(n, i);
         if (other && (other->rank != 1 || other->dims[0] != count)) count = -1;
@@ -353,10 +359,9 @@ void import_slice(Node *n) {
         if (!starts || !ends) return;
         s.start = node_ints(n, 1, &n_start);
         s.end = node_ints(n, 2, &n_end);
-        s.axis = node_ints(n, 3, &n_axis);
-        s.step = node_ints(n, 4, &n_step);
+        s.axis = node_fixed_ints(n, 3, &n_axis);
+        s.step = node_fixed_ints(n, 4, &n_step);
         bool known = s.start && s.end && (s.axis || !node_in(n, 3)) && (s.step || !node_in(n, 4));
-        for (int i = 0; known && i < n_step; i++) known = !s.step || !dim_varies(s.step[i]);
         if (!known) {
             for (int i = 1; i <= 4; i++)
                 if (node_in(n, i) && !dt_is_int(node_in(n, i)->dt))
@@ -502,7 +507,7 @@ void import_pad(Node *n) {
         if (!(pads_value = node_need(n, 1))) return;
         pads = node_ints(n, 1, &count);
         axes_value = node_in(n, 3);
-        axes = node_ints(n, 3, &n_axes);
+        axes = node_fixed_ints(n, 3, &n_axes);
         if (axes_value && !axes) pads = NULL; /* all is left to run time */
         if (axes_value) n_axes = (int)value_numel(axes_value);
     }

@@ -162,7 +162,7 @@ void import_reduce(Node *n) {
     }
     bool keep = attr_int(n, "keepdims", 1) != 0, by_input = n->version >= 18;
     if (!strcmp(row->name, "ReduceSum")) by_input = n->version >= 13;
-    const int64_t *axes = by_input ? node_ints(n, 1, &count) : attr_ints(n, "axes", &count);
+    const int64_t *axes = by_input ? node_fixed_ints(n, 1, &count) : attr_ints(n, "axes", &count);
     if (by_input) axes_value = node_in(n, 1);
     if (n->failed) return;
     if (axes_value && value_numel(axes_value) == 0) {
@@ -238,7 +238,7 @@ void import_cumulative(Node *n) {
     if (!v || !axis_value) return;
     Combine combine = !strcmp(n->op, "CumSum") ? COMBINE_sum : COMBINE_prod;
     bool exclusive = attr_int(n, "exclusive", 0) != 0, reverse = attr_int(n, "reverse", 0) != 0;
-    const int64_t *given = node_ints(n, 1, &count);
+    const int64_t *given = node_fixed_ints(n, 1, &count);
     if (value_numel(axis_value) != 1 || v->rank < 1 || !dt_is_int(axis_value->dt)) {
         invalid(n, E2005, "the axis must be one integer, and the input have a dimension");
         return;

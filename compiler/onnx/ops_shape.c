@@ -151,6 +151,15 @@ static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
         const Expr *w = build_in(&b, want), *o = build_in(&b, own), *one = ex_int(x, DT_i64, 1);
         const Expr *e = ex_select(x, ex_bin(x, EX_eq, w, one), o, ex_bin(x, EX_max, w, o));
         e = ex_select(x, ex_bin(x, EX_eq, o, one), w, e); /* also where it is 0 */
+        Builder f = build(n->g, 0, NULL);
+        const Expr *at = build_red(&f, want->dims[0]);
+        w = build_load(&f, want, &at);
+        o = build_load(&f, own, &at);
+        const Expr *fits = ex_bin(x, EX_or, ex_bin(x, EX_eq, w, one), ex_bin(x, EX_eq, o, one));
+        fits = ex_bin(x, EX_or, fits, ex_bin(x, EX_eq, w, o));
+        Value *lacks = build_reduce(&f, DT_bool, COMBINE_max,
+                                    ex_select(x, fits, ex_i(x, 0), ex_i(x, 1)), NULL);
+        graph_note_fault(n->g, lacks);
         want = build_map(&b, DT_i64, e);
     }
     return node_counted_shape(n, want, NULL, rank, shape);
@@ -230,7 +239,7 @@ void import_flatten(Node *n) {
 
 /* Axes from the attribute or, from opset 13 on, input 1. NULL: absent or not constant. */
 static const int64_t *given_axes(Node *n, int *count) {
-    return n->version < 13 ? attr_ints(n, "axes", count) : node_ints(n, 1, count);
+    return n->version < 13 ? attr_ints(n, "axes", count) : node_fixed_ints(n, 1, count);
 }
 
 /* The axes as a bit mask; false after a report. */

@@ -352,7 +352,7 @@ void import_dft(Node *n) {
         return;
     }
     int count;
-    const int64_t *known = n->version < 20 ? NULL : node_ints(n, 2, &count);
+    const int64_t *known = n->version < 20 ? NULL : node_fixed_ints(n, 2, &count);
     if (axis_value && !known) {
         if (!value_single(n, axis_value) || !dt_is_int(axis_value->dt)) {
             invalid(n, E2006, "the axis must be one integer");

@@ -5,6 +5,29 @@ bool same_type(const Value *a, const Value *b) {
     return a->dt == b->dt && shape_equal(a->rank, a->dims, b->rank, b->dims);
 }
 
+/* The extent that is `a` where the scalar `cond` holds, else `b`: as a symbol, or as `b` and a symbol
+ * for the rest where that shows how far they are apart. False if there are too many symbols. */
+static bool select_extent(Graph *g, Value *cond, int64_t a, int64_t b, int64_t *extent) {
+    Exprs *x = g->x;
+    int64_t low[2] = {dim_min(x, a), dim_min(x, b)}, high[2] = {dim_max(x, a), dim_max(x, b)};
+    int64_t least = low[low[1] < low[0]], most = high[high[1] > high[0]];
+    int64_t apart = dim_sub(x, dim_add(x, a, high[1]), b); /* and high[1] more */
+    int64_t fewer = dim_min(x, apart) - high[1], more = dim_max(x, apart) - high[1];
+    fewer = fewer > 0 ? 0 : fewer;
+    more = more < 0 ? 0 : more;
+    bool near = dim_varies(b) && high[1] + more <= most;
+    Builder s = build(g, 0, NULL);
+    const Expr *which = build_in(&s, cond), *one = dim_expr(x, a), *other = dim_expr(x, b);
+    const Expr *e = near ? ex_select(x, which, ex_sub(x, one, other), ex_i(x, 0))
+                         : ex_select(x, which, one, other);
+    if (near) e = ex_sub(x, e, ex_i(x, fewer));
+    Value *value = build_map(&s, DT_i32, e);
+    int64_t symbol = near ? graph_symbol(g, value, 0, more - fewer)
+                          : graph_symbol(g, value, least, most);
+    *extent = near ? dim_add(x, dim_add(x, b, symbol), fewer) : symbol;
+    return symbol != -1;
+}
+
 /* The tensor that is `a` or `b`, with the extents of the one that it is. NULL if they are not of
  * one type and rank. */
 static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
@@ -14,14 +37,7 @@ static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
     for (int i = 0; i < a->rank; i++) {
         dims[i] = a->dims[i];
         if (dims[i] == b->dims[i]) continue;
-        int64_t low[2] = {dim_min(x, a->dims[i]), dim_min(x, b->dims[i])};
-        int64_t high[2] = {a->shape[i], b->shape[i]};
-        Builder s = build(g, 0, NULL);
-        const Expr *e =
-            ex_select(x, build_in(&s, cond), dim_expr(x, a->dims[i]), dim_expr(x, b->dims[i]));
-        dims[i] = graph_symbol(g, build_map(&s, DT_i32, e), low[low[1] < low[0]],
-                               high[high[1] > high[0]]);
-        if (dims[i] == -1) return NULL;
+        if (!select_extent(g, cond, a->dims[i], b->dims[i], &dims[i])) return NULL;
     }
     Builder o = build(g, a->rank, dims);
     const Expr *which = build_in(&o, cond), *one = build_in(&o, a), *other = build_in(&o, b);

@@ -23,7 +23,8 @@
  * A file MODEL.onnx.dims has lines for --dim. INPUTS holds room for the largest shapes then, and
  * the extents (int32) after the tensors; C gets them in memory for what they hold. Of outputs what
  * lies beyond their elements is zeros, and all is where a run ends with a status that says that
- * extents are wrong.
+ * extents are wrong. After the outputs of a run come all their extents (int64), -1 after such a
+ * status.
  *
  * Built with SANITIZE=1 it has the C code checked by ASan and UBSan too, and poisons what lies
  * between tensors that are apart.
@@ -56,7 +57,7 @@ typedef struct Job {
     const char *model, *inputs;
     int runs, way;
     char kind[16], target[16], march[32], passes[64];
-    bool apart;
+    bool apart, varies; /* varies: there are lines for --dim */
     char *result;  /* the line to be written; NULL: not known yet */
     char *source;  /* of kind c: the file */
     int64_t *gaps; /* apart: begin and end of each gap in the arena */
@@ -193,6 +194,19 @@ static void settle_outputs(const Data *d, Ran ran, void **out) {
     }
 }
 
+static void write_extents(const Data *d, Ran ran, void **out) {
+    for (int i = 0; i < d->n_out; i++) {
+        const TensorInfo *t = &d->out[i];
+        if (io_output_hidden(&d->io, i)) continue;
+        const int64_t *shape = t->shape_output >= 0 && t->shape_output != i ? out[t->shape_output]
+                                                                          : t->shape;
+        for (int k = 0; k < t->rank; k++) {
+            int64_t extent = ran == RAN_well ? shape[k] : -1;
+            fwrite(&extent, sizeof extent, 1, d->file);
+        }
+    }
+}
+
 static void free_buffers(int n, const TensorInfo *t, void **buffers) {
     for (int i = 0; i < n; i++) {
         size_t room = (t[i].bytes + 63) / 64 * 64;
@@ -219,6 +233,7 @@ static void run_all(Data *d, Ran (*run)(void *user, void **in, void **out), void
         if (ran != RAN_failed && !now->result) settle_outputs(d, ran, out);
         for (int i = 0; i < d->n_out && !now->result; i++)
             if (!io_output_hidden(&d->io, i)) fwrite(out[i], 1, d->out[i].bytes, d->file);
+        if (now->varies && !now->result) write_extents(d, ran, out);
         free_buffers(d->n_in, d->in, in);
         free_buffers(d->n_out, d->out, out);
     }
@@ -615,6 +630,7 @@ static void do_job(Job *job, int (*body)(Session *)) {
                  .passes = skip,
                  .runtime_cache = folder};
     o.dims = (StringList){words, read_dims(job->model, dims, sizeof dims, words)};
+    job->varies = o.dims.n > 0;
     char *text = NULL;
     size_t length = 0;
     FILE *keep = stderr, *capture = open_memstream(&text, &length);

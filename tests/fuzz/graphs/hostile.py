@@ -175,8 +175,8 @@ class HostileCase:
             for v, word in zip(task.outputs, line.split()[1:])
         ]
         for run in range(task.runs):
-            got, data = compare.split(data, outputs)
-            want, wanted = compare.split(wanted, outputs)
+            got, data = compare.split(data, outputs, bool(task.dims))
+            want, wanted = compare.split(wanted, outputs, bool(task.dims))
             for value, a, b in zip(outputs, got, want):
                 if value.name not in comparable or a.tobytes() == b.tobytes():
                     continue
