@@ -340,6 +340,16 @@ static const Row rows[] = {
      "H=1..2",
      {"4 5", "2"},
      "f32[1, 1, 1] 4"},
+    {"opset 18 input x f32[T,3] output y init a i64[1] = 1 s = ReduceSum(x, a) {keepdims=0} "
+     "n = Shape(s) init f i64[1] = 5 m = Sub(f, n) init z i64[1] = 0 p = Concat(z, m) {axis=0} "
+     "init v f32[] = 9 q = Pad(s, p, v) y = Reshape(q, f)",
+     "T=1..5 q.0=0..5",
+     {"0 1 2 3 4 5", "2"},
+     "f32[5] 3 12 9 9 9"},
+    {"input x f32[2,1] input r i64[2] output y y = Expand(x, r)",
+     "y.0=0..5 y.1=0..5",
+     {"1 2", "3 1"},
+     "fault"},
     /* both branches and repetitions */
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
      "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "
@@ -448,6 +458,32 @@ static const Row rows[] = {
      "T=0..5 y.trips=0..9",
      {"1 3 0 2", "3", "4"},
      "f32[1] 2"},
+    {"input x f32[T] init t bool[] = 1 init e f32[0] = output y s = Shape(x) {end=1} "
+     "m = Squeeze(s) y = Loop(m, t, e) {body=graph{ input i i64[] input c bool[] input v f32[n] "
+     "output d output w d = Identity(c) g = Gather(x, i) init h f32[] = 2 f = Greater(g, h) "
+     "w = If(f) {then_branch=graph{ output o init a i64[1] = 0 u = Unsqueeze(g, a) "
+     "o = Concat(v, u) {axis=0}} else_branch=graph{ output o o = Identity(v)}}}}",
+     "T=0..5",
+     {"1 3 2 4", "4"},
+     "f32[2] 3 4"},
+    {"input x f32[T] init t bool[] = 1 output y s = Shape(x) {end=1} m = Squeeze(s) "
+     "y = Loop(m, t, x) {body=graph{ input i i64[] input c bool[] input v f32[n] output d "
+     "output w d = Identity(c) init z i64[1] = 0 w = Slice(v, z, z)}}",
+     "T=0..5",
+     {"1 3 2", "3"},
+     "f32[0] "},
+    {"input x f32[T] input z f32[1] init t bool[] = 1 output y init m i64[] = 99 "
+     "y = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[n] output d "
+     "output w d = Identity(c) u = Concat(v, x) {axis=0} init a i64[1] = -3 init e i64[1] = 99 "
+     "w = Slice(u, a, e)}}",
+     "T=1..2",
+     {"1 3", "5", "2"},
+     "f32[3] 3 1 3"},
+    {"input x f32[T] input z f32[U] output y y = Scan(x, z) {num_scan_inputs=2 body=graph{ "
+     "input a f32[] input b f32[] output k k = Add(a, b)}}",
+     "T=1..3 U=1..3",
+     {"1 2", "1 2 3", "2", "3"},
+     "fault"},
     /* what the body of a loop finds stays inside of it */
     {"input x f32[T,3] init t bool[] = 1 output y s = Shape(x) {end=1} m = Squeeze(s) "
      "y = Loop(m, t) {body=graph{ input i i64[] input c bool[] output d output k d = Identity(c) "
