@@ -37,7 +37,8 @@ typedef struct Repeat {
     bool zero_rows; /* rows after the end are zeros */
     int n_state;
     Entity **state; /* carried values, as after `done` iterations */
-    Carry *carry;   /* how a loop carries them; NULL: with the extents that they have */
+    Carry *carry;   /* how a loop carries them; NULL: with the extents that they have ... */
+    bool claims;    /* ... which those after an iteration are taken to be, where they may be */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
     int *axis;              /* ... along this axis ... */
@@ -211,14 +212,26 @@ static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trip
     return true;
 }
 
+/* A state after an iteration with the extents that it had before, which is claimed; false if it
+ * cannot be. */
+static bool claim_shape(Graph *sub, const Value *before, Entity **after, Import *im) {
+    Value *v = (*after)->tensor;
+    if (v->dt != before->dt ||
+        !dims_meet(sub->x, v->rank, v->dims, before->rank, before->dims))
+        return false;
+    graph_note_claims(sub);
+    *after = entity_tensor(im, in_room(sub, v, before->dims));
+    return true;
+}
+
 /* Are the states after an iteration what the loop carries? If not, *again is set where r->carry has
  * been changed so that they may be. */
-static bool states_keep(Repeat *r, Graph *g, Entity *const *before, Entity *const *after,
-                        bool *again) {
+static bool states_keep(Repeat *r, Graph *g, Entity *const *before, Entity **after, bool *again) {
     int64_t trips = dim_max(g->x, r->trips) - r->done;
     for (int i = 0; i < r->n_state; i++) {
         bool tensors = after[i]->kind == ENTITY_tensor;
         if (tensors && !r->carry && same_type(after[i]->tensor, before[i]->tensor)) continue;
+        if (tensors && r->claims && claim_shape(g, before[i]->tensor, &after[i], r->n->im)) continue;
         if (tensors && r->carry &&
             carry_learn(&r->carry[i], g, before[i]->tensor, after[i]->tensor, trips, again))
             continue;
@@ -400,10 +413,16 @@ static bool repeat(Repeat *r) {
     if (dim_varies(r->trips) && !r->stopped) {
         Attempt before = attempt_begin(n);
         bool done = repeat_as_loop(r, true);
+        if (!done) { /* perhaps because of what is stacked */
+            attempt_undo(n, &before);
+            n->failed = false;
+            r->claims = true;
+            done = repeat_as_loop(r, false);
+        }
         if (!done && !n->failed)
             unsupported(n,
-                        "carried values change their ranks or types, or are no tensors, and the "
-                        "number of iterations varies");
+                        "carried values change their ranks, types or extents, or are no tensors, "
+                        "and the number of iterations varies");
         n->failed |= before.failed;
         return done;
     }
@@ -426,8 +445,8 @@ static bool repeat(Repeat *r) {
             if (many && attempts == 2) {
                 if (!n->failed)
                     unsupported(n,
-                                "carried values change their ranks or types, or are no tensors, "
-                                "and there are more than %d iterations",
+                                "carried values change their ranks, types or extents, or are no "
+                                "tensors, and there are more than %d iterations",
                                 MAX_UNROLL);
                 return false;
             }
