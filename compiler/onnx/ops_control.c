@@ -512,7 +512,10 @@ static Value *stacked(Repeat *r, int i) {
         Value *b = rows->items[k];
         if (a->dt != b->dt || a->rank != b->rank ||
             !dims_meet(r->n->x, a->rank - 1, a->dims + 1, b->rank - 1, b->dims + 1)) {
-            invalid(r->n, E2005, "stacked output %d changes its shape", i);
+            if (dims_vary(a->rank, a->dims) || dims_vary(b->rank, b->dims))
+                unsupported(r->n, "a stacked output whose number of elements the body finds");
+            else
+                invalid(r->n, E2005, "stacked output %d changes its shape", i);
             return NULL;
         }
         int64_t dims[MAX_RANK + 1] = {b->dims[0]};
