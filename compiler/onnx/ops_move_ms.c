@@ -52,13 +52,15 @@ void import_ms_unfold_tensor(Node *n) {
     int axis = node_axis(n, attr_int(n, "dim", -1), v->rank);
     if (axis < 0 || n->failed) return;
     if (size < 1 || step < 1 || step > INT32_MAX || v->rank >= MAX_TENSOR_RANK ||
-        size > dim_min(x, v->dims[axis])) {
+        size > dim_max(x, v->dims[axis])) {
         invalid(n, E2004, "slices of %lld, %lld apart, of an input of shape %s", (long long)size,
                 (long long)step, dims_text(x, v->rank, v->dims));
         return;
     }
     for (int i = 0; i < v->rank; i++) shape[i] = v->dims[i];
-    shape[axis] = dim_add(x, dim_div(x, dim_sub(x, v->dims[axis], size), step), 1);
+    int64_t room = dim_larger(x, dim_sub(x, v->dims[axis], size), 0);
+    dim_claim(x, CLAIM_at_most, size, v->dims[axis]);
+    shape[axis] = dim_add(x, dim_div(x, room, step), 1);
     shape[v->rank] = size;
     if (!node_shape_ok(n, v->rank + 1, shape)) return;
     Builder b = build(n->g, v->rank + 1, shape);

@@ -350,6 +350,14 @@ static const Row rows[] = {
      "y.0=0..5 y.1=0..5",
      {"1 2", "3 1"},
      "fault"},
+    {"opset com.microsoft 1 input x f32[T] output y y = com.microsoft:UnfoldTensor(x) {size=3 step=2}",
+     "T=1..6",
+     {"1 2 3 4 5", "5"},
+     "f32[2, 3] 1 2 3 3 4 5"},
+    {"opset com.microsoft 1 input x f32[T] output y y = com.microsoft:UnfoldTensor(x) {size=3 step=2}",
+     "T=1..6",
+     {"1 2", "2"},
+     "fault"},
     /* both branches and repetitions */
     {"input x f32[B] input c bool[] output y f32[q] y = If(c) {"
      "then_branch=graph{ output a a = Relu(x)} else_branch=graph{ output b b = Concat(x, x) "
