@@ -716,8 +716,16 @@ static void print_header(Host *h, Text *out) {
     text_addf(out, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
 }
 
+/* GCC's predictive commoning, a part of -O3, puts back elements that it loaded before, whatever
+ * another thread wrote there meanwhile. Headers come after it: what is inlined must have it, too.
+ */
+static const char no_put_back[] = "#if defined(__GNUC__) && !defined(__clang__)\n"
+                                  "#pragma GCC optimize(\"no-predictive-commoning\")\n"
+                                  "#endif\n";
+
 static void print_includes(Host *h, Text *out) {
     const EmitOptions *o = h->o;
+    if (h->team) text_add(out, no_put_back);
     if (o->header_name) text_addf(out, "#include \"%s\"\n\n", o->header_name);
     if (o->descriptor)
         text_addf(out, "#include \"mlcc/model.h\"\n%s%s\n", h->team ? "#include \"team.h\"\n" : "",
