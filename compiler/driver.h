@@ -75,6 +75,8 @@ Graph *session_graph(Session *s);
 Program *session_lower(Session *s, Graph *g);
 /* The whole pipeline for s->target. NULL after diagnostics. */
 Program *session_program(Session *s);
+/* What generated C is compiled with besides -O and -march=. */
+#define C_FLAGS "-w -fPIC -fno-math-errno -fno-trapping-math"
 /* Can this target be written to a file with this suffix? */
 bool output_fits(const Target *t, const char *suffix);
 /* Writes the program in the form that the suffix of `path` asks for. False after diagnostics. */

@@ -92,7 +92,7 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     cc_words(s, argv);
     vec_push(&s->arena, argv,
              arena_printf(&s->arena, "-O%s", s->o->optimize ? s->o->optimize : "3"));
-    add_words(s, argv, "-w -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -I.");
+    add_words(s, argv, C_FLAGS " -fvisibility=hidden -I.");
     bool plain = !strcmp(s->target->name, "c");
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
         vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));

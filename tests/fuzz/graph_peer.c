@@ -11,9 +11,9 @@
  *
  *     interp              the graph as imported, in the interpreter
  *     kernels:TARGET      the lowered kernels in the interpreter, with its checks
- *     c0:c, c1:c, c3:c    C, compiled with -O0, -O1 or -O3 together with all others of the batch; run
- *                         on 1, 2 and 3 threads, which must give the same bits
- *     lib:TARGET          a library as `mlcc -o x.so` makes it
+ *     c0:c, c1:c, c3:c    C, compiled with -O0, -O1 or -O3 together with all others of the batch;
+ * run on 1, 2 and 3 threads, which must give the same bits lib:TARGET          a library as `mlcc
+ * -o x.so` makes it
  *
  * PASSES are names of passes to leave out, joined by '+'. "apart": every tensor has memory of its
  * own. For each way, in the order of the batch, one line is written: "ok TYPE[DIMS] ..." of the
@@ -21,9 +21,9 @@
  * "error STATUS MESSAGE" with the exit status that mlcc would have had. Then "done".
  *
  * A file MODEL.onnx.dims has lines for --dim. INPUTS holds room for the largest shapes then, and
- * the extents (int32) after the tensors; C gets them in memory for what they hold. Of outputs what
- * lies beyond their elements is zeros, and all is where a run ends with a status that says that
- * extents are wrong. After the outputs of a run come all their extents (int64), -1 after such a
+ * the extents (int32) after the tensors; C gets them in memory for what they hold. After the
+ * outputs of a run come all their extents (int64), -1 where it ends with a status that says that
+ * extents are wrong. Of outputs what lies beyond their elements is zeros, and all is after such a
  * status.
  *
  * Built with SANITIZE=1 it has the C code checked by ASan and UBSan too, and poisons what lies
@@ -57,7 +57,7 @@ typedef struct Job {
     const char *model, *inputs;
     int runs, way;
     char kind[16], target[16], march[32], passes[64];
-    bool apart, varies; /* varies: there are lines for --dim */
+    bool apart;
     char *result;  /* the line to be written; NULL: not known yet */
     char *source;  /* of kind c: the file */
     int64_t *gaps; /* apart: begin and end of each gap in the arena */
@@ -198,8 +198,8 @@ static void write_extents(const Data *d, Ran ran, void **out) {
     for (int i = 0; i < d->n_out; i++) {
         const TensorInfo *t = &d->out[i];
         if (io_output_hidden(&d->io, i)) continue;
-        const int64_t *shape = t->shape_output >= 0 && t->shape_output != i ? out[t->shape_output]
-                                                                          : t->shape;
+        const int64_t *shape =
+            t->shape_output >= 0 && t->shape_output != i ? out[t->shape_output] : t->shape;
         for (int k = 0; k < t->rank; k++) {
             int64_t extent = ran == RAN_well ? shape[k] : -1;
             fwrite(&extent, sizeof extent, 1, d->file);
@@ -233,7 +233,7 @@ static void run_all(Data *d, Ran (*run)(void *user, void **in, void **out), void
         if (ran != RAN_failed && !now->result) settle_outputs(d, ran, out);
         for (int i = 0; i < d->n_out && !now->result; i++)
             if (!io_output_hidden(&d->io, i)) fwrite(out[i], 1, d->out[i].bytes, d->file);
-        if (now->varies && !now->result) write_extents(d, ran, out);
+        if (!now->result) write_extents(d, ran, out);
         free_buffers(d->n_in, d->in, in);
         free_buffers(d->n_out, d->out, out);
     }
@@ -418,8 +418,7 @@ static bool together(const Job *a, const Job *b) {
 }
 
 static char *compiler_words(const Job *job) {
-    return print("cc -O%s -w -std=gnu99 -fPIC -fno-math-errno -fno-trapping-math "
-                 "-ffp-contract=fast -pipe%s%s -I%s" CHECK_FLAGS,
+    return print("cc -O%s " C_FLAGS " -std=gnu99 -ffp-contract=fast -pipe%s%s -I%s" CHECK_FLAGS,
                  job->kind + 1, job->march[0] ? " -march=" : "", job->march, folder);
 }
 
@@ -630,7 +629,6 @@ static void do_job(Job *job, int (*body)(Session *)) {
                  .passes = skip,
                  .runtime_cache = folder};
     o.dims = (StringList){words, read_dims(job->model, dims, sizeof dims, words)};
-    job->varies = o.dims.n > 0;
     char *text = NULL;
     size_t length = 0;
     FILE *keep = stderr, *capture = open_memstream(&text, &length);

@@ -12,11 +12,11 @@ def expected_line(outputs):
     return " ".join(["ok"] + parts)
 
 
-def shape_of(word):
-    """Of "f32[2,3]"."""
-    inner = word[word.index("[") + 1 : -1]
+def room_of(word):
+    """What an output like "f32[2,3]" has room for."""
+    dtype, inner = word[:-1].split("[")
     shape = tuple(int(d) for d in inner.split(",")) if inner else ()
-    return {"shape": shape, "rank": len(shape), "size": int(np.prod(shape))}
+    return SimpleNamespace(dtype=dtype, shape=shape, rank=len(shape), size=int(np.prod(shape)))
 
 
 def difference(value, got, way=""):
@@ -46,18 +46,18 @@ def difference(value, got, way=""):
     )
 
 
-def split(data, outputs, extents=False):
-    """The arrays of one run, and the bytes after them. With `extents` those come behind the arrays."""
+def split(data, outputs):
+    """The arrays of one run, and the bytes after them and their extents."""
     arrays, at = [], 0
     for v in outputs:
         size = v.size * dtypes.stored_bytes(v.dtype)
         arrays.append(dtypes.from_bytes(data[at : at + size], v.dtype, v.shape))
         at += size
-    return arrays, data[at + 8 * sum(v.rank for v in outputs) * extents :]
+    return arrays, data[at + 8 * sum(v.rank for v in outputs) :]
 
 
 def true_shapes(data, outputs):
-    """What one run with extents that vary says of them."""
+    """What one run says of their extents."""
     counts = np.cumsum([v.rank for v in outputs])
     told = np.frombuffer(data[len(data) - 8 * int(counts[-1]) :], np.int64)
     return [tuple(int(e) for e in part) for part in np.split(told, counts[:-1])]
@@ -74,20 +74,16 @@ def fault(task, way):
         return "error " + words[1] + " " + kind, line
     if not line.startswith("ok"):
         return line.split(":")[0], line
-    outputs = task.outputs
-    if task.dims:  # room for the largest shapes, with the elements first
-        words = line.split()[1:]
-        room = [SimpleNamespace(dtype=v.dtype, **shape_of(w)) for v, w in zip(outputs, words)]
-        for value, shape in zip(outputs, true_shapes(data, room)):
-            if shape != value.shape:
-                return "shapes", f"{value.name}: {shape} instead of {value.shape}"
-        outputs = room
-    elif line != expected_line(outputs):
-        return "shapes", f"{line[3:]} instead of {expected_line(outputs)[3:]}"
-    arrays, _ = split(data, outputs)
+    room = [room_of(word) for word in line.split()[1:]]  # where extents vary, for the largest
+    wanted = [(v.dtype, v.rank) for v in task.outputs]
+    if [(r.dtype, r.rank) for r in room] != wanted:
+        return "shapes", f"{line[3:]} instead of {expected_line(task.outputs)[3:]}"
+    for value, shape in zip(task.outputs, true_shapes(data, room)):
+        if shape != value.shape:
+            return "shapes", f"{value.name}: {shape} instead of {value.shape}"
+    arrays, _ = split(data, room)
     for value, got in zip(task.outputs, arrays):
-        if task.dims:
-            got = got.reshape(-1)[: value.size].reshape(value.shape)
+        got = got.reshape(-1)[: value.size].reshape(value.shape)  # the elements come first
         text = difference(value, got, way)
         if text:
             return "differs", text

@@ -4,8 +4,6 @@ check. What comes out is not compared: nothing may be read or written outside it
 Half of the models have dimensions that vary, with ranges that their true extents need not be in, and
 bounds of what they compute that may be too low: runs give all extents, some of them outside."""
 
-import types
-
 import numpy as np
 
 from . import compare, dtypes
@@ -145,9 +143,7 @@ class HostileCase:
         for task in self.tasks:
             for way in task.ways:
                 line = task.answers[way][0]
-                if line == compare.expected_line(task.outputs) or (
-                    task.relation.startswith("varying") and line.startswith("ok ")
-                ):
+                if line.startswith("ok "):
                     text = self.unlike(task, way, comparable)
                     if text:
                         found.append((task.relation, way, "differs", text))
@@ -170,14 +166,11 @@ class HostileCase:
             return None
         if own != line:
             return f"{own} and {line} in the interpreter"
-        outputs = [
-            types.SimpleNamespace(name=v.name, dtype=v.dtype, is_float=v.is_float, **compare.shape_of(word))
-            for v, word in zip(task.outputs, line.split()[1:])
-        ]
+        outputs = [compare.room_of(word) for word in line.split()[1:]]
         for run in range(task.runs):
-            got, data = compare.split(data, outputs, bool(task.dims))
-            want, wanted = compare.split(wanted, outputs, bool(task.dims))
-            for value, a, b in zip(outputs, got, want):
+            got, data = compare.split(data, outputs)
+            want, wanted = compare.split(wanted, outputs)
+            for value, a, b in zip(task.outputs, got, want):
                 if value.name not in comparable or a.tobytes() == b.tobytes():
                     continue
                 x, y = (dtypes.wide(v) if value.is_float else v for v in (a, b))

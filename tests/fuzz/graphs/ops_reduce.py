@@ -7,16 +7,20 @@ from .builder import Reject
 from .table import operator
 
 ORT_SUMS = ("f32", "f64", "i32", "i64")
+MOST_OF_TYPE = {"i32": 2.0**31, "f16": 6e4, "f32": 3e38, "f64": 1e308}
 
 
 def too_large(x, name):
-    """May sums or products of these integers overflow?"""
+    """May sums of these integers, or products of some of these numbers, overflow?"""
+    if x.is_float and name != "Prod":
+        return False
     each = np.abs(dtypes.wide(x.array))
     if name == "Prod":
-        total = np.prod(np.maximum(each, 1))
+        with np.errstate(over="ignore"):
+            total = np.prod(np.maximum(each, 1))
     else:
         total = np.sum(each * each if name == "SumSquare" else each)
-    return total >= (2.0**31 if x.dtype == "i32" else 2.0**53)
+    return total >= MOST_OF_TYPE.get(x.dtype, 2.0**53)
 
 
 @operator(5)
@@ -51,9 +55,8 @@ def reduce(g):
         axes = [a - x.rank if g.chance(0.3) else a for a in axes]
         g.rng.shuffle(axes)
         axes = [int(a) for a in axes]
-    if not x.is_float and name not in ("Max", "Min"):
-        if too_large(x, name):
-            raise Reject("sums that do not fit: a judge saturates them")
+    if name not in ("Max", "Min") and too_large(x, name):
+        raise Reject("what does not fit: a judge saturates it, and in floats the order counts")
     kind = {"Sum": "sum", "Max": "select", "Min": "select", "L1": "sum", "Mean": "smooth"}.get(
         name, "smooth"
     )
