@@ -160,10 +160,19 @@ static void print_extents(const Program *p, Text *out) {
     text_add(out, "};\n");
 }
 
+static void print_faults(const Program *p, Text *out) {
+    const Graph *g = p->graph;
+    text_addf(out, "static const char *const mlcc_faults[%d] = {\n", g->faults.n);
+    for (int i = 0; i < g->faults.n; i++)
+        text_addf(out, "    %s,\n", c_string(p->arena, g->faults.items[i]));
+    text_add(out, "};\n");
+}
+
 void print_tensors(const Program *p, Text *out) {
     print_tensor_table(p, true, out);
     print_tensor_table(p, false, out);
     if (program_varies(p)) print_extents(p, out);
+    if (graph_status_output(p->graph) >= 0) print_faults(p, out);
     text_add(out, "\n");
 }
 
@@ -176,4 +185,5 @@ void print_tensor_fields(const Program *p, const char *indent, Text *out) {
         if (there && (varies || i == 0 || i == 3))
             text_addf(out, "%s.%s = mlcc_%s,\n", indent, fields[i], fields[i]);
     }
+    if (graph_status_output(p->graph) >= 0) text_addf(out, "%s.faults = mlcc_faults,\n", indent);
 }

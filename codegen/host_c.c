@@ -97,6 +97,7 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_call",
                                                "mlcc_close",
                                                "mlcc_error",
+                                               "mlcc_faults",
                                                "mlcc_input_extents",
                                                "mlcc_input_range",
                                                "mlcc_inputs",
@@ -634,6 +635,14 @@ static void print_state_note(Host *h, Text *out) {
     }
 }
 
+/* What the numbers of the status, output `name`, mean. */
+static void print_faults(Host *h, const char *name, Text *out) {
+    const Graph *g = h->p->graph;
+    text_addf(out, " * %s: 0, or, where %s_E_EXTENT is returned, one of these:\n", name, h->macro);
+    for (int i = 0; i < g->faults.n; i++)
+        text_addf(out, " *     %d %s\n", i + 1, comment_text(h->arena, g->faults.items[i]));
+}
+
 /* Which tensors have dimensions that vary, and where their extents are given. */
 static void print_extents(Host *h, Text *out) {
     const Graph *g = h->p->graph;
@@ -657,7 +666,7 @@ static void print_extents(Host *h, Text *out) {
     }
     for (int i = 0; i < graph_n_outputs(g); i++)
         if (g->output_shape.items[i] == i)
-            text_addf(out, " * %s: not 0 where %s_E_EXTENT is returned.\n", h->output[i], h->macro);
+            print_faults(h, h->output[i], out);
         else if (g->output_shape.items[i] >= 0)
             text_addf(out, " * %s: of the shape that %s gets.\n", h->output[i],
                       h->output[g->output_shape.items[i]]);

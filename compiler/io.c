@@ -121,8 +121,7 @@ static bool status_ok(const Graph *g, Io *io) {
     if (at >= 0) memcpy(&status, io->call_out[at], sizeof status);
     io->fault |= status != 0;
     if (status && !io->may_fault)
-        diag_error(g->diag, E0009, "extents that the run computes do not fit the model: they are "
-                                   "beyond what --dim says, or contradict each other");
+        diag_error(g->diag, E0009, "extents do not fit the model: %s", g->faults.items[status - 1]);
     return !status || io->may_fault;
 }
 

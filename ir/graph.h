@@ -140,10 +140,11 @@ struct Graph {
     /* What the host decodes: their height, width and pixels are the last inputs before the states,
      * in this order, and no part of what callers see either. */
     VEC(GraphImage) images;
-    const char *src;      /* given to operators built from now on */
-    bool no_fold;         /* builders fold operators of constants unless set */
-    Value *fault;         /* bool, rank 0: see graph_note_fault; NULL: there is none */
-    VEC(DimClaim) claims; /* those that `fault` knows of */
+    const char *src;          /* given to operators built from now on */
+    bool no_fold;             /* builders fold operators of constants unless set */
+    Value *fault;             /* i32, rank 0: see graph_note_fault; NULL: there is none */
+    VEC(const char *) faults; /* at top: what the numbers of `fault` mean, from 1 on */
+    VEC(DimClaim) claims;     /* those that `fault` knows of */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
 };
 
@@ -172,9 +173,15 @@ Value *graph_shape(Graph *g, const Value *v);
 
 /* Runs in which `fault` (bool, rank 0) is true ask for more than there is room for, or contradict
  * what the model says of shapes. They touch nothing outside of tensors, but what they give is
- * meaningless, and they end with a status of its own. In the body of a loop it counts in every
+ * meaningless, and they end with a status of its own, which tells the node that operators are built
+ * for (g->src) and `what` of the first such fault. In the body of a loop it counts in every
  * iteration. */
-void graph_note_fault(Graph *g, Value *fault);
+void graph_note_fault(Graph *g, Value *fault, const char *what);
+/* From now on what is noted so far counts only where `when` (bool, rank 0) is true. */
+void graph_limit_fault(Graph *g, Value *when);
+/* A fault (i32, as Graph.fault) behind those noted so far; the two in one. */
+void graph_join_fault(Graph *g, Value *fault);
+Value *graph_first_fault(Graph *g, Value *first, Value *second);
 /* The same where a claim (dim.h) that was made since the last call does not hold, or one of these
  * dimensions is less than 0. */
 void graph_note_claims(Graph *g);
@@ -188,8 +195,9 @@ Faults graph_begin_faults(Graph *g);
 void graph_end_faults(Graph *g, const Faults *before, Value *when);
 /* What was noted since then is forgotten. */
 void graph_drop_faults(Graph *g, const Faults *before);
-/* If there is a fault: the status of a run (i32, 0: there is none in it) as one more output. Its
- * output_shape is its own number, which tells it from the others. */
+/* If there is a fault: the status of a run (i32; 0: there is none in it, else which of g->faults,
+ * counted from 1) as one more output. Its output_shape is its own number, which tells it from the
+ * others. */
 void graph_output_status(Graph *g);
 /* The number of that output; -1: there is none. */
 int graph_status_output(const Graph *g);

@@ -149,8 +149,7 @@ static void note_beyond(void *user, const Expr *e) {
 bool graph_has_extents(Graph *g, const Value *v) {
     Reach r = {.g = g};
     for (int i = 0; i < v->rank; i++)
-        if (dim_varies(v->dims[i]))
-            ex_visit(g->arena, dim_expr(g->x, v->dims[i]), note_beyond, &r);
+        if (dim_varies(v->dims[i])) ex_visit(g->arena, dim_expr(g->x, v->dims[i]), note_beyond, &r);
     return !r.beyond;
 }
 
@@ -557,12 +556,12 @@ static Value *carried(Graph *sub, int64_t trips, Value *before, Value *after) {
 
 /* Makes the body's fault its last state. */
 static void carry_fault(Graph *sub, int n_state) {
-    Value *before = graph_input(sub, "fault", DT_bool, 0, NULL);
+    Value *before = graph_input(sub, "fault", DT_i32, 0, NULL);
     if (sub->inputs.items[n_state] != before) { /* they stand in the order of the inputs */
         graph_unlink(sub, before->def);
         graph_insert_before(sub, sub->inputs.items[n_state]->def, before->def);
     }
-    graph_output(sub, g_bin(sub, EX_or, before, sub->fault), "fault");
+    graph_output(sub, graph_first_fault(sub, before, sub->fault), "fault");
     Value *after = sub->outputs.items[sub->outputs.n - 1];
     for (int i = sub->inputs.n - 1; i > n_state; i--)
         sub->inputs.items[i] = sub->inputs.items[i - 1];
@@ -580,7 +579,7 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
     int fault_at = sub->fault ? n_state++ : -1;
     if (fault_at >= 0) carry_fault(sub, fault_at);
     int n_out = sub->outputs.n;
-    Value *none = fault_at >= 0 ? g_scalar(g, DT_bool, 0) : NULL;
+    Value *none = fault_at >= 0 ? g_scalar(g, DT_i32, 0) : NULL;
     if (dim_varies(trips))
         for (int i = 0; i < n_state; i++)
             sub->outputs.items[i] =
@@ -612,5 +611,5 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
         if (i != fault_at) out[next_out++] = result;
     }
     graph_append(g, op);
-    if (fault_at >= 0) graph_note_fault(g, op->out[fault_at]);
+    if (fault_at >= 0) graph_join_fault(g, op->out[fault_at]);
 }

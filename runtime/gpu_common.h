@@ -66,9 +66,7 @@ static inline int mlcc_gpu_status(const mlcc_model *model, void *const *outputs,
         int32_t status = 0;
         if (model->output_shape[i] != (int32_t)i) continue;
         memcpy(&status, outputs[i], sizeof status);
-        if (status)
-            return mlcc_gpu_fail(message, MLCC_E_EXTENT,
-                                 "extents that the run computes do not fit the model");
+        if (status) return mlcc_gpu_fail(message, MLCC_E_EXTENT, "%s", model->faults[status - 1]);
     }
     return MLCC_OK;
 }

@@ -480,7 +480,7 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
     const char *src = *pb_text(proto->name)                  ? proto->name
                       : proto->n_output && *proto->output[0] ? proto->output[0]
                                                              : n->op;
-    scope->g->src = arena_printf(im->arena, "%s(%s)", n->op, src);
+    n->src = scope->g->src = arena_printf(im->arena, "%s(%s)", n->op, src);
     /* errors of other nodes must not keep the builders from folding this one's constants */
     int errors = im->diag->n_errors;
     im->diag->n_errors = 0;
@@ -569,7 +569,7 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *c
     bind_initializers(im, s, proto);
     bool ok = run_nodes(im, s, proto->n_node, proto->node);
     im->diag->where = n->label;
-    g->src = n->g->src;
+    g->src = n->src;
     for (size_t i = 0; i < proto->n_output && ok; i++) {
         const char *name = pb_text(proto->output[i]->name);
         outputs[i] = lookup(im, s, name);

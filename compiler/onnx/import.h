@@ -89,6 +89,7 @@ typedef struct Node {
     Entity **out_entity;     /* or this, for a sequence or optional */
     Scope *scope;
     const char *label;      /* "node 'name' (Op)", as messages begin */
+    const char *src;        /* "Op(name)", as reports say where an operator came from */
     const Elementwise *row; /* the operator's row in elementwise.def, or NULL */
     bool varying;           /* its function serves dimensions that vary (ir/dim.h) */
     bool failed;            /* reported or passed over: outputs need not be set */

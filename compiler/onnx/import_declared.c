@@ -159,7 +159,7 @@ void node_check_count(Node *n, Value *count, int64_t low, int64_t high) {
     const Expr *least = ex_int(x, DT_i64, low), *most = ex_int(x, DT_i64, high);
     const Expr *outside = low == high ? ex_bin(x, EX_ne, e, least)
                                       : ex_bin(x, EX_or, ex_lt(x, e, least), ex_lt(x, most, e));
-    graph_note_fault(g, build_map(&b, DT_bool, outside));
+    graph_note_fault(g, build_map(&b, DT_bool, outside), "a computed extent is out of its range");
 }
 
 bool node_counted_extent(Node *n, Value *count, int64_t most, bool sure, const char *name,

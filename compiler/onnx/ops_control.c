@@ -201,8 +201,8 @@ static ValueVec travelling(const Repeat *r, Graph *g, Entity *const *state) {
 /* The states of which `parts` travelled; `trips`: see carry_unpack. False after a report. */
 static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trips, Entity **state) {
     for (int i = 0, at = 0; i < r->n_state; i++) {
-        Value *v = state_changes(r, i) ? carry_unpack(&r->carry[i], g, parts, &at, trips)
-                                       : parts[at++];
+        Value *v =
+            state_changes(r, i) ? carry_unpack(&r->carry[i], g, parts, &at, trips) : parts[at++];
         if (!v) {
             unsupported(r->n, TOO_MANY_SYMBOLS, DIM_MAX_SYMBOLS);
             return false;
@@ -216,8 +216,7 @@ static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trip
  * cannot be. */
 static bool claim_shape(Graph *sub, const Value *before, Entity **after, Import *im) {
     Value *v = (*after)->tensor;
-    if (v->dt != before->dt ||
-        !dims_meet(sub->x, v->rank, v->dims, before->rank, before->dims))
+    if (v->dt != before->dt || !dims_meet(sub->x, v->rank, v->dims, before->rank, before->dims))
         return false;
     graph_note_claims(sub);
     *after = entity_tensor(im, in_room(sub, v, before->dims));
@@ -231,7 +230,8 @@ static bool states_keep(Repeat *r, Graph *g, Entity *const *before, Entity **aft
     for (int i = 0; i < r->n_state; i++) {
         bool tensors = after[i]->kind == ENTITY_tensor;
         if (tensors && !r->carry && same_type(after[i]->tensor, before[i]->tensor)) continue;
-        if (tensors && r->claims && claim_shape(g, before[i]->tensor, &after[i], r->n->im)) continue;
+        if (tensors && r->claims && claim_shape(g, before[i]->tensor, &after[i], r->n->im))
+            continue;
         if (tensors && r->carry &&
             carry_learn(&r->carry[i], g, before[i]->tensor, after[i]->tensor, trips, again))
             continue;
@@ -277,7 +277,7 @@ static bool try_loop(Repeat *r, bool *again) {
     int first = ends_early ? 1 : 0, n_state = next.n + first, n_in = 0;
     if (ends_early) {
         Value *go_on = t.alive;
-        if (sub->fault && !r->alive) sub->fault = both(sub, alive, sub->fault);
+        if (!r->alive) graph_limit_fault(sub, alive);
         graph_output(sub, r->alive ? go_on : both(sub, alive, go_on), "alive");
     } else {
         graph_unlink(sub, alive->def);
@@ -629,7 +629,8 @@ void import_loop(Node *n) {
         r.alive = both(g, r.alive, some);
     }
     if (!repeat(&r)) return;
-    if (r.bounded && !r.stopped) graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1));
+    if (r.bounded && !r.stopped)
+        graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1), "too many iterations");
     for (int i = 0; i < r.n_state; i++) set_output(n, i, as_declared(n, i, r.state[i]));
     for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
         n->out[r.n_state + i] = stacked(&r, i);

@@ -28,6 +28,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Valu
                             Entity ***out) {
     Attempt before = attempt_begin(n);
     Value *other = g_un(n->g, EX_not, cond);
+    const char *misfitting = "the branch taken does not fit its inputs";
     out[0] = import_branch(n, branch[0], cond);
     bool misfit = attempt_misfits(n, &before);
     if (!out[0] && !misfit) return false;
@@ -36,7 +37,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Valu
     if (out[1] && out[0]) return true;
     if (out[1]) {
         attempt_undo(n, &before);
-        graph_note_fault(n->g, cond);
+        graph_note_fault(n->g, cond, misfitting);
         out[0] = out[1];
         return true;
     }
@@ -45,7 +46,7 @@ static bool import_branches(Node *n, const Onnx__GraphProto *const *branch, Valu
         return false;
     }
     attempt_undo(n, &between);
-    graph_note_fault(n->g, other);
+    graph_note_fault(n->g, other, misfitting);
     out[1] = out[0];
     return true;
 }

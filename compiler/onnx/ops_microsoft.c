@@ -444,9 +444,9 @@ void import_ms_fused_gemm(Node *n) {
         n->out[0] = activate(n, n->out[0], attr_str(n, "activation", ""), p);
 }
 
-/* FusedConv, NhwcConv, NhwcFusedConv: those with Nhwc have channels last. Weights have them second, but
- * for NhwcConv: ONNX Runtime's documentation says so there, too, but its optimizer, which makes these
- * nodes, and its kernel have them last. */
+/* FusedConv, NhwcConv, NhwcFusedConv: those with Nhwc have channels last. Weights have them second,
+ * but for NhwcConv: ONNX Runtime's documentation says so there, too, but its optimizer, which makes
+ * these nodes, and its kernel have them last. */
 void import_ms_fused_conv(Node *n) {
     bool last = !strncmp(n->op, "Nhwc", 4);
     Value *in[3] = {node_need(n, 0), node_in(n, 1), node_in(n, 2)}, *added = node_in(n, 3);

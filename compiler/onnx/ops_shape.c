@@ -159,7 +159,7 @@ static bool chosen_shape(Node *n, int i, Value *v, int *rank, int64_t *shape) {
         fits = ex_bin(x, EX_or, fits, ex_bin(x, EX_eq, w, o));
         Value *lacks = build_reduce(&f, DT_bool, COMBINE_max,
                                     ex_select(x, fits, ex_i(x, 0), ex_i(x, 1)), NULL);
-        graph_note_fault(n->g, lacks);
+        graph_note_fault(n->g, lacks, "the shape asked for does not broadcast");
         want = build_map(&b, DT_i64, e);
     }
     return node_counted_shape(n, want, NULL, rank, shape);
@@ -178,7 +178,8 @@ static void check_left(Node *n, Value *want, int k, const Value *v, int64_t exte
     }
     const Expr *open = ex_bin(x, EX_eq, own, ex_int(x, DT_i64, -1));
     const Expr *fits = ex_bin(x, EX_or, open, ex_bin(x, EX_eq, own, have));
-    graph_note_fault(n->g, build_map(&b, DT_bool, ex_un(x, EX_not, fits)));
+    graph_note_fault(n->g, build_map(&b, DT_bool, ex_un(x, EX_not, fits)),
+                     "the shape asked for has another number of elements");
 }
 
 /* --- new shapes ------------------------------------------------------------------------------- */

@@ -432,8 +432,8 @@ static bool read_nodes(Node *n, Forest *f, NodeId **ids) {
 }
 
 /* Votes from the attributes <what>_treeids, _nodeids, _ids and _weights. False after a report. Of
- * several of a leaf for the only target the first counts, as in ONNX Runtime: skl2onnx gives so many
- * where it wants the number of the leaf. */
+ * several of a leaf for the only target the first counts, as in ONNX Runtime: skl2onnx gives so
+ * many where it wants the number of the leaf. */
 static bool read_votes(Node *n, Forest *f, const NodeId *ids, const char *what) {
     Arena *arena = n->g->arena;
     int count;

@@ -5,8 +5,9 @@ bool same_type(const Value *a, const Value *b) {
     return a->dt == b->dt && shape_equal(a->rank, a->dims, b->rank, b->dims);
 }
 
-/* The extent that is `a` where the scalar `cond` holds, else `b`: as a symbol, or as `b` and a symbol
- * for the rest where that shows how far they are apart. False if there are too many symbols. */
+/* The extent that is `a` where the scalar `cond` holds, else `b`: as a symbol, or as `b` and a
+ * symbol for the rest where that shows how far they are apart. False if there are too many symbols.
+ */
 static bool select_extent(Graph *g, Value *cond, int64_t a, int64_t b, int64_t *extent) {
     Exprs *x = g->x;
     int64_t low[2] = {dim_min(x, a), dim_min(x, b)}, high[2] = {dim_max(x, a), dim_max(x, b)};
@@ -22,8 +23,8 @@ static bool select_extent(Graph *g, Value *cond, int64_t a, int64_t b, int64_t *
                          : ex_select(x, which, one, other);
     if (near) e = ex_sub(x, e, ex_i(x, fewer));
     Value *value = build_map(&s, DT_i32, e);
-    int64_t symbol = near ? graph_symbol(g, value, 0, more - fewer)
-                          : graph_symbol(g, value, least, most);
+    int64_t symbol =
+        near ? graph_symbol(g, value, 0, more - fewer) : graph_symbol(g, value, least, most);
     *extent = near ? dim_add(x, dim_add(x, b, symbol), fewer) : symbol;
     return symbol != -1;
 }

@@ -86,17 +86,21 @@ typedef struct mlcc_model {
      * int32, that holds its extent; -1 where it is fixed. input_range[i]: the range of an input
      * like that (high 0: it is none); `run` returns MLCC_E_ARGUMENT for others. output_shape[i]:
      * the number of the output that holds the extents of output i, an int64 for each dimension; -1
-     * where they are fixed. An output that holds its own is an int32, and not 0 where `run` returns
-     * MLCC_E_EXTENT; models that cannot have none. */
+     * where they are fixed. An output that holds its own is an int32, the run's status: 0, or,
+     * where `run` returns MLCC_E_EXTENT, which of `faults` it is, counted from 1. Models that
+     * cannot return that have none. */
     const int32_t *const *input_extents;
     const mlcc_range *input_range;
     const int32_t *output_shape;
     /* A model with states (--state): what is kept from one run for the next lies in *state, so each
      * `open` has its own, and the arena has none of it. `reset` puts it back to its first value, as
-     * it is after `open`; not while `run` works. 0 and NULL where nothing is kept. These two are
-     * there if `struct_bytes` says so. */
+     * it is after `open`; not while `run` works. 0 and NULL where nothing is kept. These and what
+     * follows are there if `struct_bytes` says so. */
     uint64_t state_bytes;
     int (*reset)(void *state);
+    /* What a run may contradict, each one line that begins with the node; see output_shape. NULL
+     * where no output holds a status. */
+    const char *const *faults;
 } mlcc_model;
 
 /* The one symbol a model library exports. */

@@ -411,12 +411,13 @@ static inline const char *strings_of(Bench *b, const Value *v, const int64_t *sh
     return text_get(&t);
 }
 
-/* What a run gave as "type[shape] numbers" of each output, separated by "; "; or "fault", if its
+/* What a run gave as "type[shape] numbers" of each output, separated by "; "; or "fault: " and what
  * status says so. */
 static inline const char *outputs_text(Bench *b, const Graph *g, void *const *out) {
     Text t = text_new(&b->arena);
     int status = graph_status_output(g);
-    if (status >= 0 && *(int32_t *)out[status]) return "fault";
+    int fault = status >= 0 ? *(int32_t *)out[status] : 0;
+    if (fault) return arena_printf(&b->arena, "fault: %s", g->faults.items[fault - 1]);
     for (int i = 0; i < g->outputs.n; i++) {
         const Value *v = g->outputs.items[i];
         bool text_out = g->output_text.items[i];
