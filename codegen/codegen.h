@@ -36,6 +36,8 @@ typedef struct EmitOptions {
 
 /* C99: the .c file and its header. */
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header);
+/* A function `int mlcc_may_tile(void)`: does the system give the processor's matrix unit? */
+extern const char may_tile_text[];
 /* True if the program has work for several threads: with `threads` its text needs runtime/team.h.
  */
 bool emit_c_shares(const Program *p, const EmitOptions *o);

@@ -120,7 +120,9 @@ static void print_alloc(Printer *p, const Stmt *s) {
     }
     const char *type = type_of(p, b->dt), *name = p->buffer[s->buffer];
     if (!is_scalar_buffer(b))
-        print_line(p, "%s %s[%lld];", type, name, (long long)buffer_elements(b));
+        print_line(p, "%s%s %s[%lld];",
+                   lies_in_tiles(p, s->buffer) ? "__attribute__((aligned(64))) " : "", type, name,
+                   (long long)buffer_elements(b));
     else if (set_at_once(p, s))
         p->declared[s->buffer] = true;
     else
@@ -345,10 +347,14 @@ static void print_loop(Printer *p, const Stmt *s) {
 }
 
 static void print_for(Printer *p, const Stmt *s) {
-    if (print_vectors(p, s)) return;
-    bool spilled = spill_held(p, s);
-    print_loop(p, s);
-    if (spilled) unspill_held(p);
+    if (clears_tiles(p, s)) return;
+    bool sums = begin_tiles(p, s);
+    if (!print_tiles(p, s) && !print_vectors(p, s)) {
+        bool spilled = spill_held(p, s);
+        print_loop(p, s);
+        if (spilled) unspill_held(p);
+    }
+    if (sums) end_tiles(p);
 }
 
 static void print_block(Printer *p, const Stmt *s) {
@@ -381,7 +387,9 @@ static void print_block(Printer *p, const Stmt *s) {
 
 void print_body(Printer *p) {
     p->indent = 1;
+    print_tiles_begin(p);
     print_block(p, p->k->body);
+    print_tiles_end(p);
 }
 
 /* --- around kernels --------------------------------------------------------------------------- */

@@ -27,7 +27,8 @@ enum {
     NEEDS_unroll = 64,
     NEEDS_i16 = 128,
     NEEDS_prefetch = 256,
-    NEEDS_opaque = 512
+    NEEDS_opaque = 512,
+    NEEDS_tiles = 1024
 };
 
 /* Text that several kernels share: which helper functions they use, which names are taken. */
@@ -68,6 +69,8 @@ typedef struct Node {
     int64_t lo, hi;
 } Node;
 
+typedef struct TileNest TileNest;
+
 typedef struct Printer {
     Unit *unit;
     const Dialect *d;
@@ -85,7 +88,8 @@ typedef struct Printer {
      * elements; the vector that begins at an element has the name held_name[i][element]. */
     int64_t *held;
     const char ***held_name;
-    bool fills; /* the last vector of a row may have lanes beyond it: all is f32 */
+    bool fills;      /* the last vector of a row may have lanes beyond it: all is f32 */
+    TileNest *tiles; /* tiles.c: the product that is one of a matrix unit; or NULL */
     Text out;
     int indent;
     int n_values; /* constants so far */
@@ -146,6 +150,24 @@ const char *unit_lane_function(Unit *unit, const char *name, int lanes);
 void unit_note_vectors(Unit *unit, const char *text);
 /* The vector types and functions that were used. */
 void print_vector_types(const Unit *unit, Text *out);
+
+/* --- tiles.c ---------------------------------------------------------------------------------- */
+
+/* Is the loop a product of tiles on a matrix unit? Then its sums stay in an array. */
+bool find_tiles(Printer *p, const Stmt *s);
+bool lies_in_tiles(const Printer *p, int buffer);
+/* Around all statements of a kernel: nothing, if it has no such product. */
+void print_tiles_begin(Printer *p);
+void print_tiles_end(Printer *p);
+/* Does the loop only make the product's sums 0? begin_tiles does that. */
+bool clears_tiles(const Printer *p, const Stmt *s);
+/* Clears, or loads, the sums before `s`, if it is the product's outermost loop that does nothing
+ * else; end_tiles stores them. print_tiles prints the product itself, if `s` is it. */
+bool begin_tiles(Printer *p, const Stmt *s);
+bool print_tiles(Printer *p, const Stmt *s);
+void end_tiles(Printer *p);
+/* What the printed text is made of. */
+void print_tile_functions(const Unit *unit, Text *out);
 
 /* --- cexpr.c ---------------------------------------------------------------------------------- */
 

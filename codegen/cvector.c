@@ -148,6 +148,7 @@ static bool only_reads(const Printer *p, const Stmt *s) {
 static void scan(Printer *p, const Stmt *s) {
     for (; s; s = s->next) {
         VectorNest n;
+        if (find_tiles(p, s)) continue;
         if (find_nest(p, s, &n)) {
             note_nest(p, &n);
             continue;

@@ -124,8 +124,8 @@ static const char *const descriptor_names[] = {"calloc",
 
 /* Macros of the header, without PREFIX_. */
 static const char *const header_macros[] = {
-    "H",           "OK",           "E_ARGUMENT",  "E_FILE", "E_EXTENT",
-    "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
+    "H",        "OK",          "E_ARGUMENT",   "E_DRIVER",    "E_FILE",
+    "E_EXTENT", "ARENA_BYTES", "WEIGHT_BYTES", "STATE_BYTES", NULL};
 
 static void claim_macro(Host *h, const char *name) {
     names_claim(&h->unit.names, PRINTF("%s_%s", h->macro, name), true);
@@ -459,6 +459,8 @@ static void print_run(Host *h, Text *out) {
     text_add(out, " {\n");
     print_null_checks(h, out);
     if (h->o->weights_file) print_weights_check(h, out);
+    if (h->unit.needs & NEEDS_tiles)
+        text_addf(out, "    if (!mlcc_may_tile()) return %s_E_DRIVER;\n", h->macro);
     if (strstr(text_get(&locals), "(constants + "))
         text_addf(out, "    const unsigned char *const constants = %s;\n",
                   h->o->weights_file ? "(const unsigned char *)weights + 16"
@@ -598,6 +600,11 @@ static void print_macros(Host *h, Text *out) {
                                     " * decoded or does not fit"
               : program_varies(p) ? ", or an extent out of its range"
                                   : "");
+    if (h->unit.needs & NEEDS_tiles)
+        text_addf(out,
+                  "#define %s_E_DRIVER 2 /* the system does not give the processor's matrix unit "
+                  "*/\n",
+                  h->macro);
     if (h->o->weights_file)
         text_addf(out, "#define %s_E_FILE 5 /* the weights are not those of this model */\n",
                   h->macro);
@@ -760,6 +767,7 @@ static void print_includes(Host *h, Text *out) {
         text_addf(out, "extern const unsigned char %s[];\n\n", o->weights_symbol);
     print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
+    print_tile_functions(&h->unit, out);
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"

@@ -40,10 +40,10 @@ bool target_of_march(Session *s, Target *result) {
         break;
     }
     bool usdot = defines(list, "__ARM_FEATURE_MATMUL_INT8");
-    result->byte_dots =
-        defines(list, "__AVX512VNNI__") || defines(list, "__AVXVNNI__") || usdot;
+    result->byte_dots = defines(list, "__AVX512VNNI__") || defines(list, "__AVXVNNI__") || usdot;
     result->byte_products =
         result->byte_dots || defines(list, "__SSE2__") || defines(list, "__ARM_FEATURE_DOTPROD");
     result->bf16_products = defines(list, "__AVX512BF16__");
+    result->matrix_tiles = defines(list, "__AMX_INT8__") && defines(list, "__AMX_BF16__");
     return true;
 }

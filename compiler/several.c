@@ -4,6 +4,7 @@
  * Each is compiled in a session of its own, for schedules and layouts differ, to an object whose
  * descriptor has a name of its own; `mlcc_model_v1` of the library asks the processor.
  */
+#include "codegen/codegen.h"
 #include "compiler/driver.h"
 
 #include <string.h>
@@ -22,16 +23,24 @@ static int compile_variant(Session *s) {
     return 0;
 }
 
+static bool wants_tiles(const char *arch) {
+    return target_for_arch(target_find("c"), arch).matrix_tiles;
+}
+
 /* What the processor is asked for an architecture of x86: a level of its ABI, or its very name. */
 static const char *question(Session *s, const char *arch) {
     bool level = !strncmp(arch, "x86-64", 6);
-    return arena_printf(&s->arena, "__builtin_cpu_%s(\"%s\")", level ? "supports" : "is", arch);
+    return arena_printf(&s->arena, "__builtin_cpu_%s(\"%s\")%s", level ? "supports" : "is", arch,
+                        wants_tiles(arch) ? " && mlcc_may_tile()" : "");
 }
 
 /* The source of mlcc_model_v1: the last one that fits; the first fits always. */
 static const char *print_choice(Session *s, int n, const char *const *arch) {
     Text t = text_new(&s->arena);
+    bool tiles = false;
+    for (int i = 1; i < n; i++) tiles |= wants_tiles(arch[i]);
     text_add(&t, "#include \"mlcc/model.h\"\n\n");
+    if (tiles) text_add(&t, may_tile_text);
     for (int i = 0; i < n; i++) text_addf(&t, "const mlcc_model *mlcc_model_v1_%d(void);\n", i);
     text_add(&t,
              "__attribute__((visibility(\"default\"))) const mlcc_model *mlcc_model_v1(void) {\n"

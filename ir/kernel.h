@@ -31,6 +31,8 @@ typedef enum Role {
     ROLE_parallel, /* iterations are independent and may run on several CPU threads */
     ROLE_vector,   /* innermost, independent, contiguous: to be vectorised */
     ROLE_unroll,
+    ROLE_tile,    /* of a reduction, around rows and columns of sums: a tile of a matrix unit, of
+                     which each iteration is a word */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,

@@ -46,27 +46,27 @@ const Target *target_find(const char *name) {
 typedef struct ArchRow {
     const char *name;
     int vector_bytes, vector_registers;
-    bool byte_products, byte_dots, bf16_products;
+    bool byte_products, byte_dots, bf16_products, matrix_tiles;
     int l2_kib; /* 0: what the target says */
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16, true, false, false, 0},
-    {"x86-64-v2", 16, 16, true, false, false, 0},
-    {"x86-64-v3", 32, 16, true, false, false, 0},
-    {"haswell", 32, 16, true, false, false, 256},
-    {"x86-64-v4", 64, 32, true, false, false, 1024},
-    {"skylake-avx512", 64, 32, true, false, false, 1024},
-    {"cascadelake", 64, 32, true, true, false, 1024},
-    {"icelake-server", 64, 32, true, true, false, 1280},
-    {"sapphirerapids", 64, 32, true, true, true, 2048},
-    {"znver1", 32, 16, true, false, false, 512},
-    {"znver2", 32, 16, true, false, false, 512},
-    {"znver3", 32, 16, true, false, false, 512},
-    {"znver4", 64, 32, true, true, true, 1024},
-    {"znver5", 64, 32, true, true, true, 1024},
-    {"armv8-a", 16, 32, false, false, false, 0},
-    {"armv8.2-a+dotprod+fp16", 16, 32, true, false, false, 0},
+    {"x86-64", 16, 16, true, false, false, false, 0},
+    {"x86-64-v2", 16, 16, true, false, false, false, 0},
+    {"x86-64-v3", 32, 16, true, false, false, false, 0},
+    {"haswell", 32, 16, true, false, false, false, 256},
+    {"x86-64-v4", 64, 32, true, false, false, false, 1024},
+    {"skylake-avx512", 64, 32, true, false, false, false, 1024},
+    {"cascadelake", 64, 32, true, true, false, false, 1024},
+    {"icelake-server", 64, 32, true, true, false, false, 1280},
+    {"sapphirerapids", 64, 32, true, true, true, true, 2048},
+    {"znver1", 32, 16, true, false, false, false, 512},
+    {"znver2", 32, 16, true, false, false, false, 512},
+    {"znver3", 32, 16, true, false, false, false, 512},
+    {"znver4", 64, 32, true, true, true, false, 1024},
+    {"znver5", 64, 32, true, true, true, false, 1024},
+    {"armv8-a", 16, 32, false, false, false, false, 0},
+    {"armv8.2-a+dotprod+fp16", 16, 32, true, false, false, false, 0},
 };
 
 /* What the machine that compiles has. */
@@ -79,11 +79,14 @@ static ArchRow native(void) {
                          true,
                          __builtin_cpu_supports("avx512vnni") != 0,
                          __builtin_cpu_supports("avx512bf16") != 0,
+                         matrix_tiles_work(),
                          1024};
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, true, false, false, 0};
-    return (ArchRow){"native", 16, 16, __builtin_cpu_supports("ssse3") != 0, false, false, 0};
+    if (__builtin_cpu_supports("avx2"))
+        return (ArchRow){"native", 32, 16, true, false, false, false, 0};
+    return (ArchRow){"native", 16,    16,    __builtin_cpu_supports("ssse3") != 0,
+                     false,    false, false, 0};
 #else
-    return (ArchRow){"native", 16, 32, false, false, false, 0};
+    return (ArchRow){"native", 16, 32, false, false, false, false, 0};
 #endif
 }
 
@@ -95,7 +98,7 @@ int target_products(const Target *t, DType rows, DType columns) {
 
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
-    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false, false, false, 0};
+    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false, false, false, false, 0};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];
     if (arch && !strcmp(arch, "native")) row = native();
@@ -106,6 +109,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.byte_products = row.byte_products;
         result.byte_dots = row.byte_dots;
         result.bf16_products = row.bf16_products;
+        result.matrix_tiles = row.matrix_tiles;
         if (row.l2_kib) result.l2_bytes = (int64_t)row.l2_kib << 10;
     }
     return result;

@@ -23,6 +23,8 @@ typedef struct Target {
                            lanes */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
+    bool matrix_tiles;  /* one adds products of tiles: 16 rows of 64 bytes by 16 columns of 64, of
+                           bytes and of bf16 */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t shared_bytes;       /* shared memory of a block */
@@ -40,6 +42,9 @@ Target target_for_arch(const Target *t, const char *arch);
 /* How many products of elements of these types the target adds at once in a lane; 1: no more than
  * one. */
 int target_products(const Target *t, DType rows, DType columns);
+/* Does the machine that runs this have such tiles, does the system give them, and are their
+ * products right? */
+bool matrix_tiles_work(void);
 /* The i-th target, NULL past the end. */
 const Target *target_at(int i);
 

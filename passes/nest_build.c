@@ -237,8 +237,8 @@ static bool never_falls(const Expr *e) {
 }
 
 /* How often a loop runs whose iterations begin at `at`, which is its variable or a multiple of it
- * (as far as the last tile begins), until the limit of coordinate `d`; NULL if it is none of that, or
- * the loop is not all of the coordinate. */
+ * (as far as the last tile begins), until the limit of coordinate `d`; NULL if it is none of that,
+ * or the loop is not all of the coordinate. */
 static const Expr *iterations(Build *b, const Expr *at, const NestLoop *l, int d) {
     Exprs *x = b->x;
     const Expr *limit = b->n->limit[d];
@@ -559,7 +559,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop)
             depth++;
         Stmt *list = NULL;
-        if (n->pack && n->target->vector_types)
+        bool unit = depth > 0 && n->loop[serial[depth - 1]].role == ROLE_tile;
+        if (n->pack && n->target->vector_types && !unit)
             list = nest_fetch_ahead(n, b->k, body, b->args, first, first + depth);
         stmt_append(&list, wrap(b, count - depth, serial + depth, update));
         return wrap(b, depth, serial, list);
@@ -590,8 +591,10 @@ static void find_acc(void *user, const Expr *e) {
 static const Expr *first_value(Build *b, const Expr *identity, const Expr **post) {
     const Nest *n = b->n;
     AccUses u = {0};
+    bool unit = false; /* which begins with zeros */
+    for (int i = 0; i < n->n_order; i++) unit |= n->loop[n->order[i]].role == ROLE_tile;
     if (n->op->combine != COMBINE_sum || dt_is_float((DType)identity->dt) || b->guard[0] ||
-        n->target->blocks || n->lane_loop >= 0)
+        n->target->blocks || n->lane_loop >= 0 || unit)
         return identity;
     ex_visit(b->p->arena, *post, find_acc, &u);
     if (u.count != 1 || !u.sum) return identity;

@@ -420,13 +420,11 @@ static int64_t most_rows(const Nest *n, const Expr *body, int row) {
     return u.compete ? n->target->l1_bytes / L1_WAY_BYTES - 1 : MOST_ROWS;
 }
 
-/* A tile of the matrix product `m`; `few`: the reduction loop that is innermost, or -1. */
-static void matrix_tile(Nest *n, const Product *m, int column, int row, int few) {
+/* A tile of the matrix product `m`, of which `words` (-1: none) is the reduction loop around it
+ * that a matrix unit takes at once, and `few` (or -1) the one that is innermost. */
+static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int words,
+                       int few) {
     const Expr *body = nest_body(n);
-    int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
-    Tile tile = choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
-                            n->loop[column].extent, m->depths / at_once, most_rows(n, body, row),
-                            n->variant);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
@@ -438,6 +436,11 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few)
         k = order_tiles(n, m, body, row, column, outer_of(inner[0]), outer_of(inner[1]),
                         tile.turned, order);
     k = without(order, reductions_by_stride(n, body, order, k), few);
+    if (words >= 0) {
+        k = without(order, k, words);
+        nest_bind(n, words, ROLE_tile);
+        order[k++] = words;
+    }
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     if (few >= 0) {
         nest_bind(n, few, ROLE_unroll);
@@ -445,6 +448,17 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few)
     }
     nest_order(n, k, order);
 }
+
+static void matrix_tile(Nest *n, const Product *m, int column, int row, int few, int variant) {
+    const Expr *body = nest_body(n);
+    int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
+    Tile tile =
+        choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
+                    n->loop[column].extent, m->depths / at_once, most_rows(n, body, row), variant);
+    place_tile(n, m, column, row, tile, -1, few);
+}
+
+/* --- several products at once ----------------------------------------------------------------- */
 
 /* A factor of a product that is a load of a narrow type, widened. */
 typedef struct NarrowFactor {
@@ -488,6 +502,44 @@ static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const Narr
     return t->column >= 0 && t->depth >= 0;
 }
 
+#define UNIT_SIDE         16 /* rows of a tile, words of one of its rows */
+#define LEAST_ROWS        4  /* and words: below, vectors are as fast */
+#define COST_OF_UNIT_TILE 20 /* cycles to begin and to end one */
+
+/* The tile of at most two by two tiles of the unit that is fastest: the products of a row start in
+ * a cycle, two rows are loaded in one meanwhile, which delays a little, and sums are stored and
+ * finished in about four for each. Tiles at the edge cost as much as whole ones. */
+static Tile choose_unit_tile(int64_t rows, int64_t columns, int64_t words, int64_t steps) {
+    Tile best = {.cost = HUGE_VAL};
+    for (int64_t c = 2 * UNIT_SIDE; c >= UNIT_SIDE / 2; c -= UNIT_SIDE / 2)
+        for (int64_t r = 2 * UNIT_SIDE; r >= 1; r--) {
+            int64_t width = c < columns ? c : columns, height = r < rows ? r : rows;
+            double across = (double)tiles_of(width, UNIT_SIDE);
+            double products = (double)height * across;
+            double loads = ((double)height + (double)words * across) / 2;
+            double cycles = (products > loads ? products : loads) + loads / 4;
+            cycles = cycles * (double)steps + 4 * products + COST_OF_UNIT_TILE;
+            cycles *= (double)(tiles_of(rows, height) * tiles_of(columns, width));
+            if (cycles < best.cost) best = (Tile){height, width, false, cycles};
+        }
+    return best;
+}
+
+/* A product whose depth goes by words of `few` elements as one of a matrix unit: t->depth becomes
+ * loops over tiles, their words and their elements. False, without a change, if it is too small. */
+static bool unit_tile(Nest *n, const Product *m, const NarrowTile *t, int few) {
+    int64_t all = n->loop[t->depth].extent / few, words = UNIT_SIDE;
+    while (all % words) words--;
+    if (t->row < 0 || n->loop[t->row].extent < LEAST_ROWS || words < LEAST_ROWS) return false;
+    Tile tile = choose_unit_tile(n->loop[t->row].extent, n->loop[t->column].extent, words,
+                                 m->depths / few / words);
+    int outer, inner, word, element;
+    nest_split(n, t->depth, words * few, &outer, &inner);
+    nest_split(n, inner, few, &word, &element);
+    place_tile(n, m, t->column, t->row, tile, word, element);
+    return true;
+}
+
 /* Products of narrow types of which the target adds several at once: those that lie side by side in
  * the rows, and in the columns too if these are not packed. */
 static bool narrow_tile(Nest *n) {
@@ -504,10 +556,14 @@ static bool narrow_tile(Nest *n) {
         if (at_once == 1 || value_is_const(n->op->in[rows.load->k.i]) ||
             !find_narrow_tile(n, &rows, &columns, at_once, packs, &t))
             continue;
-        int outer, few;
-        nest_split(n, t.depth, at_once, &outer, &few);
         const Product turned = k ? transposed(&m) : m;
-        matrix_tile(n, &turned, t.column, t.row, few);
+        int variant = n->variant, outer, few;
+        bool unit = n->target->matrix_tiles && variant == 0 && unit_tile(n, &turned, &t, at_once);
+        if (!unit) {
+            if (n->target->matrix_tiles && variant > 0) variant--; /* vectors come after tiles */
+            nest_split(n, t.depth, at_once, &outer, &few);
+            matrix_tile(n, &turned, t.column, t.row, few, variant);
+        }
         if (packs) nest_pack(n);
         return true;
     }
@@ -671,10 +727,10 @@ static void loops_reduce(Nest *n) {
     Product m;
     bool product = find_product(n, &m);
     if (product && listed(column, m.column, m.n_column)) {
-        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row), -1);
+        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row), -1, n->variant);
     } else if (product && listed(column, m.row, m.n_row)) {
         const Product turned = transposed(&m);
-        matrix_tile(n, &turned, column, longest_of(n, m.column, m.n_column), -1);
+        matrix_tile(n, &turned, column, longest_of(n, m.column, m.n_column), -1, n->variant);
     } else {
         int row = -1;
         for (int i = 0; i < n->n_order; i++)

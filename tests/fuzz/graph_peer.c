@@ -417,9 +417,14 @@ static bool together(const Job *a, const Job *b) {
     return !strcmp(a->kind, b->kind) && !strcmp(a->march, b->march);
 }
 
+/* A matrix unit that the machine perhaps lacks: functions do what it would. */
+static const char *machine_of(const char *march) {
+    return strcmp(march, "sapphirerapids") != 0 ? march : "native";
+}
+
 static char *compiler_words(const Job *job) {
     return print("cc -O%s " C_FLAGS " -std=gnu99 -ffp-contract=fast -pipe%s%s -I%s" CHECK_FLAGS,
-                 job->kind + 1, job->march[0] ? " -march=" : "", job->march, folder);
+                 job->kind + 1, job->march[0] ? " -march=" : "", machine_of(job->march), folder);
 }
 
 static bool word_char(char c) {
