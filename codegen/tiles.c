@@ -117,8 +117,15 @@ static bool is_zero(const Expr *e) {
     return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
 }
 
+/* Does the loop do nothing but the product? */
+static bool is_around(const Printer *p, const Stmt *s) {
+    while (s && s != p->tiles->loop)
+        s = s->kind == ST_for && s->body && !s->body->next ? s->body : NULL;
+    return s;
+}
+
 bool clears_tiles(const Printer *p, const Stmt *s) {
-    if (!p->tiles || p->tiles->taken) return false;
+    if (!p->tiles || p->tiles->taken || !is_around(p, s->next)) return false;
     while (s->kind == ST_for && s->body && !s->body->next) s = s->body;
     bool clears =
         s->kind == ST_store && s->buffer == p->tiles->dot.store->buffer && is_zero(s->value);
@@ -127,11 +134,7 @@ bool clears_tiles(const Printer *p, const Stmt *s) {
 }
 
 bool begin_tiles(Printer *p, const Stmt *s) {
-    if (!p->tiles || p->tiles->taken) return false;
-    const Stmt *at = s;
-    while (at && at != p->tiles->loop)
-        at = at->kind == ST_for && at->body && !at->body->next ? at->body : NULL;
-    if (!at) return false;
+    if (!p->tiles || p->tiles->taken || !is_around(p, s)) return false;
     for (int i = 0; i < parts(p->tiles->rows) && p->tiles->cleared; i++)
         for (int j = 0; j < parts(p->tiles->columns); j++)
             print_line(p, "MLCC_TILE_CLEAR(%d);", 2 * i + j);

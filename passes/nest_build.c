@@ -506,11 +506,13 @@ static const Expr *guarded_factor(Build *b, const Expr *factor) {
     return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
 
-/* Parts of the reduction's guard that read how far a dimension goes become conditions in the loops,
- * where these know enough; not in vectors and what is unrolled. */
-static void guards_to_loops(Build *b) {
+/* Parts of the reduction's guard that read how far a dimension goes become conditions in the
+ * reduction's loops, from position `first` of the order on, where these know enough; not in vectors
+ * and what is unrolled. Returns those that are known before: there is nothing to be added up unless
+ * they hold. */
+static const Expr *guards_to_loops(Build *b, int first) {
     Nest *n = b->n;
-    const Expr *left = NULL, *rest = b->guard[1];
+    const Expr *left = NULL, *around = NULL, *rest = b->guard[1];
     while (rest) {
         const Expr *part = rest->op == EX_and ? rest->arg[1] : rest;
         rest = rest->op == EX_and ? rest->arg[0] : NULL;
@@ -520,10 +522,11 @@ static void guards_to_loops(Build *b) {
         }
         int at = last_loop(b, part, n->n_order);
         bool plain = at >= 0 && n->loop[n->order[at]].role == ROLE_serial && reads_extent(part);
-        const Expr **to = plain ? &b->inside[n->order[at]] : &left;
+        const Expr **to = !plain ? &left : at < first ? &around : &b->inside[n->order[at]];
         *to = both_hold(b->x, *to, part);
     }
     b->guard[1] = left;
+    return around;
 }
 
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`;
@@ -538,7 +541,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         if (i >= first && !is_thread(n->loop[n->order[i]].role)) serial[count++] = n->order[i];
     }
     Stmt *staged = NULL;
-    if (stage_at < 0) guards_to_loops(b);
+    const Expr *around = stage_at < 0 ? guards_to_loops(b, first) : NULL;
     const Expr *inside = both_hold(b->x, b->guard[0], b->guard[1]);
     if (stage_at >= 0) {
         const Expr *part[2];
@@ -563,7 +566,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         if (n->pack && n->target->vector_types && !unit)
             list = nest_fetch_ahead(n, b->k, body, b->args, first, first + depth);
         stmt_append(&list, wrap(b, count - depth, serial + depth, update));
-        return wrap(b, depth, serial, list);
+        return new_if(b, around, wrap(b, depth, serial, list));
     }
     int outside = stage_at + 1 - first;
     stmt_append(&staged, stmt_new(b->p, ST_barrier));

@@ -22,6 +22,15 @@ static const Row rows[] = {
      "B=0..3",
      {"1 0 0 2", "2"},
      "i64[2, 2] 0 1 0 1"},
+    /* rows that a run leaves out of a sum are 0, and not left out of the result */
+    {"opset 17 input x f32[4,1,1] input n i32[1] init w f32[1,2,1] = 1 2 init r f32[1,2,2] = 0 0 0 "
+     "0 output z "
+     "y = RNN(x, w, r, _, n) {hidden_size=2 activations=[\"Relu\"]} init a i64[1] = -1 z = "
+     "ReduceSum(y, a) "
+     "{keepdims=0}",
+     NULL,
+     {"1 2 3 4", "2"},
+     "f32[4, 1, 1] 3 6 0 0"},
     /* one result as two outputs */
     {"input x f32[2,B] output y output z y = Relu(x) z = Identity(y)",
      "B=1..3",
