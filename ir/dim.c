@@ -626,13 +626,21 @@ int64_t dim_max(Exprs *x, int64_t d) {
     return dim_bounds(x, dim_expr(x, d), &low, &high) ? high < 0 ? 0 : high : -1;
 }
 
-bool dim_can_meet(Exprs *x, int64_t a, int64_t b) {
-    if (!dim_fits(a, b)) return false;
+void dim_apart(Exprs *x, int64_t a, int64_t b, int64_t *least, int64_t *most) {
     int64_t low, high;
-    if (a == b) return true;
-    if (dim_max(x, a) < dim_min(x, b) || dim_max(x, b) < dim_min(x, a)) return false;
+    *least = dim_min(x, a) - dim_max(x, b);
+    *most = dim_max(x, a) - dim_min(x, b);
     const Expr *apart = normal(x, ex_sub(x, dim_expr(x, a), dim_expr(x, b)));
-    return !dim_bounds(x, apart, &low, &high) || (low <= 0 && high >= 0);
+    if (!dim_bounds(x, apart, &low, &high)) return;
+    if (low > *least) *least = low;
+    if (high < *most) *most = high;
+}
+
+bool dim_can_meet(Exprs *x, int64_t a, int64_t b) {
+    int64_t least, most;
+    if (!dim_fits(a, b)) return false;
+    dim_apart(x, a, b, &least, &most);
+    return least <= 0 && most >= 0;
 }
 
 bool dim_meets(Exprs *x, int64_t a, int64_t b) {

@@ -38,6 +38,8 @@ bool dims_fit(int rank_a, const int64_t *a, int rank_b, const int64_t *b);
 bool dim_meets(Exprs *x, int64_t a, int64_t b);
 /* The same for a caller that only asks. */
 bool dim_can_meet(Exprs *x, int64_t a, int64_t b);
+/* Bounds of a - b. */
+void dim_apart(Exprs *x, int64_t a, int64_t b, int64_t *least, int64_t *most);
 bool dims_meet(Exprs *x, int rank_a, const int64_t *a, int rank_b, const int64_t *b);
 /* Of two that are equal in every run the one that says more. */
 static inline int64_t dim_same(int64_t a, int64_t b) {

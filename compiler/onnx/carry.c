@@ -76,10 +76,8 @@ bool carry_learn(Carry *c, Graph *g, const Value *before, const Value *after, in
     for (int i = 0; i < c->rank; i++) {
         if (!c->changes[i] && before->dims[i] == after->dims[i]) continue;
         int64_t most = dim_max(x, after->dims[i]), least = dim_min(x, after->dims[i]);
-        /* room is added for what is below 0 */
-        int64_t step = dim_sub(x, dim_add(x, after->dims[i], c->room[i]), before->dims[i]);
-        int64_t most_step = dim_max(x, step) - c->room[i];
-        c->least_step[i] = dim_min(x, step) - c->room[i];
+        int64_t most_step;
+        dim_apart(x, after->dims[i], before->dims[i], &c->least_step[i], &most_step);
         if (!c->changes[i]) {
             c->changes[i] = *again = true;
             if (most > c->room[i]) c->room[i] = most;

@@ -12,8 +12,8 @@ static bool select_extent(Graph *g, Value *cond, int64_t a, int64_t b, int64_t *
     Exprs *x = g->x;
     int64_t low[2] = {dim_min(x, a), dim_min(x, b)}, high[2] = {dim_max(x, a), dim_max(x, b)};
     int64_t least = low[low[1] < low[0]], most = high[high[1] > high[0]];
-    int64_t apart = dim_sub(x, dim_add(x, a, high[1]), b); /* and high[1] more */
-    int64_t fewer = dim_min(x, apart) - high[1], more = dim_max(x, apart) - high[1];
+    int64_t fewer, more;
+    dim_apart(x, a, b, &fewer, &more);
     fewer = fewer > 0 ? 0 : fewer;
     more = more < 0 ? 0 : more;
     bool near = dim_varies(b) && high[1] + more <= most;

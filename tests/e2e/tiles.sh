@@ -23,5 +23,5 @@ for model in "$work"/*.onnx; do
     "$build/mlcc" "$model" $options -o "$work/model.c"
     if grep -qE '^ +MLCC_TILE_(BYTES|BF16)' "$work/model.c"; then used=$((used + 1)); fi
 done
-# of a convolution of one pixel an input by channels has no bytes side by side
+# conv_64_1_1 does not: bytes of an input in the layout of ONNX lie side by side along rows of the image
 [ $used -ge 19 ] || { echo "only $used models use the unit" && exit 1; }
