@@ -347,7 +347,7 @@ static void print_loop(Printer *p, const Stmt *s) {
 }
 
 static void print_for(Printer *p, const Stmt *s) {
-    if (clears_tiles(p, s)) return;
+    if (take_clearing(p, s)) return;
     bool sums = begin_tiles(p, s);
     if (!print_tiles(p, s) && !print_vectors(p, s)) {
         bool spilled = spill_held(p, s);

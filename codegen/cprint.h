@@ -159,8 +159,9 @@ bool lies_in_tiles(const Printer *p, int buffer);
 /* Around all statements of a kernel: nothing, if it has no such product. */
 void print_tiles_begin(Printer *p);
 void print_tiles_end(Printer *p);
-/* Does the loop only make the product's sums 0? begin_tiles does that. */
-bool clears_tiles(const Printer *p, const Stmt *s);
+/* If the loop only makes the sums 0, and the product comes next: true, and begin_tiles will do it.
+ */
+bool take_clearing(Printer *p, const Stmt *s);
 /* Clears, or loads, the sums before `s`, if it is the product's outermost loop that does nothing
  * else; end_tiles stores them. print_tiles prints the product itself, if `s` is it. */
 bool begin_tiles(Printer *p, const Stmt *s);

@@ -84,7 +84,8 @@ static void claim_tensors(Host *h, bool claim) {
 }
 
 /* Names that PREFIX_run has besides the tensors'. */
-static const char *const run_names[] = {"arena", "base", "weights", "constants", "head", NULL};
+static const char *const run_names[] = {"arena", "base",          "weights", "constants",
+                                        "head",  "mlcc_may_tile", NULL};
 
 /* Names that the file has besides for a descriptor: those of the C library first. */
 static const char *const descriptor_names[] = {"calloc",

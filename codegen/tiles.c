@@ -12,8 +12,6 @@
 #include "codegen/clanes.h"
 #include "codegen/codegen.h"
 
-#define SIDE 16 /* rows of a tile, and words of one of its rows */
-
 #define TEXT(...) arena_printf(p->scratch, __VA_ARGS__)
 
 struct TileNest {
@@ -22,8 +20,8 @@ struct TileNest {
     int row, column;                   /* variables */
     int64_t row_stride, column_stride; /* bytes from a row of a tile to the next, in the operands */
     LaneDot dot;
-    const Stmt *taken; /* the loop at work around `loop` before which the array was loaded */
-    bool cleared;      /* the array was to be zeros since */
+    bool taken;   /* between begin_tiles and end_tiles */
+    bool cleared; /* the array was to be zeros: the unit begins with them */
 };
 
 static int64_t bytes_of(const Expr *load) {
@@ -35,10 +33,21 @@ static bool is_loop(const Stmt *s, Role role, int64_t most) {
            s->extent->k.i >= 1 && s->extent->k.i <= most;
 }
 
+/* The index with the loops of the nest at their beginnings, but for these. */
+static const Expr *placed(Printer *p, const TileNest *t, const Expr *index, int64_t row,
+                          int64_t column) {
+    const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
+    at[t->row] = ex_i(p->x, row);
+    at[t->column] = ex_i(p->x, column);
+    at[t->loop->var] = at[t->dot.var] = ex_i(p->x, 0);
+    index = ex_subst_vars(p->x, index, p->k->vars.n, at);
+    return ex_simplify(p->x, index, p->k->vars.n, p->extent);
+}
+
 static bool read_nest(Printer *p, const Stmt *s, TileNest *t) {
     if (s->kind != ST_for || s->role != ROLE_tile || !ex_is_const(s->extent)) return false;
     const Stmt *row = s->body, *column = row ? row->body : NULL;
-    if (!is_loop(row, ROLE_unroll, 2 * SIDE) || !is_loop(column, ROLE_vector, 2 * SIDE) ||
+    if (!is_loop(row, ROLE_unroll, 2 * TILE_SIDE) || !is_loop(column, ROLE_vector, 2 * TILE_SIDE) ||
         !column->body || !lanes_read_dot(p, column->body, column->var, &t->dot) || t->dot.each)
         return false;
     *t = (TileNest){.loop = s,
@@ -50,8 +59,8 @@ static bool read_nest(Printer *p, const Stmt *s, TileNest *t) {
                     .dot = t->dot};
     const Expr *rows = t->dot.rows->arg[0], *columns = t->dot.columns->arg[0];
     const Expr *sums = prepare(p, t->dot.store->index[0]);
-    if (t->depth < 1 || t->depth > SIDE || !lanes_apart(sums, row->var, t->columns) ||
-        lanes_vary(sums, s->var) || !lanes_apart(rows, s->var, t->dot.count) ||
+    if (t->depth < 1 || t->depth > TILE_SIDE || !lanes_apart(sums, row->var, t->columns) ||
+        !ex_is_const(placed(p, t, sums, 0, 0)) || !lanes_apart(rows, s->var, t->dot.count) ||
         !ex_stride(rows, row->var, &t->row_stride) || lanes_vary(columns, row->var) ||
         !ex_stride(columns, s->var, &t->column_stride))
         return false;
@@ -62,7 +71,7 @@ static bool read_nest(Printer *p, const Stmt *s, TileNest *t) {
 
 bool find_tiles(Printer *p, const Stmt *s) {
     TileNest t;
-    if (!read_nest(p, s, &t)) return false;
+    if (p->tiles || !read_nest(p, s, &t)) return false;
     p->tiles = arena_copy(p->scratch, &t, sizeof t);
     p->held[t.dot.store->buffer] = -1;
     p->unit->needs |= NEEDS_tiles;
@@ -73,21 +82,15 @@ bool lies_in_tiles(const Printer *p, int buffer) {
     return p->tiles && p->tiles->dot.store->buffer == buffer;
 }
 
-/* The address of an element with the loops of the nest at their beginnings, but for these. */
+/* The address of an element there. */
 static const char *address(Printer *p, int buffer, const Expr *index, int64_t row, int64_t column) {
-    const TileNest *t = p->tiles;
-    const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    at[t->row] = ex_i(p->x, row);
-    at[t->column] = ex_i(p->x, column);
-    at[t->loop->var] = at[t->dot.var] = ex_i(p->x, 0);
-    index = ex_subst_vars(p->x, index, p->k->vars.n, at);
-    index = ex_simplify(p->x, index, p->k->vars.n, p->extent);
+    index = placed(p, p->tiles, index, row, column);
     begin_statement(p, 1, &index);
     return TEXT("&%s[%s]", p->buffer[buffer], print(p, index).text);
 }
 
 static int parts(int64_t extent) {
-    return extent > SIDE ? 2 : 1;
+    return extent > TILE_SIDE ? 2 : 1;
 }
 
 /* What is done with each tile of sums. */
@@ -97,8 +100,8 @@ static void print_sums(Printer *p, const char *macro) {
     for (int i = 0; i < parts(t->rows); i++)
         for (int j = 0; j < parts(t->columns); j++) {
             int mark = p->named.n;
-            const char *at =
-                address(p, store->buffer, prepare(p, store->index[0]), SIDE * i, SIDE * j);
+            const char *at = address(p, store->buffer, prepare(p, store->index[0]), TILE_SIDE * i,
+                                     TILE_SIDE * j);
             print_line(p, "%s(%d, %s, %lld);", macro, 2 * i + j, at, (long long)t->columns * 4);
             end_statement(p, mark);
         }
@@ -124,7 +127,7 @@ static bool is_around(const Printer *p, const Stmt *s) {
     return s;
 }
 
-bool clears_tiles(const Printer *p, const Stmt *s) {
+bool take_clearing(Printer *p, const Stmt *s) {
     if (!p->tiles || p->tiles->taken || !is_around(p, s->next)) return false;
     while (s->kind == ST_for && s->body && !s->body->next) s = s->body;
     bool clears =
@@ -140,7 +143,7 @@ bool begin_tiles(Printer *p, const Stmt *s) {
             print_line(p, "MLCC_TILE_CLEAR(%d);", 2 * i + j);
     if (!p->tiles->cleared) print_sums(p, "MLCC_TILE_TAKE");
     p->tiles->cleared = false;
-    p->tiles->taken = s;
+    p->tiles->taken = true;
     return true;
 }
 
@@ -148,9 +151,9 @@ bool print_tiles(Printer *p, const Stmt *s) {
     const TileNest *t = p->tiles;
     if (!t || s != t->loop) return false;
     for (int i = 0; i < parts(t->rows); i++)
-        print_operand(p, 4 + i, t->dot.rows, SIDE * i, 0, t->row_stride);
+        print_operand(p, 4 + i, t->dot.rows, TILE_SIDE * i, 0, t->row_stride);
     for (int j = 0; j < parts(t->columns); j++)
-        print_operand(p, 6 + j, t->dot.columns, 0, SIDE * j, t->column_stride);
+        print_operand(p, 6 + j, t->dot.columns, 0, TILE_SIDE * j, t->column_stride);
     for (int i = 0; i < parts(t->rows); i++)
         for (int j = 0; j < parts(t->columns); j++)
             print_line(p, "MLCC_TILE_%s(%d, %d, %d);", t->dot.count == 4 ? "BYTES" : "BF16",
@@ -160,7 +163,7 @@ bool print_tiles(Printer *p, const Stmt *s) {
 
 void end_tiles(Printer *p) {
     print_sums(p, "MLCC_TILE_GIVE");
-    p->tiles->taken = NULL;
+    p->tiles->taken = false;
 }
 
 void print_tiles_begin(Printer *p) {
@@ -208,6 +211,11 @@ void print_tile_functions(const Unit *unit, Text *out) {
         "        shape[48 + t] = (unsigned char)r;\n"
         "    }\n"
         "}\n\n"
+        "#if defined(__AMXTILE__) /* as clang has named them */\n"
+        "#define __AMX_TILE__ 1\n"
+        "#define __AMX_INT8__ __AMXINT8__\n"
+        "#define __AMX_BF16__ __AMXBF16__\n"
+        "#endif\n"
         "#if defined(__AMX_TILE__) && defined(__AMX_INT8__) && defined(__AMX_BF16__)\n"
         "#include <immintrin.h>\n\n"
         "/* Compilers do not know what the instructions read. */\n"

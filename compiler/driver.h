@@ -30,6 +30,7 @@ struct Trial;
 typedef struct Variant {
     int number;
     const char *object; /* the file to write */
+    bool *tiles;        /* becomes true if it wants a matrix unit */
 } Variant;
 
 typedef struct Options {
@@ -168,6 +169,8 @@ typedef struct LoadedModel {
 /* Loads and opens a library that exports mlcc_model_v1. False after diagnostics. */
 bool model_load(Session *s, LoadedModel *m, const char *path, const char *weights);
 bool model_run(Session *s, LoadedModel *m, const void *const *inputs, void *const *outputs);
+/* Why a run ended with this status. */
+const char *model_failure(const LoadedModel *m, int status, void *const *outputs);
 /* Puts its states to their first values. */
 bool model_reset(Session *s, LoadedModel *m);
 void model_unload(LoadedModel *m);

@@ -86,16 +86,18 @@ bool model_load(Session *s, LoadedModel *m, const char *path, const char *weight
     return m->arena != NULL;
 }
 
-/* What a run that ended with MLCC_E_EXTENT contradicts; NULL: not told. */
-static const char *fault_of(const mlcc_model *m, void *const *outputs) {
+const char *model_failure(const LoadedModel *loaded, int status, void *const *outputs) {
+    const mlcc_model *m = loaded->model;
     bool told = m->struct_bytes >= offsetof(mlcc_model, faults) + sizeof(void *) && m->faults;
-    for (uint32_t i = 0; told && i < m->n_outputs; i++) {
-        int32_t status = 0;
+    for (uint32_t i = 0; status == MLCC_E_EXTENT && told && i < m->n_outputs; i++) {
+        int32_t fault = 0;
         if (m->output_shape[i] != (int32_t)i) continue;
-        memcpy(&status, outputs[i], sizeof status);
-        if (status) return m->faults[status - 1];
+        memcpy(&fault, outputs[i], sizeof fault);
+        if (fault) return m->faults[fault - 1];
     }
-    return NULL;
+    if (status == MLCC_E_DRIVER && !strcmp(m->target, "c"))
+        return "the system does not give the processor's matrix unit";
+    return m->error(loaded->state);
 }
 
 bool model_run(Session *s, LoadedModel *m, const void *const *inputs, void *const *outputs) {
@@ -103,9 +105,8 @@ bool model_run(Session *s, LoadedModel *m, const void *const *inputs, void *cons
     memset(m->arena, 0xa5, (size_t)m->model->arena_bytes);
     int status = m->model->run(m->state, inputs, outputs, m->arena);
     if (status == MLCC_OK) return true;
-    const char *fault = status == MLCC_E_EXTENT ? fault_of(m->model, outputs) : NULL;
     diag_error(&s->diag, E0008, "failed with status %d: %s", status,
-               fault ? fault : m->model->error(m->state));
+               model_failure(m, status, outputs));
     return false;
 }
 

@@ -316,11 +316,12 @@ static bool check_fault(Session *s, LoadedModel *m, Io *io, const char *target) 
         status = m->model->run(m->state, io->call_in, io->call_out, m->arena);
     }
     if (status == MLCC_E_EXTENT)
-        printf("the extents of this run contradict each other: status %d\n", status);
+        printf("the extents of this run contradict each other: status %d: %s\n", status,
+               model_failure(m, status, io->call_out));
     else
         diag_error(&s->diag, E0004, "status %d of target %s for extents that contradict each other",
                    status, target);
-    return status == MLCC_E_EXTENT;
+    return status == MLCC_E_EXTENT && (!io->n_states || model_reset(s, m));
 }
 
 static bool compare_reference(Session *s, LoadedModel *m, Reference *r, double more,

@@ -189,7 +189,7 @@ void graph_note_negative(Graph *g, int rank, const int64_t *dims);
 /* What is noted between the two counts only where `when` (bool, rank 0; NULL: always) is true. */
 typedef struct Faults {
     Value *fault;
-    int n_claims;
+    int n_claims, n_faults;
 } Faults;
 Faults graph_begin_faults(Graph *g);
 void graph_end_faults(Graph *g, const Faults *before, Value *when);

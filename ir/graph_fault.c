@@ -9,11 +9,17 @@
 
 #include <string.h>
 
+static Graph *top_of(Graph *g) {
+    while (g->parent) g = g->parent;
+    return g;
+}
+
 /* The number of "node: what", which is the same for the same words. */
 static int fault_number(Graph *g, const char *what) {
-    Graph *top = g;
-    while (top->parent) top = top->parent;
-    const char *text = arena_printf(g->arena, "%s: %s", g->src ? g->src : g->name, what);
+    Graph *top = top_of(g);
+    char *text = arena_printf(g->arena, "%s: %s", g->src ? g->src : g->name, what);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ') *c = ' '; /* it is one line */
     for (int i = 0; i < top->faults.n; i++)
         if (!strcmp(top->faults.items[i], text)) return i + 1;
     vec_push(top->arena, &top->faults, text);
@@ -81,7 +87,7 @@ void graph_note_negative(Graph *g, int rank, const int64_t *dims) {
 }
 
 Faults graph_begin_faults(Graph *g) {
-    Faults before = {g->fault, g->claims.n};
+    Faults before = {g->fault, g->claims.n, top_of(g)->faults.n};
     g->fault = NULL;
     return before;
 }
@@ -99,6 +105,7 @@ void graph_end_faults(Graph *g, const Faults *before, Value *when) {
 void graph_drop_faults(Graph *g, const Faults *before) {
     g->fault = before->fault;
     g->claims.n = before->n_claims;
+    top_of(g)->faults.n = before->n_faults;
 }
 
 void graph_output_status(Graph *g) {

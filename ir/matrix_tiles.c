@@ -1,11 +1,20 @@
 /* Does this machine's matrix unit work? See target.h.
  *
  * Intel's AMX: the processor has it (CPUID 7), the system saves its state (XCR0) and gives it to
- * this program when asked. A small product, done in the way of generated code, must be right then.
+ * this program when asked. A small product of bytes, done in the way of generated code, must be
+ * right then.
  */
 #include "ir/target.h"
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
+#if defined(__clang__)
+#define HAS_TILES (__clang_major__ >= 12)
+#elif defined(__GNUC__)
+#define HAS_TILES (__GNUC__ >= 11)
+#else
+#define HAS_TILES 0
+#endif
+
+#if defined(__x86_64__) && defined(__linux__) && HAS_TILES
 #include <cpuid.h>
 #include <immintrin.h>
 #include <string.h>

@@ -96,6 +96,11 @@ int target_products(const Target *t, DType rows, DType columns) {
     return 1;
 }
 
+double target_rate(const Target *t, DType rows, DType columns) {
+    int at_once = target_products(t, rows, columns);
+    return t->matrix_tiles && at_once > 1 ? 8 * at_once : at_once;
+}
+
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
     ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false, false, false, false, 0};

@@ -12,6 +12,8 @@
 #define LINE_BYTES   64 /* of a cache */
 #define L1_WAY_BYTES 4096
 
+#define TILE_SIDE 16 /* of a matrix unit: rows of a tile, and words of 32 bits in one of them */
+
 typedef struct Target {
     const char *name;    /* -t */
     const char *meaning; /* one line for --help */
@@ -23,8 +25,7 @@ typedef struct Target {
                            lanes */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
-    bool matrix_tiles;  /* one adds products of tiles: 16 rows of 64 bytes by 16 columns of 64, of
-                           bytes and of bf16 */
+    bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t shared_bytes;       /* shared memory of a block */
@@ -42,6 +43,8 @@ Target target_for_arch(const Target *t, const char *arch);
 /* How many products of elements of these types the target adds at once in a lane; 1: no more than
  * one. */
 int target_products(const Target *t, DType rows, DType columns);
+/* How many of them it does in the time of a product of f32 in a lane. */
+double target_rate(const Target *t, DType rows, DType columns);
 /* Does the machine that runs this have such tiles, does the system give them, and are their
  * products right? */
 bool matrix_tiles_work(void);

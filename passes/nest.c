@@ -296,6 +296,20 @@ bool nest_replay(Nest *n, const char *steps) {
 
 #define MOST_ACCUMULATORS 16384
 
+/* Is the loop of role tile at this position around rows, columns and a sum of few products, and
+ * are all loops of the reduction before it that? */
+static bool is_unit_tile(const Nest *n, int at) {
+    static const Role roles[] = {ROLE_tile, ROLE_unroll, ROLE_vector, ROLE_unroll};
+    bool fits = n->target->matrix_tiles && at + 4 == n->n_order, reducing = false;
+    for (int i = 0; i < n->n_order && fits; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        reducing |= l->reduce;
+        fits = i < at ? l->reduce || !reducing
+                      : l->role == roles[i - at] && l->reduce == (i == at || i == at + 3);
+    }
+    return fits;
+}
+
 bool nest_check_loops(const Nest *n) {
     const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
     int64_t tile = 1;
@@ -311,6 +325,7 @@ bool nest_check_loops(const Nest *n) {
             wrong = "a reduction along a vector";
         if (reducing && !l->reduce && l->role == ROLE_serial)
             wrong = "accumulators in a loop that is not unrolled";
+        if (l->role == ROLE_tile && !is_unit_tile(n, i)) wrong = "a tile that no unit takes";
         if (inside_vector && l->role != ROLE_unroll) wrong = "a loop inside of a vector";
         inside_vector |= l->role == ROLE_vector;
         if (loop == n->lane_loop && i != n->n_order - 1) wrong = "lanes that are not innermost";

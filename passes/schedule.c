@@ -502,7 +502,6 @@ static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const Narr
     return t->column >= 0 && t->depth >= 0;
 }
 
-#define UNIT_SIDE         16 /* rows of a tile, words of one of its rows */
 #define LEAST_ROWS        4  /* and words: below, vectors are as fast */
 #define COST_OF_UNIT_TILE 20 /* cycles to begin and to end one */
 
@@ -511,10 +510,10 @@ static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const Narr
  * finished in about four for each. Tiles at the edge cost as much as whole ones. */
 static Tile choose_unit_tile(int64_t rows, int64_t columns, int64_t words, int64_t steps) {
     Tile best = {.cost = HUGE_VAL};
-    for (int64_t c = 2 * UNIT_SIDE; c >= UNIT_SIDE / 2; c -= UNIT_SIDE / 2)
-        for (int64_t r = 2 * UNIT_SIDE; r >= 1; r--) {
+    for (int64_t c = 2 * TILE_SIDE; c >= TILE_SIDE / 2; c -= TILE_SIDE / 2)
+        for (int64_t r = 2 * TILE_SIDE; r >= 1; r--) {
             int64_t width = c < columns ? c : columns, height = r < rows ? r : rows;
-            double across = (double)tiles_of(width, UNIT_SIDE);
+            double across = (double)tiles_of(width, TILE_SIDE);
             double products = (double)height * across;
             double loads = ((double)height + (double)words * across) / 2;
             double cycles = (products > loads ? products : loads) + loads / 4;
@@ -526,9 +525,10 @@ static Tile choose_unit_tile(int64_t rows, int64_t columns, int64_t words, int64
 }
 
 /* A product whose depth goes by words of `few` elements as one of a matrix unit: t->depth becomes
- * loops over tiles, their words and their elements. False, without a change, if it is too small. */
+ * loops over tiles, their words and their elements. False, without a change, if it is too small, or
+ * has no number of words that divides it. */
 static bool unit_tile(Nest *n, const Product *m, const NarrowTile *t, int few) {
-    int64_t all = n->loop[t->depth].extent / few, words = UNIT_SIDE;
+    int64_t all = n->loop[t->depth].extent / few, words = TILE_SIDE;
     while (all % words) words--;
     if (t->row < 0 || n->loop[t->row].extent < LEAST_ROWS || words < LEAST_ROWS) return false;
     Tile tile = choose_unit_tile(n->loop[t->row].extent, n->loop[t->column].extent, words,

@@ -114,8 +114,7 @@ static bool read_convolution(Convolution *v) {
 static bool choose(Convolution *v, const PassOptions *o) {
     bool exact = o->precision == DT_none || o->precision == DT_f32;
     DType dt = exact ? DT_f32 : o->precision;
-    double at_once = target_products(o->target, dt, dt), ck = (double)v->c * (double)v->k;
-    if (o->target->matrix_tiles && dt == DT_bf16) at_once = 16;
+    double at_once = target_rate(o->target, dt, dt), ck = (double)v->c * (double)v->k;
     double of_weights = (double)dt_store(dt) * ck, l2 = (double)o->target->l2_bytes;
     double best = 9 * ck / at_once * (double)(v->n * v->height * v->width);
     if (9 * of_weights > l2) best += 9 * 2 * of_weights;

@@ -10,7 +10,6 @@ cat >"$work/cc" <<'EOF'
 exec cc "${@/#-march=sapphirerapids/-march=native}"
 EOF
 chmod +x "$work/cc"
-used=0
 for model in "$work"/*.onnx; do
     options="-march=sapphirerapids"
     case $model in
@@ -21,7 +20,11 @@ for model in "$work"/*.onnx; do
     "$build/mlcc" verify "$model" -t c $options --cc "$work/cc" -O1 --threads 2
     # shellcheck disable=SC2086
     "$build/mlcc" "$model" $options -o "$work/model.c"
-    if grep -qE '^ +MLCC_TILE_(BYTES|BF16)' "$work/model.c"; then used=$((used + 1)); fi
+    # conv_64_1_1 does not: in an input's layout bytes lie side by side along rows of the image
+    case $model in */conv_64_1_1_*) continue ;; esac
+    grep -qE '^ +MLCC_TILE_(BYTES|BF16)' "$work/model.c" || { echo "$model: no tiles" && exit 1; }
+    if cc -march=sapphirerapids -E -x c /dev/null >/dev/null 2>&1; then
+        cc -std=gnu99 -O1 -march=sapphirerapids -Wall -Wextra -Werror -c "$work/model.c" -o "$work/m.o"
+        objdump -d "$work/m.o" | grep -q tdp
+    fi
 done
-# conv_64_1_1 does not: bytes of an input in the layout of ONNX lie side by side along rows of the image
-[ $used -ge 19 ] || { echo "only $used models use the unit" && exit 1; }

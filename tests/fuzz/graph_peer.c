@@ -12,8 +12,8 @@
  *     interp              the graph as imported, in the interpreter
  *     kernels:TARGET      the lowered kernels in the interpreter, with its checks
  *     c0:c, c1:c, c3:c    C, compiled with -O0, -O1 or -O3 together with all others of the batch;
- * run on 1, 2 and 3 threads, which must give the same bits lib:TARGET          a library as `mlcc
- * -o x.so` makes it
+ *                         run on 1, 2 and 3 threads, which must give the same bits
+ *     lib:TARGET          a library as `mlcc -o x.so` makes it
  *
  * PASSES are names of passes to leave out, joined by '+'. "apart": every tensor has memory of its
  * own. For each way, in the order of the batch, one line is written: "ok TYPE[DIMS] ..." of the
