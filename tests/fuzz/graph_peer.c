@@ -339,9 +339,25 @@ static Ran run_kernels(void *user, void **in, void **out) {
     return message ? RAN_failed : status_of(p->graph, out);
 }
 
+#define MOST_WORK 1e9
+
+/* Elements that a run of the interpreter computes, which knows nothing of extents. */
+static double work_of(const Graph *g) {
+    double work = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        for (int i = 0; i < op->n_out; i++) work += (double)value_numel(op->out[i]);
+        if (op->kind == OP_loop) work += (double)op->trips * work_of(op->sub);
+    }
+    return work;
+}
+
 static int body_interp(Session *s) {
     Graph *g = session_graph(s);
     if (!g) return 0;
+    if (work_of(g) * now->runs > MOST_WORK) {
+        now->result = print("error 4 there is room for too many elements to interpret them");
+        return 0;
+    }
     Data d = graph_data(s, g);
     if (data_open(&d)) run_all(&d, run_interp, g);
     data_close(&d);
