@@ -312,6 +312,25 @@ static void poison_gaps(unsigned char *arena, bool poison) {
 
 /* --- ways -----------------------------------------------------------------------------------*/
 
+#define MOST_WORK 1e9
+
+/* Elements that there is room for: the interpreter computes them all, and so do moves whose extents
+ * are not known while they run. */
+static double work_of(const Graph *g) {
+    double work = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        for (int i = 0; i < op->n_out; i++) work += (double)value_numel(op->out[i]);
+        if (op->kind == OP_loop) work += (double)op->trips * work_of(op->sub);
+    }
+    return work;
+}
+
+static bool takes_too_long(const Graph *g) {
+    if (work_of(g) * now->runs <= MOST_WORK) return false;
+    now->result = print("error 4 there is room for too many elements");
+    return true;
+}
+
 static Program *lowered(Session *s) {
     s->target = target_find(now->target);
     if (!s->target) {
@@ -319,6 +338,7 @@ static Program *lowered(Session *s) {
         return NULL;
     }
     Program *p = session_program(s);
+    if (p && takes_too_long(p->graph)) return NULL;
     if (p && now->apart) spread_tensors(p);
     return p;
 }
@@ -339,25 +359,9 @@ static Ran run_kernels(void *user, void **in, void **out) {
     return message ? RAN_failed : status_of(p->graph, out);
 }
 
-#define MOST_WORK 1e9
-
-/* Elements that a run of the interpreter computes, which knows nothing of extents. */
-static double work_of(const Graph *g) {
-    double work = 0;
-    for (const Op *op = g->first; op; op = op->next) {
-        for (int i = 0; i < op->n_out; i++) work += (double)value_numel(op->out[i]);
-        if (op->kind == OP_loop) work += (double)op->trips * work_of(op->sub);
-    }
-    return work;
-}
-
 static int body_interp(Session *s) {
     Graph *g = session_graph(s);
-    if (!g) return 0;
-    if (work_of(g) * now->runs > MOST_WORK) {
-        now->result = print("error 4 there is room for too many elements to interpret them");
-        return 0;
-    }
+    if (!g || takes_too_long(g)) return 0;
     Data d = graph_data(s, g);
     if (data_open(&d)) run_all(&d, run_interp, g);
     data_close(&d);
