@@ -144,7 +144,7 @@ class HostileCase:
             for way in task.ways:
                 line = task.answers[way][0]
                 if line.startswith("ok "):
-                    text = self.unlike(task, way, comparable)
+                    text = compare.misfit(task, line) or self.unlike(task, way, comparable)
                     if text:
                         found.append((task.relation, way, "differs", text))
                     continue
@@ -166,7 +166,7 @@ class HostileCase:
             return None
         if own != line:
             return f"{own} and {line} in the interpreter"
-        outputs = [compare.room_of(word) for word in line.split()[1:]]
+        outputs = compare.room_of(line)
         for run in range(task.runs):
             got, data = compare.split(data, outputs)
             want, wanted = compare.split(wanted, outputs)
