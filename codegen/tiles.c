@@ -116,10 +116,6 @@ static void print_operand(Printer *p, int tile, const Expr *load, int64_t row, i
     end_statement(p, mark);
 }
 
-static bool is_zero(const Expr *e) {
-    return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
-}
-
 /* Does the loop do nothing but the product? */
 static bool is_around(const Printer *p, const Stmt *s) {
     while (s && s != p->tiles->loop)
@@ -131,7 +127,7 @@ bool take_clearing(Printer *p, const Stmt *s) {
     if (!p->tiles || p->tiles->taken || !is_around(p, s->next)) return false;
     while (s->kind == ST_for && s->body && !s->body->next) s = s->body;
     bool clears =
-        s->kind == ST_store && s->buffer == p->tiles->dot.store->buffer && is_zero(s->value);
+        s->kind == ST_store && s->buffer == p->tiles->dot.store->buffer && ex_is_zero(s->value);
     p->tiles->cleared |= clears;
     return clears;
 }

@@ -154,5 +154,9 @@ static inline bool ex_is_const(const Expr *e) {
 static inline bool ex_is_int(const Expr *e, int64_t value) {
     return e->op == EX_const && dt_kind((DType)e->dt) != DK_float && e->k.i == value;
 }
+/* A zero of any type, -0.0 too. */
+static inline bool ex_is_zero(const Expr *e) {
+    return e->op == EX_const && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
+}
 
 #endif

@@ -36,10 +36,6 @@ typedef struct Decoded {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static bool is_zero(const Expr *e) {
-    return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
-}
-
 static const Expr *byte_load(const Expr *e) {
     if (e->op != EX_cast || e->dt != DT_i32) return NULL;
     return e->arg[0]->op == EX_load && dt_is_byte((DType)e->arg[0]->dt) ? e->arg[0] : NULL;
@@ -62,7 +58,7 @@ static bool read_integer(Exprs *x, const Expr *e, Decoded *d) {
 
 static bool read_decoded(Exprs *x, const Expr *e, Decoded *d) {
     *d = (Decoded){NULL};
-    while (e->op == EX_select && is_zero(e->arg[2])) {
+    while (e->op == EX_select && ex_is_zero(e->arg[2])) {
         d->inside = d->inside ? ex_and(x, d->inside, e->arg[0]) : e->arg[0];
         e = e->arg[1];
     }
@@ -94,7 +90,7 @@ static Op *decoding(Graph *g, Value *v, Decoded *d) {
 /* --- movement and padding come before decoding ------------------------------------------------ */
 
 static bool only_moves(const Expr *e) {
-    while (e->op == EX_select && is_zero(e->arg[2])) e = e->arg[1];
+    while (e->op == EX_select && ex_is_zero(e->arg[2])) e = e->arg[1];
     return e->op == EX_load;
 }
 
@@ -254,7 +250,7 @@ static const Expr *uniform(const Sum *s, const Expr *zero) {
             if (bytes[i] != bytes[0]) return zero;
         zero = ex_int(s->x, DT_i32, dt_load(v->dt, bytes, 0).i);
     }
-    return zero && is_zero(zero) ? NULL : zero;
+    return zero && ex_is_zero(zero) ? NULL : zero;
 }
 
 /* Reads factor `load` as decoded bytes over the coordinates of the operator. */
@@ -362,7 +358,7 @@ static void change_sign(Sum *s, int i, DType dt) {
     int at = list_add(s->in, &s->n_in, build_map(&b, dt, e));
     d->q = ex_load(x, dt, at, d->q->n, d->q->arg);
     d->zero = ex_add(x, d->zero ? d->zero : ex_int(x, DT_i32, 0), ex_int(x, DT_i32, by));
-    if (is_zero(d->zero)) d->zero = NULL;
+    if (ex_is_zero(d->zero)) d->zero = NULL;
 }
 
 /* Rows unsigned, columns signed. False if the sum is no product of a matrix. */
