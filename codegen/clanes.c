@@ -33,8 +33,13 @@ static bool is_half(DType dt) {
     return dt == DT_bf16 || dt == DT_f16;
 }
 
+/* An integer that is computed with as i32? */
+static bool is_short(DType dt) {
+    return dt_is_byte(dt) || dt == DT_i16;
+}
+
 bool is_lane_type(DType dt) {
-    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || dt_is_byte(dt) ||
+    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || is_short(dt) ||
            is_half(dt);
 }
 
@@ -87,12 +92,13 @@ static double largest_of_float(const Printer *p, const Expr *e) {
 static double largest(const Printer *p, const Expr *e) {
     if (e->dt == DT_f32) return largest_of_float(p, e);
     if (dt_is_byte((DType)e->dt)) return 255;
+    if (e->dt == DT_i16) return 0x1p15;
     if (e->dt != DT_i32) return HUGE_VAL;
     double all = 0x1p31; /* a sum wraps around rather than exceed it */
     if (e->op == EX_const) return fabs((double)e->k.i);
     if (e->op == EX_add || e->op == EX_sub)
         return fmin(all, largest(p, e->arg[0]) + largest(p, e->arg[1]));
-    if (e->op == EX_cast && dt_is_byte((DType)e->arg[0]->dt)) return 255;
+    if (e->op == EX_cast && is_short((DType)e->arg[0]->dt)) return largest(p, e->arg[0]);
     return is_rounding(e) ? fmin(all, largest(p, e->arg[0]->arg[0])) : all;
 }
 
@@ -136,9 +142,10 @@ static bool is_function(const Printer *p, const Expr *e) {
 }
 
 static bool can_cast(DType from, DType to) {
-    bool to_float = to == DT_f32 && (from == DT_i32 || dt_is_byte(from) || is_half(from));
+    bool to_float = to == DT_f32 && (from == DT_i32 || is_short(from) || is_half(from));
     if (is_half(to)) return from == DT_f32;
-    return to_float || (to == DT_i32 && dt_is_byte(from)) || (dt_is_byte(to) && from == DT_i32);
+    if (to == DT_i16) return from == DT_i32 || dt_is_byte(from);
+    return to_float || (to == DT_i32 && is_short(from)) || (dt_is_byte(to) && from == DT_i32);
 }
 
 /* An element whose place is read from lanes: one of a table. */
@@ -169,6 +176,10 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
         break;
     case EX_band:
         if (!is_i32) return false;
+        break;
+    case EX_shr:
+        if (dt != DT_i32 || !ex_is_const(e->arg[1]) || e->arg[1]->k.i < 0 || e->arg[1]->k.i > 31)
+            return false;
         break;
     case EX_div:
         if (!dt_is_float(dt)) return false;
@@ -226,33 +237,52 @@ static bool read_each(Printer *p, const Expr *e, int few, int var, const Expr *r
     return true;
 }
 
+typedef struct DotRow {
+    DType sum, rows, columns;
+    int count;
+    const char *function; /* of lanes.def */
+} DotRow;
+
+static const DotRow dots[] = {
+    {DT_i32, DT_u8, DT_i8, 4, "dot"},
+    {DT_i32, DT_i16, DT_i16, 2, "dot_i16"},
+    {DT_f32, DT_bf16, DT_bf16, 2, "dot_bf16"},
+};
+
+/* Reads a product of the few that `s` runs over as what a row adds. */
+static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var, const DotRow *row,
+                         LaneDot *dot) {
+    for (int k = 0; k < 2; k++) {
+        const Expr *rows = widened_load(product->arg[k], row->rows);
+        const Expr *columns = widened_load(product->arg[1 - k], row->columns);
+        if (!columns || !lanes_apart(columns->arg[0], s->var, 1) ||
+            !lanes_apart(columns->arg[0], var, row->count))
+            continue;
+        *dot = (LaneDot){s->body, s->var, row->count, row->function, rows, columns, false, {NULL}};
+        if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
+            return true;
+        dot->each = row->count == 4 && read_each(p, product->arg[k], s->var, var, dot->row);
+        if (dot->each) return true;
+    }
+    return false;
+}
+
 bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot) {
     if (s->kind != ST_for || s->next || !ex_is_const(s->extent)) return false;
     const Stmt *store = s->body;
     if (!store || store->kind != ST_store || store->next) return false;
     const Buffer *b = p->k->buffers.items[store->buffer];
     if (b->space != SPACE_reg || b->rank != 1) return false;
-    bool bytes = b->dt == DT_i32 && s->extent->k.i == 4;
-    if (!bytes && (b->dt != DT_f32 || s->extent->k.i != 2)) return false;
-    int64_t count = s->extent->k.i;
     const Expr *value = prepare(p, store->value), *index = prepare(p, store->index[0]);
     if (value->op != EX_add || !lanes_apart(index, var, 1) || lanes_vary(index, s->var))
         return false;
-    for (int i = 0; i < 2; i++) {
-        const Expr *old = value->arg[i], *product = value->arg[1 - i];
-        if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != index) continue;
-        if (product->op != EX_mul) continue;
-        for (int k = 0; k < 2; k++) {
-            const Expr *rows = widened_load(product->arg[k], bytes ? DT_u8 : DT_bf16);
-            const Expr *columns = widened_load(product->arg[1 - k], bytes ? DT_i8 : DT_bf16);
-            if (!columns || !lanes_apart(columns->arg[0], s->var, 1) ||
-                !lanes_apart(columns->arg[0], var, count))
-                continue;
-            *dot = (LaneDot){store, s->var, (int)count, rows, columns, false, {NULL}};
-            if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
+    for (size_t r = 0; r < sizeof dots / sizeof *dots; r++) {
+        if (b->dt != dots[r].sum || s->extent->k.i != dots[r].count) continue;
+        for (int i = 0; i < 2; i++) {
+            const Expr *old = value->arg[i], *product = value->arg[1 - i];
+            if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != index) continue;
+            if (product->op == EX_mul && read_product(p, product, s, var, &dots[r], dot))
                 return true;
-            dot->each = bytes && read_each(p, product->arg[k], s->var, var, dot->row);
-            if (dot->each) return true;
         }
     }
     return false;
@@ -267,7 +297,7 @@ static int log_of(int width) {
 }
 
 const char *lane_type(Printer *p, DType dt, int width) {
-    if (width == 1) return dt_is_byte(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
+    if (width == 1) return is_short(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
     mem_type(p->unit, dt);
     p->unit->vectors[dt] |= (uint8_t)(1 << log_of(width));
     return TEXT("mlcc_%sx%d", dt_name(dt), width);
@@ -559,7 +589,7 @@ static const char *converted(Lanes *l, const Expr *e) {
         const char *bits = lane_type(p, DT_i32, l->width);
         return TEXT("((%s)((%s)%s & (%s == %s)))", type, bits, sum, a, a);
     }
-    if (dt_is_byte(from) && to == DT_f32) { /* as i32 in between */
+    if (is_short(from) && to == DT_f32) { /* as i32 in between */
         const Expr *whole = ex_cast(p->x, DT_i32, e->arg[0]);
         const char *a = converted(l, whole);
         return l->width == 1 ? TEXT("((%s)%s)", type, a)
@@ -577,7 +607,7 @@ static const char *converted(Lanes *l, const Expr *e) {
         return TEXT(is_half(from) ? "%s(%s)" : "(uint16_t)%s(%s)", unit_helper(p->unit, name), a);
     }
     if (l->width == 1) return TEXT("((%s)%s)", type, a);
-    if (dt_is_byte(from) && l->width <= 16)
+    if (dt_is_byte(from) && to == DT_i32 && l->width <= 16)
         return TEXT("%s(%s)", lane_function(p, from == DT_u8 ? "from_u8" : "from_i8", l->width), a);
     if (narrows)
         return TEXT("%s(%s)", lane_function(p, to == DT_u8 ? "to_u8" : "to_i8", l->width), a);
@@ -660,6 +690,8 @@ static const char *compute(Lanes *l, const Expr *e) {
     }
     case EX_neg:
         return TEXT("(-%s)", lanes_text(l, e->arg[0], false));
+    case EX_shr:
+        return TEXT("(%s >> %d)", lanes_text(l, e->arg[0], true), (int)e->arg[1]->k.i);
     case EX_lt:
     case EX_le:
         return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], true), ex_infix((ExprOp)e->op),
@@ -692,7 +724,7 @@ static const char *same_text(Lanes *l, const Expr *e) {
     if (is_half(dt))
         return TEXT("(uint16_t)%s(%s)", unit_helper(p->unit, TEXT("mlcc_%s_encode", dt_name(dt))),
                     text);
-    return dt_is_byte(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
+    return is_short(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
 }
 
 /* Reads what a byte is made of: its encoding, or that of the place in a table that it comes from.
@@ -791,10 +823,10 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
 
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
-    bool bytes = dot->count == 4;
     if (dot->each) return dot_each_text(l, dot, acc);
     const Expr *load[2] = {dot->rows, dot->columns}, *index[2];
     const char *place[2];
+    bool whole = !dt_is_float((DType)dot->store->value->dt);
     l->value[dot->var] = ex_i(p->x, 0);
     for (int i = 0; i < 2; i++) index[i] = at_start(l, load[i]->arg[0]);
     l->value[dot->var] = NULL;
@@ -804,17 +836,17 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
         place[i] = TEXT("&%s[%s]", p->buffer[load[i]->k.i], print(p, index[i]).text);
     }
     if (l->width == 1) { /* the lane alone */
-        const char *sum = bytes ? "" : acc;
-        const char *decode = bytes ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
-        for (int i = 0; i < dot->count; i++)
-            sum = TEXT("%s%s%s((%s)[%d]) * %s((%s)[%d])", sum, *sum ? " + " : "", decode, place[0],
-                       i, decode, place[1], i);
-        return bytes ? wrapped_sum(p, acc, sum) : sum;
+        const char *decode = whole ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
+        for (int i = 0; i < dot->count; i++) {
+            const char *one =
+                TEXT("%s((%s)[%d]) * %s((%s)[%d])", decode, place[0], i, decode, place[1], i);
+            acc = whole ? wrapped_sum(p, acc, one) : TEXT("%s + %s", acc, one);
+        }
+        return acc;
     }
     const char *type = lane_type(p, DT_i32, l->width);
     if (!kept) kept = TEXT("*(const %s_at *)%s", type, place[1]);
     const char *four = TEXT("*(const mlcc_four_at *)%s", place[0]);
-    if (bytes) four = TEXT("(int32_t)%s + (%s){0}", four, type);
-    return TEXT("%s(%s, %s, %s)", lane_function(p, bytes ? "dot" : "dot_bf16", l->width), acc, four,
-                kept);
+    if (whole) four = TEXT("(int32_t)%s + (%s){0}", four, type);
+    return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, four, kept);
 }

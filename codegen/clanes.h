@@ -39,14 +39,14 @@ typedef struct Lanes {
 /* A sum of a few products of narrow types: acc += sum of rows[i] * columns[i], in the lanes of
  * columns. */
 typedef struct LaneDot {
-    const Stmt *store; /* the statement inside */
-    int var;           /* of the loop over the few */
-    int count;         /* four of bytes, two of bf16 */
-    const Expr
-        *rows; /* the load of an element that is the same for all lanes, unsigned if a byte */
-    const Expr *columns; /* ... of one that is so many apart from lane to lane, signed if a byte */
-    bool each;           /* the rows differ from lane to lane; then they are not `rows`, but ... */
-    const Expr *row[4];  /* ... these loads of lanes, for each of the few; NULL: zeros */
+    const Stmt *store;    /* the statement inside */
+    int var;              /* of the loop over the few */
+    int count;            /* of the few */
+    const char *function; /* of lanes.def */
+    const Expr *rows;     /* the load of an element that is the same for all lanes */
+    const Expr *columns;  /* ... of one that is so many apart from lane to lane */
+    bool each;            /* the rows differ from lane to lane; then they are not `rows`, but ... */
+    const Expr *row[4];   /* ... these loads of lanes, for each of the few; NULL: zeros */
 } LaneDot;
 
 /* Types whose lanes can lie in memory. */

@@ -48,7 +48,8 @@ static bool read_nest(Printer *p, const Stmt *s, TileNest *t) {
     if (s->kind != ST_for || s->role != ROLE_tile || !ex_is_const(s->extent)) return false;
     const Stmt *row = s->body, *column = row ? row->body : NULL;
     if (!is_loop(row, ROLE_unroll, 2 * TILE_SIDE) || !is_loop(column, ROLE_vector, 2 * TILE_SIDE) ||
-        !column->body || !lanes_read_dot(p, column->body, column->var, &t->dot) || t->dot.each)
+        !column->body || !lanes_read_dot(p, column->body, column->var, &t->dot) || t->dot.each ||
+        t->dot.rows->dt == DT_i16)
         return false;
     *t = (TileNest){.loop = s,
                     .rows = row->extent->k.i,

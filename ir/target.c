@@ -43,67 +43,68 @@ const Target *target_find(const char *name) {
     return NULL;
 }
 
+enum { BYTES = 1, BYTE_DOTS = 2, WORDS = 4, BF16 = 8, TILES = 16 };
+
 typedef struct ArchRow {
     const char *name;
     int vector_bytes, vector_registers;
-    bool byte_products, byte_dots, bf16_products, matrix_tiles;
+    int has;    /* products of narrow types that Target names */
     int l2_kib; /* 0: what the target says */
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16, true, false, false, false, 0},
-    {"x86-64-v2", 16, 16, true, false, false, false, 0},
-    {"x86-64-v3", 32, 16, true, false, false, false, 0},
-    {"haswell", 32, 16, true, false, false, false, 256},
-    {"x86-64-v4", 64, 32, true, false, false, false, 1024},
-    {"skylake-avx512", 64, 32, true, false, false, false, 1024},
-    {"cascadelake", 64, 32, true, true, false, false, 1024},
-    {"icelake-server", 64, 32, true, true, false, false, 1280},
-    {"sapphirerapids", 64, 32, true, true, true, true, 2048},
-    {"znver1", 32, 16, true, false, false, false, 512},
-    {"znver2", 32, 16, true, false, false, false, 512},
-    {"znver3", 32, 16, true, false, false, false, 512},
-    {"znver4", 64, 32, true, true, true, false, 1024},
-    {"znver5", 64, 32, true, true, true, false, 1024},
-    {"armv8-a", 16, 32, false, false, false, false, 0},
-    {"armv8.2-a+dotprod+fp16", 16, 32, true, false, false, false, 0},
+    {"x86-64", 16, 16, BYTES | WORDS, 0},
+    {"x86-64-v2", 16, 16, BYTES | WORDS, 0},
+    {"x86-64-v3", 32, 16, BYTES | WORDS, 0},
+    {"haswell", 32, 16, BYTES | WORDS, 256},
+    {"x86-64-v4", 64, 32, BYTES | WORDS, 1024},
+    {"skylake-avx512", 64, 32, BYTES | WORDS, 1024},
+    {"cascadelake", 64, 32, BYTES | BYTE_DOTS | WORDS, 1024},
+    {"icelake-server", 64, 32, BYTES | BYTE_DOTS | WORDS, 1280},
+    {"sapphirerapids", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16 | TILES, 2048},
+    {"znver1", 32, 16, BYTES | WORDS, 512},
+    {"znver2", 32, 16, BYTES | WORDS, 512},
+    {"znver3", 32, 16, BYTES | WORDS, 512},
+    {"znver4", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
+    {"znver5", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
+    {"armv8-a", 16, 32, 0, 0},
+    {"armv8.2-a+dotprod+fp16", 16, 32, BYTES, 0},
 };
 
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f"))
-        return (ArchRow){"native",
-                         64,
-                         32,
-                         true,
-                         __builtin_cpu_supports("avx512vnni") != 0,
-                         __builtin_cpu_supports("avx512bf16") != 0,
-                         matrix_tiles_work(),
-                         1024};
-    if (__builtin_cpu_supports("avx2"))
-        return (ArchRow){"native", 32, 16, true, false, false, false, 0};
-    return (ArchRow){"native", 16,    16,    __builtin_cpu_supports("ssse3") != 0,
-                     false,    false, false, 0};
+    if (__builtin_cpu_supports("avx512f")) {
+        int has = BYTES | WORDS;
+        if (__builtin_cpu_supports("avx512vnni")) has |= BYTE_DOTS;
+        if (__builtin_cpu_supports("avx512bf16")) has |= BF16;
+        if (matrix_tiles_work()) has |= TILES;
+        return (ArchRow){"native", 64, 32, has, 1024};
+    }
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, BYTES | WORDS, 0};
+    int bytes = __builtin_cpu_supports("ssse3") ? BYTES : 0;
+    return (ArchRow){"native", 16, 16, bytes | WORDS, 0};
 #else
-    return (ArchRow){"native", 16, 32, false, false, false, false, 0};
+    return (ArchRow){"native", 16, 32, 0, 0};
 #endif
 }
 
 int target_products(const Target *t, DType rows, DType columns) {
     if (t->byte_products && rows == DT_u8 && columns == DT_i8) return 4;
+    if (t->word_products && rows == DT_i16 && columns == DT_i16) return 2;
     if (t->bf16_products && rows == DT_bf16 && columns == DT_bf16) return 2;
     return 1;
 }
 
 double target_rate(const Target *t, DType rows, DType columns) {
     int at_once = target_products(t, rows, columns);
-    return t->matrix_tiles && at_once > 1 ? 8 * at_once : at_once;
+    if (rows != DT_bf16 && !t->byte_dots) return 1; /* multiplied in pairs, then added */
+    return t->matrix_tiles && rows != DT_i16 && at_once > 1 ? 8 * at_once : at_once;
 }
 
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
-    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, false, false, false, false, 0};
+    ArchRow row = {NULL, t->vector_bytes, t->vector_registers, 0, 0};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];
     if (arch && !strcmp(arch, "native")) row = native();
@@ -111,10 +112,11 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.vector_bytes = row.vector_bytes;
         result.vector_registers = row.vector_registers;
         result.vector_types = row.name != NULL;
-        result.byte_products = row.byte_products;
-        result.byte_dots = row.byte_dots;
-        result.bf16_products = row.bf16_products;
-        result.matrix_tiles = row.matrix_tiles;
+        result.byte_products = row.has & BYTES;
+        result.byte_dots = row.has & BYTE_DOTS;
+        result.word_products = row.has & WORDS;
+        result.bf16_products = row.has & BF16;
+        result.matrix_tiles = row.has & TILES;
         if (row.l2_kib) result.l2_bytes = (int64_t)row.l2_kib << 10;
     }
     return result;

@@ -24,6 +24,7 @@ typedef struct Target {
     bool byte_products; /* a few instructions add four products of unsigned and signed bytes in
                            lanes */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
+    bool word_products; /* an instruction or two add two products of signed words of 16 bits */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */

@@ -24,6 +24,7 @@
 #define MOST_PRODUCTS 33025     /* of bytes, whose sum an i32 holds */
 #define EXACT_FLOAT   (1 << 24) /* integers up to this one are floats */
 #define MOST_GROWTH   4         /* of a constant that nobody reads as bytes */
+#define ROWS_OF_WORDS 4         /* at least */
 #define BYTES_AT_ONCE 4         /* products that such a target's instruction adds */
 
 /* (q - zero) * scale, or 0 where `inside` does not hold. */
@@ -346,12 +347,39 @@ static const Expr *correction(Sum *s, DType dt, int64_t products) {
 
 /* --- four bytes at a time --------------------------------------------------------------------- */
 
-/* Gives part i the type; its values move by 128. */
-static void change_sign(Sum *s, int i, DType dt) {
+/* What moves bytes, with constants around them, for words. */
+static const Expr *moved_words(Builder *b, Value *words, const Expr *e) {
+    if (e->op == EX_select)
+        return ex_select(b->x, e->arg[0], moved_words(b, words, e->arg[1]),
+                         moved_words(b, words, e->arg[2]));
+    return e->op == EX_load ? build_load(b, words, e->arg) : ex_int(b->x, DT_i16, e->k.i);
+}
+
+/* Bytes as words. What was moved and padded is so afterwards, so that its maker can widen it. */
+static Value *as_words(Graph *g, Value *v) {
+    Op *m = v->def;
+    const Expr *e = m->kind == OP_map && m->n_in == 1 ? m->body : NULL;
+    while (e && e->op == EX_select && ex_is_const(e->arg[2])) e = e->arg[1];
+    bool moves = e && e->op == EX_load;
+    Value *from = moves ? m->in[0] : v;
+    Builder b = build(g, from->rank, from->dims);
+    Value *words = build_map(&b, DT_i16, ex_cast(g->x, DT_i32, build_in(&b, from)));
+    if (!moves) return words;
+    Builder moved = build(g, v->rank, v->dims);
+    return build_map(&moved, DT_i16, moved_words(&moved, words, m->body));
+}
+
+/* Gives part i the type: bytes of the other sign are moved by 128, words hold them as they are. */
+static void change_type(Sum *s, int i, DType dt) {
     Exprs *x = s->x;
     Decoded *d = &s->part[i];
     if (d->q->dt == dt) return;
     Value *v = input_of(s, d->q);
+    if (dt == DT_i16) {
+        int at = list_add(s->in, &s->n_in, as_words(s->g, v));
+        d->q = ex_load(x, dt, at, d->q->n, d->q->arg);
+        return;
+    }
     int by = dt == DT_i8 ? -128 : 128;
     Builder b = build(s->g, v->rank, v->shape);
     const Expr *e = ex_add(x, ex_cast(x, DT_i32, build_in(&b, v)), ex_int(x, DT_i32, by));
@@ -361,7 +389,9 @@ static void change_sign(Sum *s, int i, DType dt) {
     if (ex_is_zero(d->zero)) d->zero = NULL;
 }
 
-/* Rows unsigned, columns signed. False if the sum is no product of a matrix. */
+/* Rows unsigned, columns signed; both words where the target adds products of bytes by way of
+ * these, and rows are many enough that widening both beforehand pays. False if the sum is no
+ * product of a matrix. */
 static bool as_matrix_product(Sum *s) {
     uint32_t spatial = (1u << s->rank) - 1;
     uint32_t vars[2] = {vars_of(s, s->part[0].q), vars_of(s, s->part[1].q)};
@@ -373,8 +403,12 @@ static bool as_matrix_product(Sum *s) {
         for (int k = 0; k < s->rank; k++)
             if (either >> k & 1 && s->extent[k] > 1) column = vars[1] >> k & 1;
     if (!(vars[column] & ~vars[!column] & spatial)) return false;
-    change_sign(s, column, DT_i8);
-    change_sign(s, !column, DT_u8);
+    int64_t rows = 1;
+    for (int k = 0; k < s->rank; k++)
+        if (vars[!column] & ~vars[column] & 1u << k) rows *= s->extent[k];
+    bool words = s->target->word_products && !s->target->byte_dots && rows >= ROWS_OF_WORDS;
+    change_type(s, column, words ? DT_i16 : DT_i8);
+    change_type(s, !column, words ? DT_i16 : DT_u8);
     return true;
 }
 
@@ -401,8 +435,8 @@ static int as_window(Sum *s, int *weights) {
                     load_dimension(s->g->arena, s->part[w].q, k) >= 0 &&
                     load_dimension(s->g->arena, s->part[!w].q, k) >= 0;
     if (!channels || r < 0 || !value_is_const(input_of(s, s->part[w].q))) return -1;
-    change_sign(s, w, DT_i8);
-    change_sign(s, !w, DT_u8);
+    change_type(s, w, DT_i8);
+    change_type(s, !w, DT_u8);
     int64_t spare = s->extent[r] % BYTES_AT_ONCE;
     if (spare) {
         Decoded *d = &s->part[w];
@@ -449,10 +483,10 @@ static void in_integers(Sum *s, bool product) {
         if (is_summed(s, s->part[i].scale) || is_summed(s, s->part[i].zero)) return;
     if (product && s->part[1].scale)
         scale = scale ? ex_mul(x, scale, s->part[1].scale) : s->part[1].scale;
-    bool fours = product && s->target->byte_products && as_matrix_product(s);
+    bool whole = product && s->target->byte_products && as_matrix_product(s);
     int window = -1, weights = 1;
-    if (product && !fours && s->target->byte_dots) window = as_window(s, &weights);
-    if (!fours && window < 0 && s->target->vector_types &&
+    if (product && !whole && s->target->byte_dots) window = as_window(s, &weights);
+    if (!whole && window < 0 && s->target->vector_types &&
         products * 255 * (product ? 255 : 1) <= EXACT_FLOAT)
         sum = DT_f32;
     const Expr *acc = ex_acc(x, sum), *more = correction(s, sum, products);

@@ -88,8 +88,10 @@ static const Expr *tabulated(Tables *t, const Expr *e) {
     MemoSlot *slot = memo_slot(&t->rewritten, e);
     if (slot->key) return slot->value;
     const Expr *source = source_of(t, e), *arg[3], *result = NULL;
+    bool widens = e->op == EX_cast && dt_is_int((DType)e->dt) && dt_is_byte((DType)e->arg[0]->dt);
     int cost = 0;
-    if (source && source != &many && source != e) ex_visit(t->g->arena, e, add_cost, &cost);
+    if (source && source != &many && source != e && !widens)
+        ex_visit(t->g->arena, e, add_cost, &cost);
     if (cost) { /* of what is above the source */
         int below = 0;
         ex_visit(t->g->arena, source, add_cost, &below);
@@ -156,10 +158,10 @@ static const Expr *unwrapped(Tables *t, const Expr *e) {
     const Expr *arg[3], *result = NULL;
     for (int i = 0; i < e->n; i++) arg[i] = unwrapped(t, e->arg[i]);
     int64_t lo, hi;
-    if (e->op == EX_cast && e->dt == DT_i32 && dt_is_byte((DType)arg[0]->dt) &&
-        arg[0]->op == EX_cast && encoded_bounds(arg[0]->arg[0], &lo, &hi)) {
+    if (e->op == EX_cast && (e->dt == DT_i32 || e->dt == DT_i16) && arg[0]->op == EX_cast &&
+        dt_is_byte((DType)arg[0]->dt) && encoded_bounds(arg[0]->arg[0], &lo, &hi)) {
         int low = arg[0]->dt == DT_i8 ? -128 : 0;
-        if (lo >= low && hi <= low + 255) result = arg[0]->arg[0];
+        if (lo >= low && hi <= low + 255) result = ex_cast(t->g->x, (DType)e->dt, arg[0]->arg[0]);
     }
     if (!result) result = ex_rebuild(t->g->x, e, arg);
     memo_set(&t->rewritten, e, result);

@@ -367,12 +367,22 @@ static int64_t block_of(int64_t tiles, int64_t most) {
 
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
- * by in blocks that do. `turned`: the other order. Writes the loops to `order`; returns how many.
+ * by in blocks that do. Columns that do not stay there, but rows do, come once, not again for every
+ * row of an image. `turned`: the other order. Writes the loops to `order`; returns how many.
  */
 static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
                        int row_outer, int column_outer, bool turned, int *order) {
     int k = 0;
     double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
+    double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
+    if (m->n_row > 1 && rows <= l2 / 2 && columns > l2 && !turned) {
+        order[k++] = column_outer;
+        for (int i = 0; i < m->n_row; i++)
+            if (m->row[i] != row) order[k++] = m->row[i];
+        if (row_outer >= 0) order[k++] = row_outer;
+        return k;
+    }
+    if (row_outer < 0) return 0;
     double visited = (double)m->depths * size;
     int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
     double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
@@ -382,7 +392,6 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
         order[k++] = column_outer;
         return k;
     }
-    double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
     int64_t block = (int64_t)(l2 / (rows / (double)row_tiles));
     /* a block has all columns come again, perhaps from memory, where the rows are in a cache beyond
      */
@@ -432,9 +441,9 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    if (row >= 0 && column_tiles > 1 && row_tiles > 1)
-        k = order_tiles(n, m, body, row, column, outer_of(inner[0]), outer_of(inner[1]),
-                        tile.turned, order);
+    if (row >= 0 && column_tiles > 1)
+        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1,
+                        outer_of(inner[1]), tile.turned, order);
     k = without(order, reductions_by_stride(n, body, order, k), few);
     if (words >= 0) {
         k = without(order, k, words);
@@ -449,13 +458,28 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     nest_order(n, k, order);
 }
 
+static void find_load(void *user, const Expr *e) {
+    bool *any = user;
+    *any |= e->op == EX_load;
+}
+
+/* Is a factor of the product a matrix of numbers that the body spells out? */
+static bool has_numbers(const Nest *n, const Expr *body) {
+    bool any[2] = {false, false};
+    for (int f = 0; f < 2; f++) ex_visit(n->p->arena, body->arg[f], find_load, &any[f]);
+    return !any[0] || !any[1];
+}
+
 static void matrix_tile(Nest *n, const Product *m, int column, int row, int few, int variant) {
     const Expr *body = nest_body(n);
     int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     Tile tile =
         choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
                     n->loop[column].extent, m->depths / at_once, most_rows(n, body, row), variant);
+    bool numbers = row >= 0 && has_numbers(n, body);
+    if (numbers) tile.rows = n->loop[row].extent;
     place_tile(n, m, column, row, tile, -1, few);
+    for (int i = 0; i < m->n_depth && numbers; i++) nest_bind(n, m->depth[i], ROLE_unroll);
 }
 
 /* --- several products at once ----------------------------------------------------------------- */
@@ -558,9 +582,9 @@ static bool narrow_tile(Nest *n) {
             continue;
         const Product turned = k ? transposed(&m) : m;
         int variant = n->variant, outer, few;
-        bool unit = n->target->matrix_tiles && variant == 0 && unit_tile(n, &turned, &t, at_once);
-        if (!unit) {
-            if (n->target->matrix_tiles && variant > 0) variant--; /* vectors come after tiles */
+        bool tiles = n->target->matrix_tiles && rows.load->dt != DT_i16;
+        if (!tiles || variant > 0 || !unit_tile(n, &turned, &t, at_once)) {
+            if (tiles && variant > 0) variant--; /* vectors come after tiles */
             nest_split(n, t.depth, at_once, &outer, &few);
             matrix_tile(n, &turned, t.column, t.row, few, variant);
         }

@@ -15,14 +15,24 @@
  * much as the direct sum of rounded operands. The weights are transformed when compiling and take
  * 4 or 16/9 times their room. Where that, the transforms or tiles beyond the edge cost more than is
  * won, the convolution stays.
+ *
+ * Of bytes the result is exact. G has denominators that divide 24 (2 for m = 2); with the weights
+ * of each point multiplied by them, all is integers, of which transformed tiles and weights fit
+ * into 16 bits, and the results are 576 (4) times too large. In 32 bits they may wrap around: what
+ * is odd in 576 has an inverse there, and a shift by the other 6 bits leaves y if it has at most
+ * 26, which is known of the weights.
  */
 #include "ir/constant.h"
+#include "passes/inline.h"
 #include "passes/passes.h"
 
+#include <math.h>
 #include <string.h>
 
 #define WINDOW      3
 #define MOST_POINTS 6
+
+#define COST_OF_BYTE 4 /* from memory */
 
 /* F(tile x tile, 3 x 3); points = tile + 2. */
 typedef struct Winograd {
@@ -32,6 +42,12 @@ typedef struct Winograd {
     double input[MOST_POINTS * MOST_POINTS];  /* Bt [points][points] */
     double weight[MOST_POINTS * WINDOW];      /* G [points][3] */
     double output[MOST_POINTS * MOST_POINTS]; /* At [tile][points] */
+    /* Of integers: the weights of a point times `scale` are whole, and so is its part of the
+     * results times `whole` / scale. whole = odd << shift, and odd * inverse = 1 mod 2^32, both of
+     * them squared, for rows and columns. */
+    double whole, scale[MOST_POINTS];
+    int shift;
+    uint32_t inverse;
 } Winograd;
 
 static const Winograd two = {
@@ -41,6 +57,10 @@ static const Winograd two = {
     .input = {1, 0, -1, 0, 0, 1, 1, 0, 0, -1, 1, 0, 0, -1, 0, 1},
     .weight = {1, 0, 0, 0.5, 0.5, 0.5, 0.5, -0.5, 0.5, 0, 0, 1},
     .output = {1, 1, 1, 0, 0, 1, -1, 1},
+    .whole = 2,
+    .scale = {2, 2, 2, 2},
+    .shift = 2,
+    .inverse = 1,
 };
 static const Winograd four = {
     .tile = 4,
@@ -51,6 +71,10 @@ static const Winograd four = {
     .weight = {1.0 / 4, 0, 0, -1.0 / 6, -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6, 1.0 / 24,
                1.0 / 12, 1.0 / 6, 1.0 / 24, -1.0 / 12, 1.0 / 6, 0, 0, 1},
     .output = {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0, 0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1},
+    .whole = 24,
+    .scale = {24, 24, 24, 24, 24, 12}, /* 24 would make the last too large */
+    .shift = 6,
+    .inverse = 954437177,
 };
 
 typedef struct Convolution {
@@ -59,6 +83,8 @@ typedef struct Convolution {
     Op *op;
     Value *image, *weights; /* [n, c, h, w], padded; [k, c, 3, 3] */
     int64_t n, c, k, height, width;
+    DType dt;          /* that sums are computed in: f32, or i32 of ... */
+    int64_t low, high; /* ... image elements in this range */
     const Winograd *f;
     int64_t tiles_y, tiles_x;
 } Convolution;
@@ -79,22 +105,62 @@ static bool is_sum(const Convolution *v, const Expr *load, int i, int a, int b) 
     return true;
 }
 
+static bool range_of(const Value *v, int64_t *low, int64_t *high);
+
+/* The integers that a body which moves and widens bytes gives; false: it does something else. */
+static bool range_of_body(const Op *op, const Expr *e, int64_t *low, int64_t *high) {
+    int64_t other_low, other_high;
+    while (e->op == EX_cast && dt_is_int((DType)e->dt) && !dt_is_byte((DType)e->dt)) e = e->arg[0];
+    if (e->op == EX_load) return range_of(op->in[e->k.i], low, high);
+    if (ex_is_const(e)) {
+        *low = *high = e->k.i;
+        return dt_is_int((DType)e->dt);
+    }
+    if (e->op == EX_select) {
+        if (!range_of_body(op, e->arg[1], low, high) ||
+            !range_of_body(op, e->arg[2], &other_low, &other_high))
+            return false;
+        if (other_low < *low) *low = other_low;
+        if (other_high > *high) *high = other_high;
+        return true;
+    }
+    *low = e->dt == DT_i8 ? -128 : 0;
+    *high = *low + 255;
+    return dt_is_byte((DType)e->dt);
+}
+
+/* The integers that a tensor of bytes, or of widened ones, may have. */
+static bool range_of(const Value *v, int64_t *low, int64_t *high) {
+    if (v->def->kind == OP_map && v->dt == DT_i16)
+        return range_of_body(v->def, v->def->body, low, high);
+    *low = v->dt == DT_i8 ? -128 : 0;
+    *high = *low + 255;
+    return dt_is_byte(v->dt);
+}
+
+/* Are factors of these types summed in v->dt? */
+static bool fits(const Convolution *v) {
+    if (v->dt == DT_f32) return v->image->dt == DT_f32 && v->weights->dt == DT_f32;
+    return v->dt == DT_i32 && (v->weights->dt == DT_i8 || v->weights->dt == DT_i16);
+}
+
 /* Reads op as such a convolution: results n, k, h, w; summed over c and the window. */
 static bool read_convolution(Convolution *v) {
     const Op *op = v->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     const Value *out = op->out[0];
     if (dims_vary(out->rank, out->dims)) return false; /* tiles would have what lies beyond */
-    if (op->body->dt != DT_f32 || out->rank != 4 || op->n_red != 3) return false;
+    if (out->rank != 4 || op->n_red != 3) return false;
     if (op->red[1] != WINDOW || op->red[2] != WINDOW) return false;
+    v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
-        const Expr *image = op->body->arg[f], *weights = op->body->arg[1 - f];
+        const Expr *image = without_casts(op->body->arg[f]);
+        const Expr *weights = without_casts(op->body->arg[1 - f]);
         if (image->op != EX_load || weights->op != EX_load || image->n != 4 || weights->n != 4)
             continue;
         v->image = op->in[image->k.i];
         v->weights = op->in[weights->k.i];
-        if (!value_is_const(v->weights) || value_is_const(v->image) || v->weights->dt != DT_f32)
-            continue;
+        if (!value_is_const(v->weights) || value_is_const(v->image) || !fits(v)) continue;
         if (!is_sum(v, image, 0, 0, -1) || !is_sum(v, image, 1, 4, -1) ||
             !is_sum(v, image, 2, 2, 5) || !is_sum(v, image, 3, 3, 6))
             continue;
@@ -104,28 +170,79 @@ static bool read_convolution(Convolution *v) {
         v->n = out->shape[0], v->k = out->shape[1];
         v->height = out->shape[2], v->width = out->shape[3];
         v->c = op->red[0];
-        return true;
+        return v->dt == DT_f32 || range_of(v->image, &v->low, &v->high);
     }
     return false;
 }
 
-/* The filtering that costs least; false if the direct sum does. Costs in multiply-adds of one lane,
- * of f32; weights that the cache does not keep are read at an eighth of their rate. */
+/* The magnitude that no sum of elements of the image reaches, with the rows of a matrix as factors
+ * along both coordinates. */
+static double reach(const Convolution *v, int rows, int columns, const double *m) {
+    double most = 0;
+    for (int i = 0; i < rows * rows; i++) {
+        double low = 0, high = 0;
+        for (int k = 0; k < columns * columns; k++) {
+            double f = m[i / rows * columns + k / columns] * m[i % rows * columns + k % columns];
+            high += f > 0 ? f * (double)v->high : f * (double)v->low;
+            low += f > 0 ? f * (double)v->low : f * (double)v->high;
+        }
+        most = fmax(most, fmax(high, -low));
+    }
+    return most + 1;
+}
+
+/* Is the convolution of integers exact with this filtering? */
+static bool is_exact(const Convolution *v, const Winograd *f) {
+    int64_t depth = v->c * WINDOW * WINDOW;
+    const void *weights = constant_settle(v->g->arena, v->weights);
+    double most = 0, limit = ldexp(1, 31 - f->shift);
+    for (int64_t k = 0; k < v->k; k++) {
+        double low = 0, high = 0;
+        for (int64_t i = 0; i < depth; i++) {
+            double w = (double)dt_load(v->weights->dt, weights, (size_t)(k * depth + i)).i;
+            high += w > 0 ? w * (double)v->high : w * (double)v->low;
+            low += w > 0 ? w * (double)v->low : w * (double)v->high;
+            most = fmax(most, fabs(w));
+        }
+        if (high >= limit || -low >= limit) return false;
+    }
+    double weight = 0;
+    for (int i = 0; i < f->points; i++) {
+        double sum = 0;
+        for (int r = 0; r < WINDOW; r++) sum += fabs(f->weight[i * WINDOW + r] * f->scale[i]);
+        weight = fmax(weight, sum);
+    }
+    return weight * weight * most < INT16_MAX &&
+           reach(v, f->points, f->points, f->input) < INT16_MAX;
+}
+
+/* What products cost, in multiply-adds of one lane of f32, `rate` of which take the time of one;
+ * weights that the cache does not keep come from memory meanwhile. */
+static double cost_of(double products, double rate, double weights, const Target *t) {
+    double cost = products / rate;
+    return weights > (double)t->l2_bytes ? fmax(cost, COST_OF_BYTE * weights) : cost;
+}
+
+/* The filtering that costs least; false if the direct sum does. */
 static bool choose(Convolution *v, const PassOptions *o) {
-    bool exact = o->precision == DT_none || o->precision == DT_f32;
-    DType dt = exact ? DT_f32 : o->precision;
-    double at_once = target_rate(o->target, dt, dt), ck = (double)v->c * (double)v->k;
-    double of_weights = (double)dt_store(dt) * ck, l2 = (double)o->target->l2_bytes;
-    double best = 9 * ck / at_once * (double)(v->n * v->height * v->width);
-    if (9 * of_weights > l2) best += 9 * 2 * of_weights;
+    const Target *t = o->target;
+    bool exact = v->dt == DT_i32 || o->precision == DT_none || o->precision == DT_f32;
+    DType from = v->dt == DT_i32 ? v->weights->dt : exact ? DT_f32 : o->precision;
+    DType dt = v->dt == DT_i32 ? DT_i16 : from;
+    if (v->dt == DT_i32 && !t->word_products) return false;
+    double ck = (double)v->c * (double)v->k, pixels = (double)(v->n * v->height * v->width);
+    double best = cost_of(9 * ck * pixels, target_rate(t, from == DT_i8 ? DT_u8 : from, from),
+                          9 * ck * (double)dt_store(from), t);
     best *= 0.8;
     for (int i = 0; i < 1 + exact; i++) {
         const Winograd *f = i ? &four : &two;
+        if (v->dt == DT_i32 && !is_exact(v, f)) continue;
         double tiles = (double)(v->n * ((v->height + f->tile - 1) / f->tile) *
                                 ((v->width + f->tile - 1) / f->tile));
-        double points = f->points * f->points, pixels = f->tile * f->tile;
-        double cost = tiles * (points * ck / at_once + pixels * f->cost * (double)(v->c + v->k));
-        if (points * of_weights > l2) cost += points * 2 * of_weights;
+        double points = f->points * f->points;
+        double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
+                              points * ck * (double)dt_store(dt), t);
+        cost += tiles * f->tile * f->tile * f->cost * (double)(v->c + v->k);
         if (cost >= best) continue;
         best = cost;
         v->f = f;
@@ -145,39 +262,65 @@ static Value *matrix(Graph *g, int rows, int columns, const double *from) {
     return graph_const(g, DT_f32, 2, shape, data);
 }
 
+/* The element of a matrix of integers: numbers where its place is known. */
+static const Expr *number(Exprs *x, int rows, int columns, const double *from, const Expr *row,
+                          const Expr *column) {
+    const Expr *e = NULL;
+    for (int i = rows - 1; i >= 0; i--) {
+        const Expr *one = NULL;
+        for (int k = columns - 1; k >= 0; k--) {
+            const Expr *here = ex_int(x, DT_i32, (int64_t)from[i * columns + k]);
+            one = one ? ex_select(x, ex_bin(x, EX_eq, column, ex_i(x, k)), here, one) : here;
+        }
+        e = e ? ex_select(x, ex_bin(x, EX_eq, row, ex_i(x, i)), one, e) : one;
+    }
+    return e;
+}
+
 /* G g Gt of every pair of channels: [points, points, c, k]. */
 static Value *transformed_weights(const Convolution *v) {
     int points = v->f->points;
-    const double *m = v->f->weight;
+    const double *m = v->f->weight, *scale = v->f->scale;
+    bool whole = v->dt == DT_i32;
+    DType dt = whole ? DT_i16 : DT_f32;
     int64_t shape[4] = {points, points, v->c, v->k}, pairs = v->c * v->k;
-    const float *from = constant_settle(v->g->arena, v->weights);
-    float *data = arena_array(v->g->arena, (size_t)(points * points * pairs), sizeof *data);
+    const void *from = constant_settle(v->g->arena, v->weights);
+    void *data = arena_array(v->g->arena, (size_t)(points * points * pairs), dt_store(dt));
     for (int64_t k = 0; k < v->k; k++)
         for (int64_t c = 0; c < v->c; c++) {
-            const float *w = from + (k * v->c + c) * WINDOW * WINDOW;
+            double w[WINDOW * WINDOW];
+            for (int i = 0; i < WINDOW * WINDOW; i++) {
+                size_t at = (size_t)((k * v->c + c) * WINDOW * WINDOW + i);
+                Scalar one = dt_load(v->weights->dt, from, at);
+                w[i] = whole ? (double)one.i : one.f;
+            }
             for (int i = 0; i < points; i++)
                 for (int j = 0; j < points; j++) {
                     double sum = 0;
                     for (int r = 0; r < WINDOW; r++)
                         for (int s = 0; s < WINDOW; s++)
-                            sum +=
-                                m[i * WINDOW + r] * m[j * WINDOW + s] * (double)w[r * WINDOW + s];
-                    data[(i * points + j) * pairs + c * v->k + k] = (float)sum;
+                            sum += m[i * WINDOW + r] * m[j * WINDOW + s] * w[r * WINDOW + s];
+                    Scalar one = {.f = sum};
+                    if (whole) one.i = llrint(sum * scale[i] * scale[j]);
+                    dt_save(dt, data, (size_t)((i * points + j) * pairs + c * v->k + k), one);
                 }
         }
-    return graph_const(v->g, DT_f32, 4, shape, data);
+    return graph_const(v->g, dt, 4, shape, data);
 }
 
-/* The sum over `red` values of m[row][r] * from[index], where row is coordinate `row` of the shape
- * and the summed coordinate is added to (or is) coordinate `along` of the index. */
-static Value *transform(const Convolution *v, int rank, const int64_t *shape, Value *m, int row,
-                        Value *from, const Expr **index, int along) {
+/* The sum over `columns` values of m[row][r] * from[index], where row is coordinate `row` of the
+ * shape and the summed coordinate is added to (or is) coordinate `along` of the index. */
+static Value *transform(const Convolution *v, DType dt, int rank, const int64_t *shape, int rows,
+                        int columns, const double *m, int row, Value *from, const Expr **index,
+                        int along) {
     Exprs *x = v->x;
     Builder b = build(v->g, rank, shape);
-    const Expr *r = build_red(&b, m->shape[1]), *at[2] = {ex_var(x, row), r};
+    const Expr *r = build_red(&b, columns), *at[2] = {ex_var(x, row), r};
     index[along] = index[along] ? ex_add(x, index[along], r) : r;
-    const Expr *body = ex_mul(x, build_load(&b, from, index), build_load(&b, m, at));
-    return build_reduce(&b, DT_f32, COMBINE_sum, body, NULL);
+    const Expr *factor = v->dt == DT_i32 ? number(x, rows, columns, m, at[0], r)
+                                         : build_load(&b, matrix(v->g, rows, columns, m), at);
+    const Expr *body = ex_mul(x, ex_cast(x, v->dt, build_load(&b, from, index)), factor);
+    return build_reduce(&b, dt, COMBINE_sum, body, NULL);
 }
 
 /* Bt d B: [points, points, n, tiles_y, tiles_x, c]. */
@@ -187,28 +330,48 @@ static Value *transformed_image(const Convolution *v) {
     int points = v->f->points;
     const Expr *var[6], *tile = ex_i(x, v->f->tile);
     for (int i = 0; i < 6; i++) var[i] = ex_var(x, i);
+    const double *m = v->f->input;
+    DType dt = v->dt == DT_i32 ? DT_i16 : DT_f32;
     int64_t before[4] = {0}, after[4] = {0};
     int64_t rows = v->tiles_y * v->f->tile + WINDOW - 1;
     int64_t columns = v->tiles_x * v->f->tile + WINDOW - 1;
     after[2] = rows - v->image->shape[2];
     after[3] = columns - v->image->shape[3];
     Value *image = v->image;
-    if (after[2] || after[3]) image = g_pad(g, image, before, after, (Scalar){.f = 0});
-    Value *m = matrix(g, points, points, v->f->input);
+    if (after[2] || after[3]) image = g_pad(g, image, before, after, (Scalar){0});
     /* columns of tiles first: [points, n, tiles_y, w, c] */
     int64_t shape[6] = {points, v->n, v->tiles_y, columns, v->c};
     const Expr *down[4] = {var[1], var[4], ex_mul(x, var[2], tile), var[3]};
-    Value *half = transform(v, 5, shape, m, 0, image, down, 2);
+    Value *half = transform(v, dt, 5, shape, points, points, m, 0, image, down, 2);
     int64_t whole[6] = {points, points, v->n, v->tiles_y, v->tiles_x, v->c};
     const Expr *across[5] = {var[0], var[2], var[3], ex_mul(x, var[4], tile), var[5]};
-    return transform(v, 6, whole, m, 1, half, across, 3);
+    return transform(v, dt, 6, whole, points, points, m, 1, half, across, 3);
+}
+
+static const Expr *result_leaf(void *user, const Expr *e, const Expr *const *args) {
+    const Convolution *v = user;
+    Exprs *x = v->x;
+    if (e->op == EX_load) return ex_rebuild(x, e, args);
+    if (e->op != EX_acc) return e;
+    const Expr *odd = ex_mul(x, e, ex_int(x, DT_i32, (int32_t)v->f->inverse));
+    return ex_bin(x, EX_shr, odd, ex_int(x, DT_i32, v->f->shift));
+}
+
+/* At, or what takes its place where the weights of points have been multiplied. */
+static const double *output_matrix(const Convolution *v) {
+    const Winograd *f = v->f;
+    double *m = ARENA_ARRAY(v->g->arena, f->tile * f->points, double);
+    for (int i = 0; i < f->tile * f->points; i++)
+        m[i] = f->output[i] * (v->dt == DT_i32 ? f->whole / f->scale[i % f->points] : 1);
+    return m;
 }
 
 static void rewrite(Convolution *v) {
     Graph *g = v->g;
     Exprs *x = v->x;
     Op *op = v->op, *last = g->last;
-    int64_t tile = v->f->tile, points = v->f->points;
+    int tile = v->f->tile;
+    int64_t points = v->f->points;
     const Expr *var[MAX_RANK];
     for (int i = 0; i < MAX_RANK; i++) var[i] = ex_var(x, i);
     Value *image = transformed_image(v), *weights = transformed_weights(v);
@@ -217,30 +380,37 @@ static void rewrite(Convolution *v) {
     const Expr *c = build_red(&b, v->c);
     const Expr *in[6] = {var[0], var[1], var[2], var[3], var[4], c};
     const Expr *w[4] = {var[0], var[1], c, var[5]};
-    const Expr *product = ex_mul(x, build_load(&b, image, in), build_load(&b, weights, w));
-    Value *sums = build_reduce(&b, DT_f32, COMBINE_sum, product, NULL);
+    const Expr *product = ex_mul(x, ex_cast(x, v->dt, build_load(&b, image, in)),
+                                 ex_cast(x, v->dt, build_load(&b, weights, w)));
+    Value *sums = build_reduce(&b, v->dt, COMBINE_sum, product, NULL);
     /* At first: [tile, points, n, tiles_y, tiles_x, k] */
-    Value *m = matrix(g, v->f->tile, v->f->points, v->f->output);
+    const double *m = output_matrix(v);
     int64_t back[6] = {tile, points, v->n, v->tiles_y, v->tiles_x, v->k};
     const Expr *from[6] = {NULL, var[1], var[2], var[3], var[4], var[5]};
-    Value *half = transform(v, 6, back, m, 0, sums, from, 0);
+    Value *half = transform(v, v->dt, 6, back, tile, v->f->points, m, 0, sums, from, 0);
     /* then A, with what op did to its sum */
     Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2, Value *);
     memcpy(inputs, op->in, (size_t)op->n_in * sizeof *inputs);
-    inputs[op->n_in] = half;
-    inputs[op->n_in + 1] = m;
     const Expr *by = ex_i(x, tile), *point = var[4];
     const Expr *at[6] = {ex_bin(x, EX_rem, var[2], by), point, var[0], ex_div(x, var[2], by),
                          ex_div(x, var[3], by),         var[1]};
-    const Expr *factor[2] = {ex_bin(x, EX_rem, var[3], by), point};
+    const Expr *place[2] = {ex_bin(x, EX_rem, var[3], by), point}, *factor;
     int64_t extent[5] = {v->n, v->k, v->height, v->width, points};
-    op->body =
-        ex_mul(x, ex_load(x, DT_f32, op->n_in, 6, at), ex_load(x, DT_f32, op->n_in + 1, 2, factor));
+    int n_in = op->n_in;
+    inputs[n_in++] = half;
+    if (v->dt == DT_i32) {
+        factor = number(x, tile, v->f->points, m, place[0], point);
+        op->post = ex_rewrite(x, op->post, result_leaf, v);
+    } else {
+        factor = ex_load(x, DT_f32, n_in, 2, place);
+        inputs[n_in++] = matrix(g, tile, v->f->points, m);
+    }
+    op->body = ex_mul(x, ex_load(x, v->dt, op->n_in, 6, at), factor);
     op->body = ex_simplify(x, op->body, 5, extent);
     op->n_red = 1;
     op->red = arena_copy(g->arena, &points, sizeof points);
     op->in = inputs;
-    op->n_in += 2;
+    op->n_in = n_in;
     graph_drop_inputs(g, op);
     graph_take_in(g, last, op);
 }

@@ -155,39 +155,49 @@ static int body_wraps(Session *s) {
     return 0;
 }
 
-/* So do sums of products of bytes that start with what is added to them, also in the lanes that are
- * left over. */
-static int body_bytes_wrap(Session *s) {
+/* So do sums of products of bytes, or of words, that start with what is added to them, also in the
+ * lanes that are left over. */
+static int narrow_wraps(Session *s, DType rows, DType columns, int64_t n) {
     enum { ROWS = 3, DEPTH = 8 };
-    for (int64_t columns = 4; columns <= 21; columns++) {
-        Exprs *x = &s->x;
-        Graph *g = graph_new(&s->arena, x, &s->diag, "bytes");
-        int8_t *b = ARENA_ARRAY(&s->arena, DEPTH * columns, int8_t);
-        for (int64_t i = 0; i < DEPTH * columns; i++) b[i] = (int8_t)(-127 + i % 5);
-        Value *in = graph_input(g, "a", DT_u8, 2, (const int64_t[]){ROWS, DEPTH});
-        Value *bias = graph_input(g, "bias", DT_i32, 1, &columns);
-        Value *constant = graph_const(g, DT_i8, 2, (const int64_t[]){DEPTH, columns}, b);
-        Builder p = build(g, 2, (const int64_t[]){ROWS, columns});
-        const Expr *k = build_red(&p, DEPTH), *column = ex_var(x, 1);
-        const Expr *left = build_load(&p, in, (const Expr *[]){ex_var(x, 0), k});
-        const Expr *right = build_load(&p, constant, (const Expr *[]){k, column});
-        const Expr *product = ex_mul(x, ex_cast(x, DT_i32, left), ex_cast(x, DT_i32, right));
-        const Expr *post = ex_add(x, ex_acc(x, DT_i32), build_load(&p, bias, &column));
-        graph_output(g, build_reduce(&p, DT_i32, COMBINE_sum, product, post), "y");
-        LoadedModel m = loaded(s, g);
-        uint8_t a[ROWS * DEPTH];
-        int32_t *first = ARENA_ARRAY(&s->arena, columns, int32_t);
-        int32_t *y = ARENA_ARRAY(&s->arena, ROWS * columns, int32_t);
-        for (int i = 0; i < ROWS * DEPTH; i++) a[i] = (uint8_t)(255 - i);
-        for (int64_t i = 0; i < columns; i++) first[i] = INT32_MIN + (int32_t)i;
-        assert_true(model_run(s, &m, (const void *[]){a, first}, (void *[]){y}));
-        for (int64_t i = 0; i < ROWS * columns; i++) {
-            uint32_t sum = (uint32_t)first[i % columns];
-            for (int d = 0; d < DEPTH; d++)
-                sum += (uint32_t)(a[i / columns * DEPTH + d] * b[d * columns + i % columns]);
-            assert_int_equal(y[i], (int32_t)sum);
-        }
-        model_unload(&m);
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "narrow");
+    int16_t a[ROWS * DEPTH], *b = ARENA_ARRAY(&s->arena, DEPTH * n, int16_t); /* room for either */
+    int64_t most = columns == DT_i8 ? INT8_MIN : INT16_MIN;
+    for (int i = 0; i < ROWS * DEPTH; i++)
+        dt_save(rows, a, (size_t)i,
+                (Scalar){.i = rows == DT_u8 ? UINT8_MAX - i : INT16_MIN + i / 2});
+    for (int64_t i = 0; i < DEPTH * n; i++)
+        dt_save(columns, b, (size_t)i, (Scalar){.i = most + i % 5});
+    Value *in = graph_input(g, "a", rows, 2, (const int64_t[]){ROWS, DEPTH});
+    Value *bias = graph_input(g, "bias", DT_i32, 1, &n);
+    Value *constant = graph_const(g, columns, 2, (const int64_t[]){DEPTH, n}, b);
+    Builder p = build(g, 2, (const int64_t[]){ROWS, n});
+    const Expr *k = build_red(&p, DEPTH), *column = ex_var(x, 1);
+    const Expr *left = build_load(&p, in, (const Expr *[]){ex_var(x, 0), k});
+    const Expr *right = build_load(&p, constant, (const Expr *[]){k, column});
+    const Expr *product = ex_mul(x, ex_cast(x, DT_i32, left), ex_cast(x, DT_i32, right));
+    const Expr *post = ex_add(x, ex_acc(x, DT_i32), build_load(&p, bias, &column));
+    graph_output(g, build_reduce(&p, DT_i32, COMBINE_sum, product, post), "y");
+    LoadedModel m = loaded(s, g);
+    int32_t *first = ARENA_ARRAY(&s->arena, n, int32_t);
+    int32_t *y = ARENA_ARRAY(&s->arena, ROWS * n, int32_t);
+    for (int64_t i = 0; i < n; i++) first[i] = INT32_MIN + (int32_t)i;
+    assert_true(model_run(s, &m, (const void *[]){a, first}, (void *[]){y}));
+    for (int64_t i = 0; i < ROWS * n; i++) {
+        uint32_t sum = (uint32_t)first[i % n];
+        for (int d = 0; d < DEPTH; d++)
+            sum += (uint32_t)(dt_load(rows, a, (size_t)(i / n * DEPTH + d)).i *
+                              dt_load(columns, b, (size_t)(d * n + i % n)).i);
+        assert_int_equal(y[i], (int32_t)sum);
+    }
+    model_unload(&m);
+    return 0;
+}
+
+static int body_narrow_wraps(Session *s) {
+    for (int64_t n = 4; n <= 21; n++) {
+        narrow_wraps(s, DT_u8, DT_i8, n);
+        narrow_wraps(s, DT_i16, DT_i16, n);
     }
     return 0;
 }
@@ -372,7 +382,7 @@ static void test_wraps(void **state) {
     static const char trapping[] =
         "cc -fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error";
     on_each(body_wraps, trapping);
-    on_each(body_bytes_wrap, trapping);
+    on_each(body_narrow_wraps, trapping);
 }
 
 static void test_zeros(void **state) {
