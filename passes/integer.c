@@ -495,7 +495,15 @@ static void in_integers(Sum *s, bool product) {
     if (scale) acc = ex_mul(x, acc, apart(s, DT_f32, scale));
     const Expr *body = NULL;
     for (int i = 0; i < 1 + product; i++) {
-        const Expr *q = ex_cast(x, sum, ex_cast(x, DT_i32, s->part[i].q));
+        const Expr *q = s->part[i].q;
+        if (sum == DT_f32 && value_is_const(input_of(s, q))) { /* converted when compiling */
+            Value *v = input_of(s, q);
+            Builder b = build(s->g, v->rank, v->shape);
+            const Expr *e = ex_cast(x, DT_i32, build_in(&b, v));
+            q = ex_load(x, sum, list_add(s->in, &s->n_in, build_map(&b, sum, e)), q->n, q->arg);
+        } else {
+            q = ex_cast(x, sum, ex_cast(x, DT_i32, q));
+        }
         if (window >= 0 && i != weights && s->extent[window] % BYTES_AT_ONCE) {
             const Expr *inside = ex_lt(x, ex_var(x, window), ex_i(x, s->extent[window]));
             q = ex_select(x, inside, q, ex_int(x, DT_i32, 0));
