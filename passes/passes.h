@@ -36,6 +36,7 @@ void pass_deepen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
 void pass_recode(Graph *g, const PassOptions *o);
+void pass_flush(Graph *g, const PassOptions *o);
 void pass_narrow(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);

@@ -1,0 +1,69 @@
+/* flush: constants of products that are less than all normal floats become 0, for targets of plain
+ * loops.
+ *
+ * Channels that died in training have such weights, and with them all that is computed of them; many
+ * processors take a hundred cycles for a product of one, and some runtimes have the processor take
+ * all such numbers for 0. Here constants are: what a sum of products loses is less than 2^-126 times
+ * what they are multiplied with.
+ */
+#include "ir/constant.h"
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#include <string.h>
+
+#define MOST_COMPUTED (1 << 22) /* elements of a constant that has to be computed to be looked at */
+
+static bool has_subnormals(Graph *g, const Value *v) {
+    bool any = false;
+    if (v->made && value_numel(v) > MOST_COMPUTED) return false;
+    ConstantPieces c = constant_pieces(g->arena, v, CONSTANT_PIECE);
+    while (constant_next(&c)) {
+        const unsigned char *at = c.data;
+        for (size_t i = 0; i < c.bytes; i += sizeof(uint32_t)) {
+            uint32_t bits;
+            memcpy(&bits, at + i, sizeof bits);
+            any |= (bits & 0x7fffffff) - 1 < 0x007fffff;
+        }
+    }
+    return any;
+}
+
+/* The constant without them. */
+static Value *flushed(Graph *g, Value *v) {
+    Exprs *x = g->x;
+    Op *op = graph_new_op(g, OP_const, 0, NULL, 1), *map = graph_new_op(g, OP_map, 1, &v, 0);
+    Value *out = graph_new_value(g, op, 0, v->dt, v->rank, v->dims);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) index[i] = ex_var(x, i);
+    const Expr *e = ex_load(x, v->dt, 0, v->rank, index), *least = ex_num(x, v->dt, 0x1p-126);
+    const Expr *small = ex_and(x, ex_lt(x, e, least), ex_lt(x, ex_un(x, EX_neg, least), e));
+    map->body = ex_select(x, small, ex_num(x, v->dt, 0), e);
+    map->out = op->out;
+    map->n_out = 1;
+    constant_made(g, out, map);
+    out->name = v->name;
+    graph_insert_before(g, v->def->next, op);
+    return out;
+}
+
+void pass_flush(Graph *g, const PassOptions *o) {
+    if (o->target->blocks) return;
+    int values = g->n_values;
+    Value **twin = ARENA_ARRAY(g->arena, values, Value *); /* by value id; itself: all is well */
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_flush(op->sub, o);
+        if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul ||
+            op->body->dt != DT_f32)
+            continue;
+        Value **in = arena_copy(g->arena, op->in, (size_t)op->n_in * sizeof *in);
+        for (int i = 0; i < op->n_in; i++) {
+            Value *v = in[i];
+            if (!value_is_const(v) || v->dt != DT_f32 || v->id >= values) continue;
+            if (!twin[v->id]) twin[v->id] = has_subnormals(g, v) ? flushed(g, v) : v;
+            in[i] = twin[v->id];
+        }
+        op->in = in;
+    }
+    pass_dce(g, o);
+}
