@@ -42,6 +42,8 @@ bool program_varies(const Program *p);
 /* The functions and the descriptor of a C library; `team`: its steps are for several threads,
  * `kept`: it has states. */
 void print_c_library(const Program *p, const EmitOptions *o, bool team, bool kept, Text *out);
+/* Prints what opening a library does with weights that are inside: see runtime/resident.h. */
+void print_hold_weights(const Program *p, const EmitOptions *o, Text *out);
 /* mlcc_open, mlcc_close and mlcc_reset of a C library with states, and the type mlcc_instance of
  * what one that is open has; `team`: it is the user of a team (runtime/team.h). */
 void print_instance(const Program *p, const EmitOptions *o, bool team, Text *out);

@@ -94,10 +94,12 @@ static const char *const descriptor_names[] = {"calloc",
                                                "fread",
                                                "free",
                                                "malloc",
+                                               "held",
                                                "mlcc_barrier",
                                                "mlcc_call",
                                                "mlcc_close",
                                                "mlcc_error",
+                                               "mlcc_hold_weights",
                                                "mlcc_faults",
                                                "mlcc_input_extents",
                                                "mlcc_input_range",
@@ -745,7 +747,9 @@ static void print_includes(Host *h, Text *out) {
     if (h->team) text_add(out, no_put_back);
     if (o->header_name) text_addf(out, "#include \"%s\"\n\n", o->header_name);
     if (o->descriptor)
-        text_addf(out, "#include \"mlcc/model.h\"\n%s%s\n", h->team ? "#include \"team.h\"\n" : "",
+        text_addf(out, "#include \"mlcc/model.h\"\n%s%s%s\n",
+                  h->team ? "#include \"team.h\"\n" : "",
+                  o->weights_symbol ? "#include \"resident.h\"\n" : "",
                   o->profile ? "#include \"profile.h\"\n" : "");
     if (h->unit.needs & NEEDS_math) text_add(out, "#include <math.h>\n");
     if (h->unit.needs & NEEDS_bool) text_add(out, "#include <stdbool.h>\n");

@@ -36,10 +36,21 @@ static void print_read_weights(const Library *h, Text *out) {
               bytes);
 }
 
+void print_hold_weights(const Program *p, const EmitOptions *o, Text *out) {
+    if (o->weights_symbol)
+        text_addf(out,
+                  "    static int held;\n"
+                  "    if (mlcc_hold_weights(&held, %s, (size_t)%lldu) != MLCC_OK)\n"
+                  "        return MLCC_E_MEMORY;\n",
+                  o->weights_symbol, (long long)p->weight_bytes);
+}
+
 /* The state is the team, whose owner's data are the weights of a side file; without a team it is
  * the weights. */
 static void print_open_close(const Library *h, bool file, Text *out) {
-    text_add(out, "static int mlcc_open(void **state, const char *weights) {\n");
+    text_add(out, "static int mlcc_open(void **state, const char *weights) {\n"
+                  "    *state = NULL;\n");
+    print_hold_weights(h->p, h->o, out);
     if (h->team) {
         text_add(out, file ? "    void *data = NULL;\n"
                              "    int code = mlcc_read_weights(&data, weights);\n"
@@ -54,7 +65,7 @@ static void print_open_close(const Library *h, bool file, Text *out) {
     } else if (file) {
         text_add(out, "    return mlcc_read_weights(state, weights);\n}\n\n");
     } else {
-        text_add(out, "    (void)weights;\n    *state = NULL;\n    return MLCC_OK;\n}\n\n");
+        text_add(out, "    (void)weights;\n    return MLCC_OK;\n}\n\n");
     }
     text_add(out, "static void mlcc_close(void *state) {\n");
     if (h->team && file) text_add(out, "    free(mlcc_team_user(state));\n");

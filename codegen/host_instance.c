@@ -32,7 +32,9 @@ void print_instance(const Program *p, const EmitOptions *o, bool team, Text *out
     else
         text_addf(out, "    (void)weights;\n    return %s_reset(own->kept);\n}\n\n", o->prefix);
     text_add(out, "static int mlcc_open(void **state, const char *weights) {\n"
-                  "    mlcc_instance *own;\n"
+                  "    *state = NULL;\n");
+    print_hold_weights(p, o, out);
+    text_add(out, "    mlcc_instance *own;\n"
                   "    const int code = mlcc_new_instance(&own, weights);\n");
     text_add(out, team ? "    *state = mlcc_team_new(own);\n"
                          "    if (MLCC_HAS_THREADS && !*state) {\n"

@@ -213,10 +213,10 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     units->header = ARENA_NEW(&s->arena, Text);
     *units->header = header;
     units->libraries = "-lm";
-    if (e->threads && emit_c_shares(p, e)) {
-        add_runtime(units, "team.c");
-        units->libraries = "-lpthread -lm";
-    }
+    bool shares = e->threads && emit_c_shares(p, e), held = e->descriptor && e->weights_symbol;
+    if (shares) add_runtime(units, "team.c");
+    if (held) add_runtime(units, "resident.c");
+    if (shares || held) units->libraries = "-lpthread -lm";
     return true;
 }
 
@@ -574,6 +574,7 @@ bool write_library_of(Session *s, const char *folder, const char *choice, int n,
     Outputs out = {0};
     add_unit(&units, "choice.c", "-std=gnu11");
     add_runtime(&units, "team.c");
+    add_runtime(&units, "resident.c");
     return (!s->o->image_decoder || find_decoder(s, folder, &units.decoder)) &&
            write_embedded(s, folder) &&
            write_file(s, arena_printf(&s->arena, "%s/choice.c", folder), choice, strlen(choice)) &&

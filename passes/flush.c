@@ -1,10 +1,10 @@
 /* flush: constants of products that are less than all normal floats become 0, for targets of plain
  * loops.
  *
- * Channels that died in training have such weights, and with them all that is computed of them; many
- * processors take a hundred cycles for a product of one, and some runtimes have the processor take
- * all such numbers for 0. Here constants are: what a sum of products loses is less than 2^-126 times
- * what they are multiplied with.
+ * Channels that died in training have such weights, and with them all that is computed of them;
+ * many processors take a hundred cycles for a product of one, and some runtimes have the processor
+ * take all such numbers for 0. Here constants are: what a sum of products loses is less than 2^-126
+ * times what they are multiplied with.
  */
 #include "ir/constant.h"
 #include "passes/inline.h"
@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-#define MOST_COMPUTED (1 << 22) /* elements of a constant that has to be computed to be looked at */
+#define MOST_COMPUTED (1 << 22) /* elements of a constant that has to be computed to be looked at  \
+                                 */
 
 static bool has_subnormals(Graph *g, const Value *v) {
     bool any = false;
