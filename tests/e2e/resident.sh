@@ -60,5 +60,5 @@ for march in generic native x86-64-v2,x86-64-v3; do
     case $(uname -m) in x86_64) ;; *) [ $march = generic ] || continue ;; esac
     "$build/mlcc" "$work/model.onnx" -march=$march -o "$work/model.so"
     "$work/main" "$work/model.so"
-    "$build/mlcc" verify "$work/model.onnx" -t c -march=$march
+    case $march in *,*) ;; *) "$build/mlcc" verify "$work/model.onnx" -t c -march=$march ;; esac
 done
