@@ -392,7 +392,7 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
         order[k++] = column_outer;
         return k;
     }
-    int64_t block = (int64_t)(l2 / (rows / (double)row_tiles));
+    int64_t block = (int64_t)(l2 / 2 / (rows / (double)row_tiles)); /* beside columns */
     /* a block has all columns come again, perhaps from memory, where the rows are in a cache beyond
      */
     double blocks = (double)tiles_of(row_tiles, block > 0 ? block : 1);

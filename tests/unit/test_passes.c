@@ -310,6 +310,55 @@ static void test_winograd(void **state) {
     check_winograd(*state, "x86-64-v3", DT_none, 128, true, 4);
 }
 
+/* --- slices of the depth ---------------------------------------------------------------------- */
+
+/* Of a product whose rows the L2 cache holds in slices only, of `bytes` or floats; another with
+ * fewer rows stays. */
+static void check_slices(Fixture *f, bool bytes, int64_t depth, int slices) {
+    Exprs *x = &f->x;
+    DType dt = bytes ? DT_i32 : DT_f32, from = bytes ? DT_i16 : DT_f32;
+    int64_t height[2] = {130, 8}, w[2] = {depth, 192};
+    Graph *g = graph_new(&f->arena, x, &f->diag, "slices");
+    void *data = ARENA_ARRAY(&f->arena, depth * w[1], float);
+    for (int64_t i = 0; i < depth * w[1]; i++) {
+        Scalar value = {.f = (double)(i * 37 % 101) / 50 - 1};
+        if (bytes) value.i = i * 37 % 255 - 127;
+        dt_save(from, data, (size_t)i, value);
+    }
+    Value *weights = graph_const(g, from, 2, w, data);
+    for (int i = 0; i < 2; i++) {
+        int64_t in[2] = {height[i], depth}, out[2] = {height[i], w[1]};
+        Value *v = graph_input(g, i ? "few" : "many", from, 2, in);
+        Builder b = build(g, 2, out);
+        const Expr *r = build_red(&b, depth), *at[2] = {ex_var(x, 0), r},
+                   *to[2] = {r, ex_var(x, 1)};
+        const Expr *body = ex_mul(x, ex_cast(x, dt, build_load(&b, v, at)),
+                                  ex_cast(x, dt, build_load(&b, weights, to)));
+        const Expr *post = ex_bin(x, EX_max, ex_acc(x, dt), ex_num(x, dt, 0));
+        graph_output(g, build_reduce(&b, dt, COMBINE_sum, body, post), i ? "b" : "a");
+    }
+    Results before = run_before(f, g);
+    Target target = target_for_arch(target_find("c"), "skylake-avx512");
+    PassOptions options = {.target = &target};
+    pass_slice(g, &options);
+    assert_true(verify_graph(g, &f->diag, "slice"));
+    int sums = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_reduce) continue;
+        assert_int_equal(op->red[0], sums++ < slices ? depth / slices : depth);
+    }
+    assert_int_equal(sums, slices + 1);
+    void **got = value_buffers(&f->arena, 2, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, "slice", bytes ? 0 : 1e-5);
+}
+
+static void test_slices(void **state) {
+    check_slices(*state, false, 3072, 3);
+    check_slices(*state, true, 4096, 2);
+    check_slices(*state, false, 3071, 1);
+}
+
 /* --- quarters of matrices ----------------------------------------------------------------------
  */
 
@@ -393,7 +442,7 @@ int main(int argc, char **argv) {
             all = false;
         }
     if (all) find_files("tests/passes", 0);
-    struct CMUnitTest tests[MAX_FILES + 5];
+    struct CMUnitTest tests[MAX_FILES + 6];
     int n = 0;
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
@@ -406,6 +455,8 @@ int main(int argc, char **argv) {
                                                                         setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd, setup, teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_slices, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_strassen, setup, teardown);
     }

@@ -1,0 +1,127 @@
+/* slice: a deep product is a sum of products over slices of its depth, for targets of plain loops
+ * with vectors.
+ *
+ * While a panel of columns meets all rows, both should stay in the L2 cache. Where the depth is too
+ * large for that, rows come from a cache beyond again for every panel. Products over slices, each
+ * of which begins with what the one before has summed, read rows once, and read and write their
+ * results once more each.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#define PANEL       64  /* columns that a tile has at most */
+#define LEAST_SLICE 256 /* of depth, */
+#define UNIT        16  /* and what it is a multiple of */
+#define WORTH       2   /* of bytes read now, for each that is read or written afterwards */
+
+typedef struct Deep {
+    Graph *g;
+    Op *op;
+    int64_t rows, columns, depth;
+    double row_bytes, column_bytes; /* of an element */
+} Deep;
+
+/* Reads op as a product of a matrix with a constant one. */
+static bool read_product(Deep *d) {
+    const Op *op = d->op;
+    const Value *out = op->out[0];
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (op->n_red != 1 || dims_vary(out->rank, out->dims)) return false;
+    const Expr *load[2];
+    for (int i = 0; i < 2; i++) {
+        load[i] = without_casts(op->body->arg[i]);
+        if (load[i]->op != EX_load) return false;
+    }
+    int c = value_is_const(op->in[load[1]->k.i]);
+    if (value_is_const(op->in[load[!c]->k.i]) || !value_is_const(op->in[load[c]->k.i]))
+        return false;
+    uint64_t vars[2] = {ex_vars(d->g->arena, load[!c]), ex_vars(d->g->arena, load[c])};
+    if (!(vars[0] & vars[1] & (uint64_t)1 << out->rank)) return false;
+    d->rows = d->columns = 1;
+    for (int i = 0; i < out->rank; i++) {
+        bool in_rows = vars[0] >> i & 1, in_columns = vars[1] >> i & 1;
+        if (in_rows && in_columns) return false;
+        *(in_columns ? &d->columns : &d->rows) *= out->shape[i];
+    }
+    d->depth = op->red[0];
+    d->row_bytes = (double)dt_store((DType)load[!c]->dt);
+    d->column_bytes = (double)dt_store((DType)load[c]->dt);
+    return true;
+}
+
+/* In how many slices; 1: as it is. */
+static int64_t choose(const Deep *d, const Target *t) {
+    double l2 = (double)t->l2_bytes, rows = (double)d->rows, depth = (double)d->depth;
+    double panels = (double)d->columns / PANEL, word = (double)dt_store((DType)d->op->body->dt);
+    double all = rows * depth * d->row_bytes, now = panels * all;
+    if (all <= 0.5 * l2 || all + PANEL * depth * d->column_bytes <= 0.8 * l2) return 1;
+    for (int64_t n = 2; d->depth / n >= LEAST_SLICE; n++) {
+        if (d->depth % (n * UNIT)) continue;
+        double slice = depth / (double)n;
+        if (slice * (rows * d->row_bytes + PANEL * d->column_bytes) > 0.8 * l2) continue;
+        double then = all + 2 * (double)(n - 1) * rows * (double)d->columns * word;
+        return now > WORTH * then ? n : 1;
+    }
+    return 1;
+}
+
+typedef struct Begun {
+    Exprs *x;
+    const Expr *sum; /* acc and what was summed before */
+} Begun;
+
+static const Expr *begun_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Begun *b = user;
+    if (e->op == EX_acc) return b->sum;
+    return e->op == EX_load ? ex_rebuild(b->x, e, args) : e;
+}
+
+static void slice(Deep *d, int64_t n) {
+    Graph *g = d->g;
+    Exprs *x = g->x;
+    Op *op = d->op;
+    const Value *out = op->out[0];
+    int64_t length = d->depth / n, extent[MAX_RANK];
+    DType dt = (DType)op->body->dt;
+    const Expr *to[MAX_RANK] = {NULL}, *own[MAX_RANK], *body = op->body, *acc = ex_acc(x, dt);
+    Value *before = NULL;
+    for (int i = 0; i < out->rank; i++) own[i] = ex_var(x, i);
+    op->red = arena_copy(g->arena, &length, sizeof length);
+    int n_extent = op_extents(op, extent);
+    for (int64_t i = 0; i < n; i++) {
+        bool last = i == n - 1;
+        Op *part = last ? op : graph_new_op(g, OP_reduce, op->n_in, op->in, 1);
+        Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+        for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
+        part->in = in;
+        to[out->rank] = ex_add(x, ex_var(x, out->rank), ex_i(x, i * length));
+        part->body = ex_simplify(x, ex_subst_vars(x, body, n_extent, to), n_extent, extent);
+        const Expr *sum = acc;
+        if (before) {
+            int at = list_add(in, &part->n_in, before);
+            sum = ex_add(x, acc, ex_load(x, dt, at, out->rank, own));
+        }
+        if (last) {
+            part->post = ex_rewrite(x, op->post, begun_leaf, &(Begun){x, sum});
+        } else {
+            part->combine = op->combine;
+            part->n_red = 1;
+            part->red = op->red;
+            part->post = sum;
+            part->src = op->src;
+            before = graph_new_value(g, part, 0, dt, out->rank, out->dims);
+            graph_insert_before(g, op, part);
+        }
+        graph_drop_inputs(g, part);
+    }
+}
+
+void pass_slice(Graph *g, const PassOptions *o) {
+    if (o->target->blocks || !o->target->vector_types) return;
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_slice(op->sub, o);
+        Deep d = {.g = g, .op = op};
+        int64_t n = read_product(&d) ? choose(&d, o->target) : 1;
+        if (n > 1) slice(&d, n);
+    }
+}
