@@ -363,7 +363,9 @@ static void test_weights(void **state) {
     emit_weights_asm(p, "large_weights", in_folder(f, "block"), 64, &assembly);
     write_text(in_folder(f, "weights.s"), text_get(&assembly), assembly.length);
     o.weights_symbol = "large_weights";
-    run_c(f, p, o, &t, in_folder(f, "weights.s"), NULL);
+    run_c(f, p, o, &t,
+          arena_printf(&f->arena, "%s -Iruntime runtime/resident.c", in_folder(f, "weights.s")),
+          NULL);
 
     o.weights_symbol = NULL;
     o.weights_file = "large.weights";
