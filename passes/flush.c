@@ -1,10 +1,10 @@
-/* flush: constants of products that are less than all normal floats become 0, for targets of plain
- * loops.
+/* flush: constants that sums of products multiply with or add are 0 where they are less than all
+ * normal floats, for targets of plain loops.
  *
- * Channels that died in training have such weights, and with them all that is computed of them;
- * many processors take a hundred cycles for a product of one, and some runtimes have the processor
- * take all such numbers for 0. Here constants are: what a sum of products loses is less than 2^-126
- * times what they are multiplied with.
+ * Channels that died in training have such weights and biases, and with them all that is computed
+ * of them is like that; many processors take a hundred cycles for a product of one, and some
+ * runtimes have the processor take all such numbers for 0. What is lost is less than 2^-126 times
+ * what they are multiplied with. Constants that are divided by or compared stay.
  */
 #include "ir/constant.h"
 #include "passes/inline.h"
@@ -12,8 +12,9 @@
 
 #include <string.h>
 
-#define MOST_COMPUTED (1 << 22) /* elements of a constant that has to be computed to be looked at  \
-                                 */
+#define MOST_COMPUTED                                                                              \
+    (1 << 22) /* elements of a constant that has to be computed to be looked at                    \
+               */
 
 static bool has_subnormals(Graph *g, const Value *v) {
     bool any = false;
@@ -24,7 +25,7 @@ static bool has_subnormals(Graph *g, const Value *v) {
         for (size_t i = 0; i < c.bytes; i += sizeof(uint32_t)) {
             uint32_t bits;
             memcpy(&bits, at + i, sizeof bits);
-            any |= (bits & 0x7fffffff) - 1 < 0x007fffff;
+            any |= (bits & 0x7fffffff) - 1 < 0x007fffff; /* all but 0, which wraps around */
         }
     }
     return any;
@@ -48,6 +49,13 @@ static Value *flushed(Graph *g, Value *v) {
     return out;
 }
 
+/* Notes which inputs are loaded other than as factors or summands. */
+static void note_others(const Expr *e, bool near, bool *others) {
+    if (e->op == EX_load && !near) others[e->k.i] = true;
+    near = (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) && e->dt == DT_f32;
+    for (int i = 0; i < e->n; i++) note_others(e->arg[i], near, others);
+}
+
 void pass_flush(Graph *g, const PassOptions *o) {
     if (o->target->blocks) return;
     int values = g->n_values;
@@ -58,9 +66,12 @@ void pass_flush(Graph *g, const PassOptions *o) {
             op->body->dt != DT_f32)
             continue;
         Value **in = arena_copy(g->arena, op->in, (size_t)op->n_in * sizeof *in);
+        bool *others = ARENA_ARRAY(g->arena, op->n_in + 1, bool);
+        note_others(op->body, false, others);
+        note_others(op->post, false, others);
         for (int i = 0; i < op->n_in; i++) {
             Value *v = in[i];
-            if (!value_is_const(v) || v->dt != DT_f32 || v->id >= values) continue;
+            if (others[i] || !value_is_const(v) || v->dt != DT_f32 || v->id >= values) continue;
             if (!twin[v->id]) twin[v->id] = has_subnormals(g, v) ? flushed(g, v) : v;
             in[i] = twin[v->id];
         }

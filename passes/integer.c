@@ -24,7 +24,7 @@
 #define MOST_PRODUCTS 33025     /* of bytes, whose sum an i32 holds */
 #define EXACT_FLOAT   (1 << 24) /* integers up to this one are floats */
 #define MOST_GROWTH   4         /* of a constant that nobody reads as bytes */
-#define ROWS_OF_WORDS 4         /* at least */
+#define ROWS_OF_WORDS 4         /* that are worth widening */
 #define BYTES_AT_ONCE 4         /* products that such a target's instruction adds */
 
 /* (q - zero) * scale, or 0 where `inside` does not hold. */
@@ -345,7 +345,18 @@ static const Expr *correction(Sum *s, DType dt, int64_t products) {
     return total ? apart(s, dt, total) : NULL;
 }
 
-/* --- four bytes at a time --------------------------------------------------------------------- */
+/* --- several products at a time
+ * --------------------------------------------------------------------- */
+
+static void find_load(void *user, const Expr *e) {
+    *(bool *)user |= e->op == EX_load;
+}
+
+static bool reads(Graph *g, const Expr *e) {
+    bool any = false;
+    ex_visit(g->arena, e, find_load, &any);
+    return any;
+}
 
 /* What moves bytes, with constants around them, for words. */
 static const Expr *moved_words(Builder *b, Value *words, const Expr *e) {
@@ -359,7 +370,7 @@ static const Expr *moved_words(Builder *b, Value *words, const Expr *e) {
 static Value *as_words(Graph *g, Value *v) {
     Op *m = v->def;
     const Expr *e = m->kind == OP_map && m->n_in == 1 ? m->body : NULL;
-    while (e && e->op == EX_select && ex_is_const(e->arg[2])) e = e->arg[1];
+    while (e && e->op == EX_select && ex_is_const(e->arg[2]) && !reads(g, e->arg[0])) e = e->arg[1];
     bool moves = e && e->op == EX_load;
     Value *from = moves ? m->in[0] : v;
     Builder b = build(g, from->rank, from->dims);
@@ -483,10 +494,10 @@ static void in_integers(Sum *s, bool product) {
         if (is_summed(s, s->part[i].scale) || is_summed(s, s->part[i].zero)) return;
     if (product && s->part[1].scale)
         scale = scale ? ex_mul(x, scale, s->part[1].scale) : s->part[1].scale;
-    bool whole = product && s->target->byte_products && as_matrix_product(s);
+    bool matrix = product && s->target->byte_products && as_matrix_product(s);
     int window = -1, weights = 1;
-    if (product && !whole && s->target->byte_dots) window = as_window(s, &weights);
-    if (!whole && window < 0 && s->target->vector_types &&
+    if (product && !matrix && s->target->byte_dots) window = as_window(s, &weights);
+    if (!matrix && window < 0 && s->target->vector_types &&
         products * 255 * (product ? 255 : 1) <= EXACT_FLOAT)
         sum = DT_f32;
     const Expr *acc = ex_acc(x, sum), *more = correction(s, sum, products);

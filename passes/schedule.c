@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define MOST_UNROLLED_WINDOW 32
+#define MOST_NUMBERS         6 /* rows and columns of a matrix in the body */
 #define WORD_BYTES           4
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
@@ -368,7 +369,8 @@ static int64_t block_of(int64_t tiles, int64_t most) {
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
  * by in blocks that do. Columns that do not stay there, but rows do, come once, not again for every
- * row of an image. `turned`: the other order. Writes the loops to `order`; returns how many.
+ * row of an image. `turned`: the other order. row_outer: -1 if a tile has all of `row`. Writes the
+ * loops to `order`; returns how many.
  */
 static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
                        int row_outer, int column_outer, bool turned, int *order) {
@@ -463,9 +465,11 @@ static void find_load(void *user, const Expr *e) {
     *any |= e->op == EX_load;
 }
 
-/* Is a factor of the product a matrix of numbers that the body spells out? */
-static bool has_numbers(const Nest *n, const Expr *body) {
+/* Is a factor of the product a small matrix of numbers that the body spells out, with `row` as its
+ * rows? (Winograd's are.) */
+static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int row) {
     bool any[2] = {false, false};
+    if (row < 0 || n->loop[row].extent > MOST_NUMBERS || m->depths > MOST_NUMBERS) return false;
     for (int f = 0; f < 2; f++) ex_visit(n->p->arena, body->arg[f], find_load, &any[f]);
     return !any[0] || !any[1];
 }
@@ -476,7 +480,7 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few,
     Tile tile =
         choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
                     n->loop[column].extent, m->depths / at_once, most_rows(n, body, row), variant);
-    bool numbers = row >= 0 && has_numbers(n, body);
+    bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
     place_tile(n, m, column, row, tile, -1, few);
     for (int i = 0; i < m->n_depth && numbers; i++) nest_bind(n, m->depth[i], ROLE_unroll);

@@ -9,10 +9,12 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 
+#include <math.h>
+
 #define PANEL       64  /* columns that a tile has at most */
 #define LEAST_SLICE 256 /* of depth, */
 #define UNIT        16  /* and what it is a multiple of */
-#define WORTH       2   /* of bytes read now, for each that is read or written afterwards */
+#define WORTH       1.5 /* of bytes moved now, for each that is afterwards */
 
 typedef struct Deep {
     Graph *g;
@@ -49,20 +51,32 @@ static bool read_product(Deep *d) {
     return true;
 }
 
+/* Bytes that come from beyond the L2 cache, in the order of tiles that the schedule chooses: all
+ * rows meet a panel, or all panels a block of rows that fills half of the cache. */
+static double traffic(const Deep *d, int64_t slices, double l2) {
+    double depth = (double)d->depth / (double)slices,
+           word = (double)dt_store((DType)d->op->body->dt);
+    double rows = (double)d->rows * depth * d->row_bytes;
+    double columns = (double)d->columns * depth * d->column_bytes;
+    double results = 2 * (double)(slices - 1) * (double)(d->rows * d->columns) * word;
+    double once = rows + columns, again = rows * (double)d->columns / PANEL + columns;
+    if (rows > 2 * l2) again = fmin(again, rows + ceil(rows / (l2 / 2)) * columns);
+    bool fits = rows + PANEL * depth * d->column_bytes <= 0.8 * l2;
+    return (double)slices * (fits ? once : again) + results;
+}
+
 /* In how many slices; 1: as it is. */
 static int64_t choose(const Deep *d, const Target *t) {
-    double l2 = (double)t->l2_bytes, rows = (double)d->rows, depth = (double)d->depth;
-    double panels = (double)d->columns / PANEL, word = (double)dt_store((DType)d->op->body->dt);
-    double all = rows * depth * d->row_bytes, now = panels * all;
-    if (all <= 0.5 * l2 || all + PANEL * depth * d->column_bytes <= 0.8 * l2) return 1;
+    int64_t best = 1;
+    double l2 = (double)t->l2_bytes, now = traffic(d, 1, l2), least = now / WORTH;
+    if ((double)(d->rows * d->depth) * d->row_bytes <= l2 / 2) return 1; /* rows stay */
     for (int64_t n = 2; d->depth / n >= LEAST_SLICE; n++) {
-        if (d->depth % (n * UNIT)) continue;
-        double slice = depth / (double)n;
-        if (slice * (rows * d->row_bytes + PANEL * d->column_bytes) > 0.8 * l2) continue;
-        double then = all + 2 * (double)(n - 1) * rows * (double)d->columns * word;
-        return now > WORTH * then ? n : 1;
+        double then = traffic(d, n, l2);
+        if (d->depth % (n * UNIT) || then >= least) continue;
+        least = then;
+        best = n;
     }
-    return 1;
+    return best;
 }
 
 typedef struct Begun {

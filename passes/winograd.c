@@ -23,7 +23,6 @@
  * 26, which is known of the weights.
  */
 #include "ir/constant.h"
-#include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <math.h>
@@ -42,9 +41,9 @@ typedef struct Winograd {
     double input[MOST_POINTS * MOST_POINTS];  /* Bt [points][points] */
     double weight[MOST_POINTS * WINDOW];      /* G [points][3] */
     double output[MOST_POINTS * MOST_POINTS]; /* At [tile][points] */
-    /* Of integers: the weights of a point times `scale` are whole, and so is its part of the
-     * results times `whole` / scale. whole = odd << shift, and odd * inverse = 1 mod 2^32, both of
-     * them squared, for rows and columns. */
+    /* Of integers: the weights of a point times its `scale` are whole, and its part of the results
+     * comes times `whole` / scale. Along both coordinates that is whole^2 = odd << shift; odd *
+     * inverse = 1 mod 2^32. */
     double whole, scale[MOST_POINTS];
     int shift;
     uint32_t inverse;
@@ -132,10 +131,17 @@ static bool range_of_body(const Op *op, const Expr *e, int64_t *low, int64_t *hi
 /* The integers that a tensor of bytes, or of widened ones, may have. */
 static bool range_of(const Value *v, int64_t *low, int64_t *high) {
     if (v->def->kind == OP_map && v->dt == DT_i16)
-        return range_of_body(v->def, v->def->body, low, high);
+        return range_of_body(v->def, v->def->body, low, high) && *low >= INT16_MIN &&
+               *high <= INT16_MAX;
     *low = v->dt == DT_i8 ? -128 : 0;
     *high = *low + 255;
     return dt_is_byte(v->dt);
+}
+
+/* The load of a factor: of f32, or of an integer that is widened; else NULL. */
+static const Expr *loaded(const Convolution *v, const Expr *factor) {
+    if (v->dt == DT_i32) factor = factor->op == EX_cast ? factor->arg[0] : factor;
+    return factor->op == EX_load && factor->n == 4 ? factor : NULL;
 }
 
 /* Are factors of these types summed in v->dt? */
@@ -154,10 +160,9 @@ static bool read_convolution(Convolution *v) {
     if (op->red[1] != WINDOW || op->red[2] != WINDOW) return false;
     v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
-        const Expr *image = without_casts(op->body->arg[f]);
-        const Expr *weights = without_casts(op->body->arg[1 - f]);
-        if (image->op != EX_load || weights->op != EX_load || image->n != 4 || weights->n != 4)
-            continue;
+        const Expr *image = loaded(v, op->body->arg[f]);
+        const Expr *weights = loaded(v, op->body->arg[1 - f]);
+        if (!image || !weights) continue;
         v->image = op->in[image->k.i];
         v->weights = op->in[weights->k.i];
         if (!value_is_const(v->weights) || value_is_const(v->image) || !fits(v)) continue;
@@ -175,7 +180,7 @@ static bool read_convolution(Convolution *v) {
     return false;
 }
 
-/* The magnitude that no sum of elements of the image reaches, with the rows of a matrix as factors
+/* The largest magnitude of sums of elements of the image, with the rows of a matrix as factors
  * along both coordinates. */
 static double reach(const Convolution *v, int rows, int columns, const double *m) {
     double most = 0;
@@ -188,7 +193,7 @@ static double reach(const Convolution *v, int rows, int columns, const double *m
         }
         most = fmax(most, fmax(high, -low));
     }
-    return most + 1;
+    return most;
 }
 
 /* Is the convolution of integers exact with this filtering? */
@@ -212,8 +217,8 @@ static bool is_exact(const Convolution *v, const Winograd *f) {
         for (int r = 0; r < WINDOW; r++) sum += fabs(f->weight[i * WINDOW + r] * f->scale[i]);
         weight = fmax(weight, sum);
     }
-    return weight * weight * most < INT16_MAX &&
-           reach(v, f->points, f->points, f->input) < INT16_MAX;
+    return weight * weight * most <= INT16_MAX &&
+           reach(v, f->points, f->points, f->input) <= INT16_MAX;
 }
 
 /* What products cost, in multiply-adds of one lane of f32, `rate` of which take the time of one;

@@ -14,10 +14,14 @@
 #define LEAST_HELD ((size_t)1 << 20)
 #define LARGE_PAGE ((size_t)2 << 20)
 
-/* Moves `copy` to `to`, where the file was. */
+/* Moves `copy` to `to`, where the file is, or leaves that as it is. */
 static int take_place(void *copy, void *to, size_t bytes) {
+    unsigned char resident;
     if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to) return MLCC_OK;
-    /* nothing may be there now, but the copy still is where it was */
+    if (mincore(to, 1, &resident) == 0) { /* the file still is there */
+        munmap(copy, bytes);
+        return MLCC_OK;
+    }
     if (mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
         to)
         return MLCC_E_MEMORY;
@@ -50,12 +54,10 @@ static int hold(const void *weights, size_t bytes) {
 
 int mlcc_hold_weights(int *held, const void *weights, size_t bytes) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    int code = MLCC_OK;
+    int code;
     pthread_mutex_lock(&lock);
-    if (!*held) {
-        *held = 1;
-        code = hold(weights, bytes);
-    }
+    if (!*held) *held = 1 + hold(weights, bytes);
+    code = *held - 1;
     pthread_mutex_unlock(&lock);
     return code;
 }

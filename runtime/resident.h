@@ -16,9 +16,10 @@
 #define MLCC_RESIDENT_API
 #endif
 
-/* Puts a copy where the weights are, if `*held` is 0, which becomes 1; before anybody reads them.
- * Few bytes, and what is more than a quarter of the machine's memory, stay as they are, as do all
- * where the system is not Linux. MLCC_OK, or MLCC_E_MEMORY: then there are no weights any more. */
+/* Puts a copy where the weights are; nobody may read them before. `*held` is 0 at first, and then
+ * says that it has been done. Few bytes, and more than a quarter of the machine's memory, stay as
+ * they are, as all do where the system is not Linux. MLCC_OK, or MLCC_E_MEMORY, now and later: then
+ * there are no weights any more. */
 MLCC_RESIDENT_API int mlcc_hold_weights(int *held, const void *weights, size_t bytes);
 
 #endif
