@@ -12,13 +12,11 @@
 
 #include <string.h>
 
-#define MOST_COMPUTED                                                                              \
-    (1 << 22) /* elements of a constant that has to be computed to be looked at                    \
-               */
+#define MOST_ELEMENTS (1 << 22) /* of a constant; larger ones are not computed anew */
 
 static bool has_subnormals(Graph *g, const Value *v) {
     bool any = false;
-    if (v->made && value_numel(v) > MOST_COMPUTED) return false;
+    if (value_numel(v) > MOST_ELEMENTS) return false;
     ConstantPieces c = constant_pieces(g->arena, v, CONSTANT_PIECE);
     while (constant_next(&c)) {
         const unsigned char *at = c.data;
