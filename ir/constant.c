@@ -207,16 +207,24 @@ void constant_made(Graph *g, Value *out, const Op *map) {
     settle_small(g->arena, out);
 }
 
-Value *constant_cast(Graph *g, Value *v, DType dt) {
-    const Expr *index[MAX_RANK];
+Value *constant_mapped(Graph *g, Value *v, DType dt, const Expr *body) {
     Op *op = graph_new_op(g, OP_const, 0, NULL, 1), *map = graph_new_op(g, OP_map, 1, &v, 0);
     Value *out = graph_new_value(g, op, 0, dt, v->rank, v->dims);
-    for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
-    map->body = ex_cast(g->x, dt, ex_load(g->x, v->dt, 0, v->rank, index));
+    map->body = body;
     map->out = op->out;
     map->n_out = 1;
     constant_made(g, out, map);
     return out;
+}
+
+const Expr *constant_element(Graph *g, const Value *v) {
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < v->rank; i++) index[i] = ex_var(g->x, i);
+    return ex_load(g->x, v->dt, 0, v->rank, index);
+}
+
+Value *constant_cast(Graph *g, Value *v, DType dt) {
+    return constant_mapped(g, v, dt, ex_cast(g->x, dt, constant_element(g, v)));
 }
 
 void constant_alias(Value *out, const Value *v) {

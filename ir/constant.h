@@ -37,7 +37,11 @@ Value *constant_packed(Graph *g, DType dt, int64_t numel, const Packed *packed);
 void constant_made(Graph *g, Value *out, const Op *map);
 /* Gives `out`, such a result too, the elements of `v`; it has as many. */
 void constant_alias(Value *out, const Value *v);
-/* The elements of `v` as others of type `dt`; the new constant's operator is not yet linked. */
+/* What `body` makes of each element of `v`, which is constant_element in it. The new constant's
+ * operator is not yet linked. */
+Value *constant_mapped(Graph *g, Value *v, DType dt, const Expr *body);
+const Expr *constant_element(Graph *g, const Value *v);
+/* The elements of `v` as others of type `dt`; not yet linked either. */
 Value *constant_cast(Graph *g, Value *v, DType dt);
 /* A constant of the same elements. */
 Value *constant_like(Graph *g, const Value *v, int rank, const int64_t *shape);

@@ -674,6 +674,16 @@ uint64_t ex_vars(Arena *scratch, const Expr *e) {
     return set;
 }
 
+static void mark_load(void *user, const Expr *e) {
+    *(bool *)user |= e->op == EX_load;
+}
+
+bool ex_loads(Arena *scratch, const Expr *e) {
+    bool any = false;
+    ex_visit(scratch, e, mark_load, &any);
+    return any;
+}
+
 typedef struct Shift {
     Exprs *x;
     int by;

@@ -118,6 +118,8 @@ const Expr *ex_subst_vars(Exprs *x, const Expr *e, int n, const Expr *const *to)
 const Expr *ex_replace(Exprs *x, const Expr *e, const Expr *part, const Expr *to);
 /* The variables that `e` depends on: bit i for var i, of those below 64. */
 uint64_t ex_vars(Arena *scratch, const Expr *e);
+/* Does `e` load anything? */
+bool ex_loads(Arena *scratch, const Expr *e);
 /* Adds `by` to the number of every load. */
 const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by);
 

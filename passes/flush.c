@@ -7,7 +7,6 @@
  * what they are multiplied with. Constants that are divided by or compared stay.
  */
 #include "ir/constant.h"
-#include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -32,18 +31,11 @@ static bool has_subnormals(Graph *g, const Value *v) {
 /* The constant without them. */
 static Value *flushed(Graph *g, Value *v) {
     Exprs *x = g->x;
-    Op *op = graph_new_op(g, OP_const, 0, NULL, 1), *map = graph_new_op(g, OP_map, 1, &v, 0);
-    Value *out = graph_new_value(g, op, 0, v->dt, v->rank, v->dims);
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < v->rank; i++) index[i] = ex_var(x, i);
-    const Expr *e = ex_load(x, v->dt, 0, v->rank, index), *least = ex_num(x, v->dt, 0x1p-126);
+    const Expr *e = constant_element(g, v), *least = ex_num(x, v->dt, 0x1p-126);
     const Expr *small = ex_and(x, ex_lt(x, e, least), ex_lt(x, ex_un(x, EX_neg, least), e));
-    map->body = ex_select(x, small, ex_num(x, v->dt, 0), e);
-    map->out = op->out;
-    map->n_out = 1;
-    constant_made(g, out, map);
+    Value *out = constant_mapped(g, v, v->dt, ex_select(x, small, ex_num(x, v->dt, 0), e));
     out->name = v->name;
-    graph_insert_before(g, v->def->next, op);
+    graph_insert_before(g, v->def->next, out->def);
     return out;
 }
 

@@ -348,16 +348,6 @@ static const Expr *correction(Sum *s, DType dt, int64_t products) {
 /* --- several products at a time
  * --------------------------------------------------------------------- */
 
-static void find_load(void *user, const Expr *e) {
-    *(bool *)user |= e->op == EX_load;
-}
-
-static bool reads(Graph *g, const Expr *e) {
-    bool any = false;
-    ex_visit(g->arena, e, find_load, &any);
-    return any;
-}
-
 /* What moves bytes, with constants around them, for words. */
 static const Expr *moved_words(Builder *b, Value *words, const Expr *e) {
     if (e->op == EX_select)
@@ -370,7 +360,8 @@ static const Expr *moved_words(Builder *b, Value *words, const Expr *e) {
 static Value *as_words(Graph *g, Value *v) {
     Op *m = v->def;
     const Expr *e = m->kind == OP_map && m->n_in == 1 ? m->body : NULL;
-    while (e && e->op == EX_select && ex_is_const(e->arg[2]) && !reads(g, e->arg[0])) e = e->arg[1];
+    while (e && e->op == EX_select && ex_is_const(e->arg[2]) && !ex_loads(g->arena, e->arg[0]))
+        e = e->arg[1];
     bool moves = e && e->op == EX_load;
     Value *from = moves ? m->in[0] : v;
     Builder b = build(g, from->rank, from->dims);

@@ -460,18 +460,11 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     nest_order(n, k, order);
 }
 
-static void find_load(void *user, const Expr *e) {
-    bool *any = user;
-    *any |= e->op == EX_load;
-}
-
 /* Is a factor of the product a small matrix of numbers that the body spells out, with `row` as its
  * rows? (Winograd's are.) */
 static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int row) {
-    bool any[2] = {false, false};
     if (row < 0 || n->loop[row].extent > MOST_NUMBERS || m->depths > MOST_NUMBERS) return false;
-    for (int f = 0; f < 2; f++) ex_visit(n->p->arena, body->arg[f], find_load, &any[f]);
-    return !any[0] || !any[1];
+    return !ex_loads(n->p->arena, body->arg[0]) || !ex_loads(n->p->arena, body->arg[1]);
 }
 
 static void matrix_tile(Nest *n, const Product *m, int column, int row, int few, int variant) {

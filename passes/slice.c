@@ -79,17 +79,6 @@ static int64_t choose(const Deep *d, const Target *t) {
     return best;
 }
 
-typedef struct Begun {
-    Exprs *x;
-    const Expr *sum; /* acc and what was summed before */
-} Begun;
-
-static const Expr *begun_leaf(void *user, const Expr *e, const Expr *const *args) {
-    Begun *b = user;
-    if (e->op == EX_acc) return b->sum;
-    return e->op == EX_load ? ex_rebuild(b->x, e, args) : e;
-}
-
 static void slice(Deep *d, int64_t n) {
     Graph *g = d->g;
     Exprs *x = g->x;
@@ -116,7 +105,7 @@ static void slice(Deep *d, int64_t n) {
             sum = ex_add(x, acc, ex_load(x, dt, at, out->rank, own));
         }
         if (last) {
-            part->post = ex_rewrite(x, op->post, begun_leaf, &(Begun){x, sum});
+            part->post = ex_replace(x, op->post, acc, sum);
         } else {
             part->combine = op->combine;
             part->n_red = 1;

@@ -236,7 +236,7 @@ static bool choose(Convolution *v, const PassOptions *o) {
     DType dt = v->dt == DT_i32 ? DT_i16 : from;
     if (v->dt == DT_i32 && !t->word_products) return false;
     double ck = (double)v->c * (double)v->k, pixels = (double)(v->n * v->height * v->width);
-    double best = cost_of(9 * ck * pixels, target_rate(t, from == DT_i8 ? DT_u8 : from, from),
+    double best = cost_of(9 * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
                           9 * ck * (double)dt_store(from), t);
     best *= 0.8;
     for (int i = 0; i < 1 + exact; i++) {
@@ -353,12 +353,10 @@ static Value *transformed_image(const Convolution *v) {
     return transform(v, dt, 6, whole, points, points, m, 1, half, across, 3);
 }
 
-static const Expr *result_leaf(void *user, const Expr *e, const Expr *const *args) {
-    const Convolution *v = user;
+/* The result of which the sum is a multiple. */
+static const Expr *result_of(const Convolution *v, const Expr *sum) {
     Exprs *x = v->x;
-    if (e->op == EX_load) return ex_rebuild(x, e, args);
-    if (e->op != EX_acc) return e;
-    const Expr *odd = ex_mul(x, e, ex_int(x, DT_i32, (int32_t)v->f->inverse));
+    const Expr *odd = ex_mul(x, sum, ex_int(x, DT_i32, (int32_t)v->f->inverse));
     return ex_bin(x, EX_shr, odd, ex_int(x, DT_i32, v->f->shift));
 }
 
@@ -405,7 +403,8 @@ static void rewrite(Convolution *v) {
     inputs[n_in++] = half;
     if (v->dt == DT_i32) {
         factor = number(x, tile, v->f->points, m, place[0], point);
-        op->post = ex_rewrite(x, op->post, result_leaf, v);
+        const Expr *acc = ex_acc(x, v->dt);
+        op->post = ex_replace(x, op->post, acc, result_of(v, acc));
     } else {
         factor = ex_load(x, DT_f32, n_in, 2, place);
         inputs[n_in++] = matrix(g, tile, v->f->points, m);
