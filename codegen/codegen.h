@@ -18,14 +18,15 @@ typedef struct EmitOptions {
     const char *model_name; /* for the head comment and the descriptor */
     const char *digest;     /* hex digest of the model file, for the head comment; may be NULL */
     /* Where the constants are. Both NULL: in the text. weights_file: in a side file of this name
-     * (see weights_head), which C code gets as a pointer and GPU code reads when it is opened.
+     * (see weights_mark), which C code gets as a pointer and GPU code reads when it is opened.
      * weights_symbol: in an object with this symbol, see emit_weights_asm. */
     const char *weights_file;
     const char *weights_symbol;
     const uint64_t *weights_digest; /* of the block; NULL: it is computed where a text needs it */
     const char *header_name;        /* C: what the .c includes; NULL: nothing, it declares itself */
-    int vector_bytes; /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
-    bool descriptor;  /* C: also print the mlcc_model descriptor (for .so) */
+    int vector_bytes;  /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
+    const char *march; /* with vectors: what they are for, for the head comment; or NULL */
+    bool descriptor;   /* C: also print the mlcc_model descriptor (for .so) */
     bool profile; /* C, with descriptor: the time of each step is measured, by runtime/profile.h */
     bool threads; /* C, with descriptor: the steps may run on several threads, by runtime/team.h */
     int64_t least_shared; /* threads: kernels of less work, in something like cycles, are not worth
@@ -73,9 +74,11 @@ bool weights_write(const Program *p, WeightsSink *sink, void *user);
 const void *weights_block(const Program *p, size_t *bytes);
 /* Its FNV-1a digest: o->weights_digest, where that is known. */
 uint64_t weights_digest(const Program *p, const EmitOptions *o);
-/* The side file is this head, then the block: "MLCCWTS1" and the block's digest. */
-#define WEIGHTS_HEAD 16
-void weights_head(uint64_t digest, unsigned char head[WEIGHTS_HEAD]);
+/* The side file is a head, then the block, at a line of a cache. The head is a mark, "MLCCWTS2" and
+ * the block's digest, and zeros. */
+#define WEIGHTS_MARK 16
+#define WEIGHTS_HEAD 64
+void weights_mark(uint64_t digest, unsigned char mark[WEIGHTS_MARK]);
 /* GNU assembler text that takes in the file `path`, the weights block or a piece of it; pieces are
  * multiples of the alignment, a power of two, and become the block when they are linked in order.
  * `symbol` stands for the whole, from the first piece on (NULL in others). It is hidden: seen

@@ -373,13 +373,13 @@ static void print_null_checks(Host *h, Text *out) {
 
 /* The side file begins with the digest of the constants it holds. */
 static void print_weights_check(Host *h, Text *out) {
-    unsigned char head[WEIGHTS_HEAD];
-    weights_head(weights_digest(h->p, h->o), head);
-    text_add(out, "    static const unsigned char head[16] = {");
-    for (int i = 0; i < WEIGHTS_HEAD; i++)
-        text_addf(out, "%s0x%02x%s", i % 8 == 0 ? "\n        " : " ", head[i],
-                  i < 15 ? "," : "};\n");
-    text_addf(out, "    if (memcmp(weights, head, sizeof head) != 0) return %s_E_FILE;\n",
+    unsigned char mark[WEIGHTS_MARK];
+    weights_mark(weights_digest(h->p, h->o), mark);
+    text_addf(out, "    static const unsigned char mark[%d] = {", WEIGHTS_MARK);
+    for (int i = 0; i < WEIGHTS_MARK; i++)
+        text_addf(out, "%s0x%02x%s", i % 8 == 0 ? "\n        " : " ", mark[i],
+                  i < WEIGHTS_MARK - 1 ? "," : "};\n");
+    text_addf(out, "    if (memcmp(weights, mark, sizeof mark) != 0) return %s_E_FILE;\n",
               h->macro);
 }
 
@@ -403,7 +403,8 @@ static void print_reset_signature(Host *h, Text *out) {
 static const char *weight_bytes(const Host *h, int w) {
     long long offset = (long long)h->p->weight_offset.items[w];
     if (embedded(h)) return h->weight[w];
-    if (h->o->weights_file) return PRINTF("(const unsigned char *)weights + 16 + %lld", offset);
+    if (h->o->weights_file)
+        return PRINTF("(const unsigned char *)weights + %lld", WEIGHTS_HEAD + offset);
     return PRINTF("%s + %lld", h->o->weights_symbol, offset);
 }
 
@@ -466,7 +467,7 @@ static void print_run(Host *h, Text *out) {
         text_addf(out, "    if (!mlcc_may_tile()) return %s_E_DRIVER;\n", h->macro);
     if (strstr(text_get(&locals), "(constants + "))
         text_addf(out, "    const unsigned char *const constants = %s;\n",
-                  h->o->weights_file ? "(const unsigned char *)weights + 16"
+                  h->o->weights_file ? PRINTF("(const unsigned char *)weights + %d", WEIGHTS_HEAD)
                                      : h->o->weights_symbol);
     if (h->uses_base) text_add(out, "    unsigned char *const base = arena;\n");
     if (h->kept) text_addf(out, "    unsigned char *const kept = %s;\n", h->kept);
@@ -575,6 +576,9 @@ static void print_head(Host *h, const char *what, Text *out) {
     text_addf(out, "; scratch memory (arena): %lld bytes",
               (long long)arena_with_images(h->p, h->p->arena_bytes));
     if (h->p->state_bytes) text_addf(out, "; state: %lld bytes", (long long)h->p->state_bytes);
+    if (h->o->march)
+        text_addf(out, ".\n * Compile it with -O3 -march=%s -ffp-contract=fast -fno-math-errno",
+                  comment_text(h->arena, h->o->march));
     text_add(out, ".\n */\n");
 }
 
@@ -712,8 +716,9 @@ static void print_header(Host *h, Text *out) {
     print_extents(h, out);
     print_image_notes(h, out);
     if (h->o->weights_file)
-        text_addf(out, " * weights: the contents of the file %s, 8-byte aligned.\n",
-                  comment_text(h->arena, h->o->weights_file));
+        text_addf(out, " * weights: the contents of the file %s, 8-byte aligned%s.\n",
+                  comment_text(h->arena, h->o->weights_file),
+                  h->unit.vector_bytes ? "; 64 is faster" : "");
     if (h->kept) print_state_note(h, out);
     if (arena_with_images(h->p, h->p->arena_bytes))
         text_addf(out,
@@ -745,6 +750,8 @@ static const char no_put_back[] = "#if defined(__GNUC__) && !defined(__clang__)\
 static void print_includes(Host *h, Text *out) {
     const EmitOptions *o = h->o;
     if (h->team) text_add(out, no_put_back);
+    if (o->descriptor && o->weights_file)
+        text_add(out, "#define _POSIX_C_SOURCE 200112L /* for posix_memalign */\n\n");
     if (o->header_name) text_addf(out, "#include \"%s\"\n\n", o->header_name);
     if (o->descriptor)
         text_addf(out, "#include \"mlcc/model.h\"\n%s%s%s\n",

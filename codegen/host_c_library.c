@@ -25,7 +25,7 @@ static void print_read_weights(const Library *h, Text *out) {
               "    int code = MLCC_OK;\n"
               "    *data = NULL;\n"
               "    if (!file) return MLCC_E_FILE;\n"
-              "    *data = malloc(bytes + 1);\n"
+              "    if (posix_memalign(data, 64, bytes + 1) != 0) *data = NULL;\n"
               "    if (!*data)\n"
               "        code = MLCC_E_MEMORY;\n"
               "    else if (fread(*data, 1, bytes + 1, file) != bytes)\n"

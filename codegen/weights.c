@@ -63,9 +63,9 @@ uint64_t weights_digest(const Program *p, const EmitOptions *o) {
     return digest;
 }
 
-void weights_head(uint64_t digest, unsigned char head[WEIGHTS_HEAD]) {
-    memcpy(head, "MLCCWTS1", 8);
-    for (int i = 0; i < 8; i++) head[8 + i] = (unsigned char)(digest >> (8 * i));
+void weights_mark(uint64_t digest, unsigned char mark[WEIGHTS_MARK]) {
+    memcpy(mark, "MLCCWTS2", 8);
+    for (int i = 0; i < 8; i++) mark[8 + i] = (unsigned char)(digest >> (8 * i));
 }
 
 /* On x86-64 linkers put .lrodata behind all else: code and data stay near each other whatever its
@@ -140,11 +140,17 @@ static const char *element_text(Unit *unit, DType dt, const void *data, size_t i
     return print_number(unit, dt, value);
 }
 
+/* Vectors of a constant should not cross lines of a cache. */
+static const char *alignment(const Unit *unit, const Value *v) {
+    if (!unit->vector_bytes || value_bytes(v) < (size_t)unit->vector_bytes) return "";
+    return arena_printf(unit->arena, " __attribute__((aligned(%d)))", unit->vector_bytes);
+}
+
 void print_array(Unit *unit, const Value *v, const char *name, Text *out) {
     size_t n = (size_t)value_numel(v);
     const char *type = mem_type(unit, v->dt);
     const void *data = constant_data(out->arena, v);
-    text_addf(out, "static const %s %s[%zu] = {", type, name, n ? n : 1);
+    text_addf(out, "static const %s %s[%zu]%s = {", type, name, n ? n : 1, alignment(unit, v));
     size_t column = 100; /* begin a line */
     if (n == 0) text_add(out, "0");
     for (size_t i = 0; i < n; i++) {
@@ -162,8 +168,8 @@ void print_array(Unit *unit, const Value *v, const char *name, Text *out) {
 void print_large(Unit *unit, const Value *v, const char *name, Text *out) {
     text_add(out, "static const union {\n    ");
     print_bytes_type(out, value_bytes(v));
-    text_addf(out, ";\n    %s v[%lld];\n} %s = {{\n", mem_type(unit, v->dt),
-              (long long)value_numel(v), name);
+    text_addf(out, ";\n    %s v[%lld];\n} %s%s = {{\n", mem_type(unit, v->dt),
+              (long long)value_numel(v), name, alignment(unit, v));
     ConstantPieces c = constant_pieces(out->arena, v, PIECE_ROWS * ROW_BYTES);
     while (constant_next(&c)) print_bytes(out, c.data, c.bytes, c.at < value_bytes(v));
     text_add(out, "}};\n");

@@ -523,7 +523,7 @@ static bool add_weights(Session *s, const Program *p, EmitOptions *e, Outputs *o
     w->to = writer_open(s, file.from, file.path);
     writer_add(&w->to, head, sizeof head);
     weights_write(p, write_weights, w);
-    weights_head(w->digest, head);
+    weights_mark(w->digest, head);
     writer_begin(&w->to, head, sizeof head);
     e->weights_digest = &w->digest;
     vec_push(&s->arena, out, file);
@@ -534,7 +534,10 @@ bool write_program(Session *s, Program *p, const char *path) {
     const FormRow *row = find_form(s->target, strrchr(path, '.'));
     EmitOptions e = {.prefix = prefix_of(s, path), .weights_file = s->o->weights};
     e.image_decoder = embedded_text("runtime/image_decoder.h");
-    if (s->target->vector_types) e.vector_bytes = s->target->vector_bytes;
+    if (s->target->vector_types) {
+        e.vector_bytes = s->target->vector_bytes;
+        e.march = s->o->march;
+    }
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;
     e.digest =

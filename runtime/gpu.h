@@ -14,6 +14,7 @@
 
 #define MLCC_GPU_ALIGN 256u
 #define MLCC_GPU_MAX_SCALARS 8u
+#define MLCC_GPU_WEIGHTS_HEAD 64u /* bytes of a side file before the weights */
 
 enum {
     MLCC_SPACE_INPUT,
@@ -80,8 +81,9 @@ typedef struct mlcc_gpu_program {
     const mlcc_gpu_image *images; /* CUDA only */
     uint64_t arena_bytes;         /* device memory for intermediate tensors */
     const void *weights;          /* model->weight_bytes bytes, or NULL: in the side file */
-    uint64_t weights_digest;      /* FNV-1a 64 of the weights; the side file's first 16 bytes are
-                                     "MLCCWTS1" and this digest, little-endian, then the weights */
+    uint64_t weights_digest;      /* FNV-1a 64 of the weights; the side file is "MLCCWTS2", this
+                                     digest, little-endian, zeros, then, from byte
+                                     MLCC_GPU_WEIGHTS_HEAD on, the weights */
     uint32_t n_initial;
     const mlcc_gpu_copy *initial; /* the rest of the block of states begins as zeros */
 } mlcc_gpu_program;

@@ -110,8 +110,8 @@ static inline void mlcc_gpu_weights_free(mlcc_gpu_weights *weights) {
 static inline int mlcc_gpu_weights_read(const mlcc_gpu_program *program, FILE *file,
                                         const char *path, mlcc_gpu_weights *weights,
                                         mlcc_gpu_message *message) {
-    unsigned char head[16];
-    if (fread(head, 1, sizeof head, file) != sizeof head || memcmp(head, "MLCCWTS1", 8) != 0)
+    unsigned char head[MLCC_GPU_WEIGHTS_HEAD];
+    if (fread(head, 1, sizeof head, file) != sizeof head || memcmp(head, "MLCCWTS2", 8) != 0)
         return mlcc_gpu_fail(message, MLCC_E_FILE, "'%s' is not an mlcc weights file", path);
     uint64_t digest = 0;
     for (int i = 7; i >= 0; i--) digest = digest << 8 | head[8 + i];

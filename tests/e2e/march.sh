@@ -13,9 +13,17 @@ first=
 for march in $same; do
     "$build/mlcc" $model "-march=$march" -o "$work/digits.c"
     grep -q vector_size "$work/digits.c"
-    if [ "$first" ]; then cmp "$work/digits.c" "$first"; fi
-    first=$work/first.c
-    mv "$work/digits.c" "$first"
+    grep -q '^} w.* __attribute__((aligned(.*))) = {{$' "$work/digits.c" # vectors of constants too
+    flags=$(sed -n 's/^ \* Compile it with \(.*\)\.$/\1/p' "$work/digits.c")
+    case $flags in
+    *-march=$march*) ;;
+    *) echo "$march: its head says to compile with '$flags'" && exit 1 ;;
+    esac
+    # shellcheck disable=SC2086
+    if [ $march != native ]; then cc -std=c99 $flags -c "$work/digits.c" -o "$work/digits.o"; fi
+    sed '/^ \* Compile it with/d' "$work/digits.c" >"$work/$march.c"
+    if [ "$first" ]; then cmp "$work/$march.c" "$first"; fi
+    first=$work/$march.c
 done
 # a machine without vectors
 "$build/mlcc" $model -march=armv7e-m --cc arm-none-eabi-gcc -o "$work/digits.c"

@@ -67,8 +67,9 @@ static void *symbol(const char *name) {
 static void write_weights(const char *path, uint64_t digest, size_t floats) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
-    fwrite("MLCCWTS1", 1, 8, file);
+    fwrite("MLCCWTS2", 1, 8, file);
     for (int i = 0; i < 8; i++) fputc((int)(digest >> (8 * i) & 255), file);
+    for (unsigned i = 16; i < MLCC_GPU_WEIGHTS_HEAD; i++) fputc(0, file);
     for (size_t i = 0; i < floats; i++) fwrite(&(const float){0.5f}, sizeof(float), 1, file);
     fclose(file);
 }

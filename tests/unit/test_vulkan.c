@@ -318,7 +318,7 @@ static void gemm_with_a_side_file(void **unused) {
     char path[] = "/tmp/mlcc-weights-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    unsigned char head[16] = "MLCCWTS1";
+    unsigned char head[MLCC_GPU_WEIGHTS_HEAD] = "MLCCWTS2";
     for (int i = 0; i < 8; i++) head[8 + i] = (unsigned char)(program.weights_digest >> 8 * i);
     assert_int_equal(write(fd, head, sizeof head), sizeof head);
     assert_int_equal(write(fd, gemm_weights, sizeof gemm_weights), sizeof gemm_weights);
