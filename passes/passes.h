@@ -39,6 +39,7 @@ void pass_recode(Graph *g, const PassOptions *o);
 void pass_flush(Graph *g, const PassOptions *o);
 void pass_narrow(Graph *g, const PassOptions *o);
 void pass_slice(Graph *g, const PassOptions *o);
+void pass_cascade(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);

@@ -343,7 +343,8 @@ static void write_weights(Fixture *f, const Program *p, const char *name, bool h
     size_t bytes;
     const void *block = weights_block(p, &bytes);
     unsigned char *file = arena_alloc(&f->arena, bytes + WEIGHTS_HEAD);
-    weights_head(weights_digest(p, NULL), file);
+    memset(file, 0, WEIGHTS_HEAD);
+    weights_mark(weights_digest(p, NULL), file);
     if (bytes) memcpy(file + WEIGHTS_HEAD, block, bytes);
     write_text(in_folder(f, name), (const char *)file + (head ? 0 : WEIGHTS_HEAD),
                bytes + (head ? WEIGHTS_HEAD : 0));

@@ -90,11 +90,12 @@ static const PassRow rows[] = {
 #include "passes/passes.def"
 };
 
-/* heading: "PASS", or "PASS with ARCH", or "PASS with ARCH TYPE". */
+/* heading: "PASS", or "PASS with ARCH", or "PASS with ARCH TYPE"; ARCH may be a target instead. */
 static const char *after_graph_pass(Fixture *f, const char *path, const char *heading, Graph *g) {
     char pass[32] = "", arch[32] = "", type[8] = "";
     int words = sscanf(heading, "%31s with %31s %7s", pass, arch, type);
-    Target target = target_for_arch(target_find("c"), words > 1 ? arch : NULL);
+    const Target *other = target_find(arch);
+    Target target = other ? *other : target_for_arch(target_find("c"), words > 1 ? arch : NULL);
     PassOptions options = {.target = &target, .precision = dt_parse(type, strlen(type))};
     double allowed = words > 2 ? 2e-2 : 1e-5;
     Results before = run_before(f, g);

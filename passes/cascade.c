@@ -1,0 +1,140 @@
+/* cascade: a reduction of many elements to few is one of pieces, and then of their results.
+ *
+ * A sum of floats that takes one element after the other errs in proportion to their number, and
+ * by as much as 3 % for three millions that are alike; one of pieces by their length and number.
+ * And only elements of results are computed side by side: a mean of an image would keep one block
+ * of a device at work, or one of several threads.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#include <math.h>
+
+#define LONGEST_SUM   4096 /* of floats, in plain loops */
+#define LEAST_PIECE   2048 /* for a block of threads, */
+#define MOST_BLOCKS   1024 /* as many as a large device has at work, */
+#define FEWEST_BLOCKS 256  /* and as many as it should have */
+
+typedef struct Reads {
+    const Op *op;
+    Arena *scratch;
+    uint64_t along;   /* the coordinates that are reduced */
+    const Expr *load; /* of the largest tensor read along them */
+    bool fixed;       /* one of these is a constant, as the weights of products are */
+} Reads;
+
+static void look_at_load(void *user, const Expr *e) {
+    Reads *u = user;
+    if (e->op != EX_load || !(ex_vars(u->scratch, e) & u->along)) return;
+    const Value *v = u->op->in[e->k.i];
+    if (!u->load || value_numel(v) > value_numel(u->op->in[u->load->k.i])) u->load = e;
+    if (value_is_const(v)) u->fixed = true;
+}
+
+/* The load of what is reduced, if op is no matrix product and has no extent that varies; else
+ * NULL. */
+static const Expr *find_load(Graph *g, const Op *op, int64_t elements) {
+    const Value *out = op->out[0];
+    Reads u = {.op = op, .scratch = g->arena};
+    if (out->rank + op->n_red + 1 > MAX_RANK || dims_vary(out->rank, out->dims)) return NULL;
+    for (int i = 0; i < op->n_in; i++)
+        if (dims_vary(op->in[i]->rank, op->in[i]->dims)) return NULL;
+    for (int i = 0; i < op->n_red; i++) u.along |= (uint64_t)1 << (out->rank + i);
+    ex_visit(g->arena, op->body, look_at_load, &u);
+    if (!u.load || u.fixed || value_numel(out) == 0) return NULL;
+    return elements * value_numel(out) <= 2 * value_numel(op->in[u.load->k.i]) ? u.load : NULL;
+}
+
+/* How many pieces there should be for each result; 1: it stays as it is. */
+static double wanted_pieces(const Op *op, const Target *t, int64_t elements) {
+    double results = (double)value_numel(op->out[0]), n = (double)elements;
+    if (!t->blocks) return dt_is_float((DType)op->body->dt) && elements > LONGEST_SUM ? sqrt(n) : 1;
+    if (results >= FEWEST_BLOCKS) return 1;
+    return fmin(n / LEAST_PIECE, MOST_BLOCKS / results);
+}
+
+/* The factor of an extent of the reduction that is nearest to `wanted`, and of which: of the
+ * coordinate whose steps in what is loaded are the largest, if it has any. 1: there is none. */
+static int64_t choose_factor(Graph *g, const Op *op, const Expr *load, double wanted, int *which) {
+    int64_t best = 1;
+    for (int i = 0; i < load->n && best == 1; i++) {
+        uint64_t vars = ex_vars(g->arena, load->arg[i]) >> op->out[0]->rank;
+        double least = log(4);
+        for (int k = 0; k < op->n_red; k++)
+            for (int64_t f = 2; vars >> k & 1 && f <= op->red[k] && (double)f < 4 * wanted; f++) {
+                double off = fabs(log((double)f / wanted));
+                if (op->red[k] % f || off >= least) continue;
+                least = off;
+                best = f;
+                *which = k;
+            }
+    }
+    return best;
+}
+
+/* Does the load run through coordinate `var` in a dimension before those of all results? */
+static bool comes_first(Graph *g, const Expr *load, int rank, int var) {
+    uint64_t results = ((uint64_t)1 << rank) - 1;
+    for (int i = 0; i < load->n; i++) {
+        uint64_t vars = ex_vars(g->arena, load->arg[i]);
+        if (vars & results) return false;
+        if (vars >> var & 1) return true;
+    }
+    return true;
+}
+
+/* A reduction of `pieces` pieces of coordinate number `which` before op, which reduces those. They
+ * lie as what is loaded does: the results of one piece side by side, or those for one result. */
+static void take_apart(Graph *g, Op *op, const Expr *load, int which, int64_t pieces) {
+    Exprs *x = g->x;
+    const Value *out = op->out[0];
+    DType dt = (DType)op->body->dt;
+    Op *part = graph_new_op(g, OP_reduce, op->n_in, op->in, 1);
+    int rank = out->rank, first = comes_first(g, load, rank, rank + which);
+    int own = first ? 0 : rank; /* the dimension of pieces */
+    int64_t dims[MAX_RANK], red[MAX_RANK], extent[MAX_RANK];
+    const Expr *to[MAX_RANK], *at[MAX_RANK];
+    dims[own] = pieces;
+    at[own] = ex_var(x, rank);
+    for (int i = 0; i < rank; i++) {
+        dims[i + first] = out->dims[i];
+        at[i + first] = ex_var(x, i);
+        to[i] = ex_var(x, i + first);
+    }
+    for (int i = 0; i < op->n_red; i++) {
+        red[i] = op->red[i];
+        to[rank + i] = ex_var(x, rank + 1 + i);
+    }
+    red[which] /= pieces;
+    to[rank + which] = ex_add(x, ex_mul(x, ex_var(x, own), ex_i(x, red[which])), to[rank + which]);
+    part->combine = op->combine;
+    part->n_red = op->n_red;
+    part->red = arena_copy(g->arena, red, (size_t)op->n_red * sizeof *red);
+    part->post = ex_acc(x, dt);
+    part->src = op->src;
+    Value *results = graph_new_value(g, part, 0, dt, rank + 1, dims);
+    int n = op_extents(part, extent);
+    part->body = ex_simplify(x, ex_subst_vars(x, op->body, n - 1, to), n, extent);
+    graph_insert_before(g, op, part);
+
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i];
+    op->in = in;
+    op->body = ex_load(x, dt, list_add(in, &op->n_in, results), rank + 1, at);
+    op->n_red = 1;
+    op->red = arena_copy(g->arena, &pieces, sizeof pieces);
+    graph_drop_inputs(g, part);
+    graph_drop_inputs(g, op);
+}
+
+void pass_cascade(Graph *g, const PassOptions *o) {
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_cascade(op->sub, o);
+        int64_t elements = op->kind == OP_reduce ? shape_numel(op->n_red, op->red) : 0;
+        double wanted = elements ? wanted_pieces(op, o->target, elements) : 1;
+        const Expr *load = wanted >= 2 ? find_load(g, op, elements) : NULL;
+        int which = 0;
+        int64_t pieces = load ? choose_factor(g, op, load, wanted, &which) : 1;
+        if (pieces > 1) take_apart(g, op, load, which, pieces);
+    }
+}
