@@ -23,13 +23,13 @@ static const Expr *worth(Exprs *x, const Expr *place, int bits) {
     return ex_bin(x, EX_shl, ex_i(x, 1), ex_mul(x, place, ex_i(x, bits)));
 }
 
-Value *packed_apart(Graph *g, Value *v, int bits, DType work) {
+Value *packed_apart(Graph *g, Value *v, int64_t depth, int bits, DType work) {
     Exprs *x = g->x;
     int64_t shape[MAX_RANK];
     int rank = v->rank, each = 8 / bits;
-    for (int i = 0; i < rank; i++) shape[i] = v->dims[i];
-    shape[rank] = shape[rank - 1] / each;
+    for (int i = 0; i < rank - 1; i++) shape[i] = v->dims[i];
     shape[rank - 1] = each;
+    shape[rank] = depth / each;
     Builder b = build(g, rank + 1, shape);
     const Expr *index[MAX_RANK], *place = ex_var(x, rank - 1);
     for (int i = 0; i < rank - 1; i++) index[i] = ex_var(x, i);
@@ -106,7 +106,7 @@ void import_ms_matmul_n_bits(Node *n) {
     int64_t after[MAX_RANK] = {0}, before[MAX_RANK] = {0}, each = 8 / bits;
     after[a->rank - 1] = blocks * block - depth;
     if (blocks * block != depth) a = g_pad(g, a, before, after, (Scalar){.f = 0});
-    Value *v = packed_apart(g, a, (int)bits, work);
+    Value *v = packed_apart(g, a, blocks * block, (int)bits, work);
     Builder b = build(g, a->rank, shape);
     const Expr *row = ex_var(x, a->rank - 1), *index[MAX_RANK];
     const Expr *at_block = reduce_over(&b, blocks), *place = reduce_over(&b, each);

@@ -148,7 +148,7 @@ static Value *apply(Node *n, const Mixture *m, const Layer *l, Value *v) {
     const int64_t shape[3] = {m->tokens, m->k, l->rows};
     if (!node_shape_ok(n, 3, shape)) return NULL;
     int64_t each = l->bits ? 8 / l->bits : 1, block = l->block ? l->block : l->depth;
-    if (each > 1) v = packed_apart(n->g, v, l->bits, m->work);
+    if (each > 1) v = packed_apart(n->g, v, l->depth, l->bits, m->work);
     Builder b = build(n->g, 3, shape);
     const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1)}, *row = ex_var(x, 2), *post = NULL;
     const Expr *expert = index_clamp(x, build_load(&b, m->chosen, at), m->experts);

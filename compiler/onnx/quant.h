@@ -38,8 +38,9 @@ Value *quant_row_scale(Graph *g, Value *scale);
  * low bits first, as u32. The last place of `index` is set. */
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits);
 /* v[.., p + each * c] / worth(p) as [.., p, c], in the type `work`: what is multiplied by weights
- * at place p of bytes that hold `each` of them, as they are worth there. */
-Value *packed_apart(Graph *g, Value *v, int bits, DType work);
+ * at place p of bytes that hold `each` of them, as they are worth there. `depth` is v's last
+ * extent, which may have been a dimension that varies. */
+Value *packed_apart(Graph *g, Value *v, int64_t depth, int bits, DType work);
 /* (weight - zero) * scale, times what `place` is worth, of the weight at that place of the byte. */
 const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bits, const Expr *zero,
                           const Expr *scale);

@@ -31,6 +31,19 @@ static const Row rows[] = {
      NULL,
      {"1 2 3 4", "2"},
      "f32[4, 1, 1] 3 6 0 0"},
+    /* a depth that varies is what the attributes say */
+    {"opset 17 opset com.microsoft 1 input x f32[B,D] init w u8[1,1,8] = 152 152 152 152 152 152 "
+     "152 152 init s f32[1] = 1 output y "
+     "y = com.microsoft:MatMulNBits(x, w, s) {K=16 N=1 block_size=16}",
+     "B=1..2 D=8..32",
+     {"1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", "1", "16"},
+     "f32[1, 1] 72"},
+    {"opset 17 opset com.microsoft 1 input x f32[B,D] init w u8[1,1,8] = 152 152 152 152 152 152 "
+     "152 152 init s f32[1] = 1 output y "
+     "y = com.microsoft:MatMulNBits(x, w, s) {K=16 N=1 block_size=16}",
+     "B=1..2 D=8..32",
+     {"1 2 3 4 5 6 7 8", "1", "8"},
+     "fault: MatMulNBits(y): extents that must be equal differ"},
     /* one result as two outputs */
     {"input x f32[2,B] output y output z y = Relu(x) z = Identity(y)",
      "B=1..3",
