@@ -1,4 +1,4 @@
-/* What the operators of control flow share: ops_if.c, ops_control.c. */
+/* What the operators of control flow share: ops_if.c, repeat.c, ops_control.c. */
 #ifndef COMPILER_ONNX_CONTROL_H
 #define COMPILER_ONNX_CONTROL_H
 

@@ -21,13 +21,24 @@
 #include "ir/graph.h"
 
 /* A value of the ONNX world: a tensor, a tensor of strings (text.h), a sequence or optional whose
- * length is known when compiling, or a map: two tensors of one extent, its keys and its values. */
+ * length is known when compiling, a map: two tensors of one extent, its keys and its values, or a
+ * sequence that a loop fills, an item in each iteration. */
 typedef struct Entity {
-    enum { ENTITY_tensor, ENTITY_text, ENTITY_sequence, ENTITY_optional, ENTITY_map } kind;
-    Value *tensor; /* tensor; text: its bytes, u8 with one dimension more */
-    int n;         /* sequence: items; optional: 0 (empty) or 1; map: 2 */
+    enum {
+        ENTITY_tensor,
+        ENTITY_text,
+        ENTITY_sequence,
+        ENTITY_optional,
+        ENTITY_map,
+        ENTITY_filled
+    } kind;
+    Value *tensor; /* tensor; text: its bytes, u8 with one dimension more; filled: after the loop,
+                      the items stacked */
+    int n; /* sequence: items; optional: 0 (empty) or 1; map: 2; filled: what this iteration added
+            */
     struct Entity **items;
-    DType dt;     /* sequence, optional: element type; text: DT_str */
+    struct Entity *begun; /* filled: as the iteration got it; NULL: this is that */
+    DType dt;             /* sequence, optional, filled: element type; text: DT_str */
     Value *input; /* tensor: the input of the model that it is, as callers give it; NULL: none */
 } Entity;
 
@@ -179,8 +190,9 @@ const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
 
 /* False after a report if a shape has negative or absurd dimensions or too many of them. */
 bool node_shape_ok(Node *n, int rank, const int64_t *shape);
-/* False after a report if a result of this shape may have elements, but what each is read from never
- * has any. Where it has none in some runs, those with elements in the result end with a status. */
+/* False after a report if a result of this shape may have elements, but what each is read from
+ * never has any. Where it has none in some runs, those with elements in the result end with a
+ * status. */
 bool node_source_ok(Node *n, const Value *from, int rank, const int64_t *shape);
 
 /* Reports E3002 (this form is not supported) / a model error, naming the node. */

@@ -163,7 +163,7 @@ Value *node_need(Node *n, int i) {
     Value *v = node_in(n, i);
     if (v) return v;
     static const char *const kinds[] = {"tensor", "tensor of strings", "sequence", "optional",
-                                        "map"};
+                                        "map", "sequence"};
     if (i < n->n_in && n->entity[i])
         invalid(n, E2006, "input %d must be a tensor%s, not a %s", i,
                 n->entity[i]->kind == ENTITY_text ? " of numbers" : "", kinds[n->entity[i]->kind]);

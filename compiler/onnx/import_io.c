@@ -453,6 +453,10 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
         if (e->n) output_part(im, g, name, type, e->items[0]);
         return;
     }
+    if (e->kind == ENTITY_filled) {
+        diag_error(im->diag, E3002, "a sequence whose length a run finds");
+        return;
+    }
     bool declared = type && type->value_case != ONNX__TYPE_PROTO__VALUE__NOT_SET;
     bool sequence = e->kind == ENTITY_sequence, map = e->kind == ENTITY_map;
     if (declared && (is_sequence(type) != sequence || is_map(type) != map)) {

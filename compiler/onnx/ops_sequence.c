@@ -1,6 +1,7 @@
 /* Sequences and optionals. Neither exists at run time: how many items there are is known when
- * compiling, and operators on them only pass values around. */
-#include "compiler/onnx/import.h"
+ * compiling, and operators on them only pass values around. Where a loop whose iterations only a
+ * run counts fills a sequence, its items are the rows of a tensor (ENTITY_filled). */
+#include "compiler/onnx/control.h"
 
 #include <string.h>
 
@@ -20,18 +21,19 @@ static Entity *need_sequence(Node *n, int i) {
     Entity *e = i < n->n_in ? n->entity[i] : NULL;
     if (e && e->kind == ENTITY_optional && e->n == 1) e = e->items[0];
     if (e && e->kind == ENTITY_sequence) return e;
-    if (e)
+    if (e && e->kind == ENTITY_filled)
+        unsupported(n, "a sequence whose length a run finds");
+    else if (e)
         invalid(n, E2006, "input %d must be a sequence", i);
     else
         invalid(n, E2007, "input %d is missing", i);
     return NULL;
 }
 
-static void set_output(Node *n, int i, Entity *e) {
-    if (e->kind == ENTITY_tensor)
-        n->out[i] = e->tensor;
-    else
-        n->out_entity[i] = e;
+/* The items of input 0, stacked, if a loop filled it; else NULL. */
+static Value *filled_items(const Node *n) {
+    const Entity *e = n->n_in ? n->entity[0] : NULL;
+    return e && e->kind == ENTITY_filled ? e->tensor : NULL;
 }
 
 /* The position that input i names among `count` places, or -1 after a report. */
@@ -70,7 +72,10 @@ void import_sequence_empty(Node *n) {
 }
 
 void import_sequence_insert(Node *n) {
-    Entity *from = need_sequence(n, 0);
+    Entity *to = n->n_in ? n->entity[0] : NULL;
+    /* in the loop that fills it a sequence grows at its end */
+    bool grows = to && to->kind == ENTITY_filled && !to->tensor && !node_in(n, 2);
+    Entity *from = grows ? to : need_sequence(n, 0);
     Value *v = node_need(n, 1);
     if (!from || !v) return;
     if (v->dt != from->dt) {
@@ -94,6 +99,10 @@ void import_sequence_insert(Node *n) {
     }
     Entity *e = new_entity(n, ENTITY_sequence, from->n + 1, from->dt);
     for (int i = 0, k = 0; i < e->n; i++) e->items[i] = i == at ? n->entity[1] : from->items[k++];
+    if (grows) {
+        e->kind = ENTITY_filled;
+        e->begun = from->begun ? from->begun : from;
+    }
     n->out_entity[0] = e;
 }
 
@@ -110,6 +119,21 @@ void import_sequence_erase(Node *n) {
     for (int i = 0, k = 0; i < from->n; i++)
         if (i != at) e->items[k++] = from->items[i];
     n->out_entity[0] = e;
+}
+
+/* Row `at` (an integer) of what is stacked, from the end if it is negative; past the ends, the
+ * nearest. */
+static Value *row_at(Node *n, Value *rows, Value *at) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, rows->rank - 1, rows->dims + 1);
+    const Expr *index[MAX_RANK], *zero = ex_int(x, DT_i64, 0);
+    const Expr *count = ex_int(x, DT_i64, rows->dims[0]), *one = ex_int(x, DT_i64, 1);
+    const Expr *p = ex_cast(x, DT_i64, build_in(&b, at));
+    p = ex_select(x, ex_lt(x, p, zero), ex_add(x, p, count), p);
+    p = ex_bin(x, EX_max, ex_bin(x, EX_min, p, ex_sub(x, count, one)), zero);
+    index[0] = ex_cast(x, DT_i32, p);
+    for (int i = 1; i < rows->rank; i++) index[i] = ex_var(x, i - 1);
+    return build_map(&b, rows->dt, build_load(&b, rows, index));
 }
 
 /* Item number `at`, computed at run time, of items of one shape; past the ends, the nearest. */
@@ -132,8 +156,13 @@ static Value *item_at_runtime(Node *n, const Entity *from, Value *at) {
 }
 
 void import_sequence_at(Node *n) {
-    Entity *from = need_sequence(n, 0);
-    Value *position = node_need(n, 1);
+    Value *rows = filled_items(n), *position = node_need(n, 1);
+    Entity *from = rows ? NULL : need_sequence(n, 0);
+    if (rows && position) {
+        Value *at = as_scalar(n, position, "the position");
+        if (at) n->out[0] = row_at(n, rows, at);
+        return;
+    }
     if (!from || !position) return;
     if (!value_is_const(position)) n->out[0] = item_at_runtime(n, from, position);
     if (n->out[0]) return;
@@ -142,17 +171,46 @@ void import_sequence_at(Node *n) {
 }
 
 void import_sequence_length(Node *n) {
+    Value *rows = filled_items(n);
+    if (rows) {
+        n->out[0] = g_dim(n->g, DT_i64, rows->dims[0]);
+        return;
+    }
     Entity *from = need_sequence(n, 0);
     if (!from) return;
     int64_t length = from->n;
     n->out[0] = graph_const(n->g, DT_i64, 0, NULL, arena_copy(n->g->arena, &length, sizeof length));
 }
 
+/* The items one after the other along `axis`; `stack`: along a new one. */
+static void concat_filled(Node *n, Value *rows, bool stack) {
+    Exprs *x = n->x;
+    int rank = rows->rank - !stack, axis = node_axis(n, attr_int(n, "axis", 0), rank);
+    int64_t shape[MAX_RANK];
+    if (axis < 0) return;
+    /* dimensions of `rows` but the first are in order around, or at, the axis */
+    for (int i = 0; i < rank; i++) shape[i] = rows->dims[i + (!stack || i < axis)];
+    int64_t each = stack || shape[axis] == 0 ? 1 : shape[axis];
+    shape[axis] = stack ? rows->dims[0] : dim_mul(x, rows->dims[0], shape[axis]);
+    if (!node_shape_ok(n, rank, shape)) return;
+    Builder b = build(n->g, rank, shape);
+    const Expr *index[MAX_RANK], *at = ex_var(x, axis);
+    index[0] = stack ? at : ex_div(x, at, ex_i(x, each));
+    for (int i = 0; i < rank; i++)
+        if (i != axis || !stack) index[i + (!stack || i < axis)] = ex_var(x, i);
+    if (!stack) index[axis + 1] = ex_bin(x, EX_rem, at, ex_i(x, each));
+    n->out[0] = build_map(&b, rows->dt, build_load(&b, rows, index));
+}
+
 void import_concat_from_sequence(Node *n) {
     Graph *g = n->g;
+    bool stack = attr_int(n, "new_axis", 0) != 0;
+    if (filled_items(n)) {
+        concat_filled(n, filled_items(n), stack);
+        return;
+    }
     Entity *from = need_sequence(n, 0);
     if (!from) return;
-    bool stack = attr_int(n, "new_axis", 0) != 0;
     if (from->n == 0 || !from->items[0]->tensor) {
         invalid(n, E2005, "nothing to concatenate: the sequence is empty");
         return;

@@ -65,6 +65,7 @@ Entity *select_entity(Node *n, Graph *g, Value *cond, Entity *a, Entity *b, bool
         return v ? entity_strings(n->im, v) : NULL;
     }
     if (a->n != b->n || a->kind == ENTITY_map) return NULL;
+    if (a->kind == ENTITY_filled && (a->tensor || !a->begun || a->begun != b->begun)) return NULL;
     Entity *e = ARENA_NEW(g->arena, Entity);
     *e = *a;
     e->items = ARENA_ARRAY(g->arena, a->n, Entity *);
@@ -83,6 +84,8 @@ const char *entity_text(Arena *arena, const Entity *e) {
         return arena_printf(arena, "%s%s", dt_name(DT_str),
                             shape_text(arena, e->tensor->rank - 1, e->tensor->dims));
     if (e->kind == ENTITY_map) return "map";
+    if (e->kind == ENTITY_filled)
+        return arena_printf(arena, "sequence that a loop fills%s", e->n ? ", and an item" : "");
     return arena_printf(arena, "%s of %d", e->kind == ENTITY_sequence ? "sequence" : "optional",
                         e->n);
 }

@@ -471,6 +471,35 @@ static const Row rows[] = {
      "T=0..4 B=1..2",
      {"1 2 3 4 5 6", "0 10", "3", "2"},
      "f32[2] 9 22; f32[3, 2] 9 22 8 20 5 16"},
+    /* a loop fills a sequence: stacked, one after the other, by position, how many; none */
+    {"input x f32[T,2] init t bool[] = 1 init o i64[] = -1 output y output z output k output n "
+     "s = Shape(x) {end=1} m = Squeeze(s) e = SequenceEmpty() "
+     "q = Loop(m, t, e) {body=graph{ input i i64[] input c bool[] input v seq(f32[2]) output d "
+     "output w d = Identity(c) g = Gather(x, i) w = SequenceInsert(v, g)}} "
+     "y = ConcatFromSequence(q) {axis=1 new_axis=1} z = ConcatFromSequence(q) {axis=0} "
+     "k = SequenceAt(q, o) n = SequenceLength(q)",
+     "T=0..4",
+     {"1 2 3 4 5 6", "3"},
+     "f32[2, 3] 1 3 5 2 4 6; f32[6] 1 2 3 4 5 6; f32[2] 5 6; i64[] 3"},
+    {"input x f32[T,2] init t bool[] = 1 output y output n "
+     "s = Shape(x) {end=1} m = Squeeze(s) e = SequenceEmpty() "
+     "q = Loop(m, t, e) {body=graph{ input i i64[] input c bool[] input v seq(f32[2]) output d "
+     "output w d = Identity(c) g = Gather(x, i) w = SequenceInsert(v, g)}} "
+     "y = ConcatFromSequence(q) {axis=0 new_axis=1} n = SequenceLength(q)",
+     "T=0..4",
+     {"", "0"},
+     "f32[0, 2] ; i64[] 0"},
+    /* ... beside other states, until a condition, of one item or another, of items of two rows */
+    {"input x f32[] init t bool[] = 1 init z f32[] = 1 output y output r output q e = "
+     "SequenceEmpty() "
+     "y, a, r = Loop(_, t, z, e) {body=graph{ input i i64[] input c bool[] input v f32[] input l "
+     "seq(f32[2,1]) output d output w output k output u d = Less(w, x) w = Add(v, v) u = "
+     "Identity(v) init n i64[2] = 2 1 p = Expand(w, n) h = Less(z, v) b = If(h) "
+     "{then_branch=graph{ output o o = SequenceInsert(l, p)} else_branch=graph{ output o "
+     "j = Neg(p) o = SequenceInsert(l, j)}} k = Identity(b)}} q = ConcatFromSequence(a) {axis=1}",
+     "r.0=0..6",
+     {"5"},
+     "f32[] 8; f32[3] 1 2 4; f32[2, 3] -2 4 8 -2 4 8"},
     /* what is carried changes its extents from one iteration to the next */
     {"input x f32[T,2] init t bool[] = 1 output y output r s = Shape(x) {end=1} m = Squeeze(s) "
      "y, r = Loop(m, t, x) {body=graph{ input i i64[] input c bool[] input v f32[n,2] output d "
