@@ -18,37 +18,43 @@
 typedef struct Reads {
     const Op *op;
     Arena *scratch;
-    uint64_t along;   /* the coordinates that are reduced */
+    uint64_t results; /* the coordinates of results */
+    uint64_t along;   /* those that are reduced */
     const Expr *load; /* of the largest tensor read along them */
-    bool fixed;       /* one of these is a constant, as the weights of products are */
+    bool other;       /* one of these serves several results, as the factors of a product of
+                         matrices do, or is constant; or what is read ends where a run says */
 } Reads;
 
 static void look_at_load(void *user, const Expr *e) {
     Reads *u = user;
-    if (e->op != EX_load || !(ex_vars(u->scratch, e) & u->along)) return;
+    if (e->op != EX_load && e->op != EX_lt && e->op != EX_le) return;
+    uint64_t vars = ex_vars(u->scratch, e);
+    if (!(vars & u->along)) return;
+    u->other |= e->op != EX_load;
+    if (e->op != EX_load) return;
     const Value *v = u->op->in[e->k.i];
     if (!u->load || value_numel(v) > value_numel(u->op->in[u->load->k.i])) u->load = e;
-    if (value_is_const(v)) u->fixed = true;
+    u->other |= (vars & u->results) != u->results || value_is_const(v);
 }
 
-/* The load of what is reduced, if op is no matrix product and has no extent that varies; else
- * NULL. */
+/* The load of what is reduced, if each of its elements goes to one result, or two; else NULL. */
 static const Expr *find_load(Graph *g, const Op *op, int64_t elements) {
     const Value *out = op->out[0];
     Reads u = {.op = op, .scratch = g->arena};
-    if (out->rank + op->n_red + 1 > MAX_RANK || dims_vary(out->rank, out->dims)) return NULL;
-    for (int i = 0; i < op->n_in; i++)
-        if (dims_vary(op->in[i]->rank, op->in[i]->dims)) return NULL;
+    if (out->rank + op->n_red + 1 > MAX_RANK) return NULL;
+    for (int i = 0; i < out->rank; i++) u.results |= (uint64_t)(out->shape[i] > 1) << i;
     for (int i = 0; i < op->n_red; i++) u.along |= (uint64_t)1 << (out->rank + i);
     ex_visit(g->arena, op->body, look_at_load, &u);
-    if (!u.load || u.fixed || value_numel(out) == 0) return NULL;
+    if (!u.load || u.other || value_numel(out) == 0) return NULL;
     return elements * value_numel(out) <= 2 * value_numel(op->in[u.load->k.i]) ? u.load : NULL;
 }
 
 /* How many pieces there should be for each result; 1: it stays as it is. */
 static double wanted_pieces(const Op *op, const Target *t, int64_t elements) {
     double results = (double)value_numel(op->out[0]), n = (double)elements;
-    if (!t->blocks) return dt_is_float((DType)op->body->dt) && elements > LONGEST_SUM ? sqrt(n) : 1;
+    bool sum = op->combine == COMBINE_sum && dt_is_float((DType)op->body->dt);
+    double lanes = t->vector_types ? t->vector_bytes / (double)sizeof(float) : 1;
+    if (!t->blocks) return sum && n / lanes > LONGEST_SUM ? sqrt(n) : 1;
     if (results >= FEWEST_BLOCKS) return 1;
     return fmin(n / LEAST_PIECE, MOST_BLOCKS / results);
 }

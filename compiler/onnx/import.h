@@ -34,8 +34,8 @@ typedef struct Entity {
     } kind;
     Value *tensor; /* tensor; text: its bytes, u8 with one dimension more; filled: after the loop,
                       the items stacked */
-    int n; /* sequence: items; optional: 0 (empty) or 1; map: 2; filled: what this iteration added
-            */
+    int n; /* sequence: items; optional: 0 (empty) or 1; map: 2; filled: 1 if this iteration added
+              one, else 0 */
     struct Entity **items;
     struct Entity *begun; /* filled: as the iteration got it; NULL: this is that */
     DType dt;             /* sequence, optional, filled: element type; text: DT_str */

@@ -454,7 +454,7 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
         return;
     }
     if (e->kind == ENTITY_filled) {
-        diag_error(im->diag, E3002, "a sequence whose length a run finds");
+        diag_error(im->diag, E3002, "a sequence that a loop fills");
         return;
     }
     bool declared = type && type->value_case != ONNX__TYPE_PROTO__VALUE__NOT_SET;

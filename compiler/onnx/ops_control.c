@@ -103,13 +103,13 @@ void import_loop(Node *n) {
     if (!repeat_all(&r)) return;
     if (r.bounded && !r.stopped)
         graph_note_fault(g, r.alive ? r.alive : g_scalar(g, DT_bool, 1), "too many iterations");
+    for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
+        n->out[r.n_state + i] = repeat_stacked(&r, i);
     for (int i = 0; i < r.n_state; i++) {
         Entity *e = repeat_state(&r, i);
         if (!e) return;
         set_output(n, i, as_declared(n, i, e));
     }
-    for (int i = 0; i < r.n_rows && r.n_state + i < n->n_out; i++)
-        n->out[r.n_state + i] = repeat_stacked(&r, i);
 }
 
 /* --- Scan ------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Sequences and optionals. Neither exists at run time: how many items there are is known when
  * compiling, and operators on them only pass values around. Where a loop whose iterations only a
  * run counts fills a sequence, its items are the rows of a tensor (ENTITY_filled). */
-#include "compiler/onnx/control.h"
+#include "compiler/onnx/repeat.h"
 
 #include <string.h>
 
@@ -16,13 +16,25 @@ static Entity *new_entity(const Node *n, int kind, int count, DType dt) {
     return e;
 }
 
+/* The sequence that a loop has filled with a number of items that is known. */
+static Entity *items_of(Node *n, const Entity *filled) {
+    Value *rows = filled->tensor;
+    Entity *e = new_entity(n, ENTITY_sequence, (int)rows->dims[0], filled->dt);
+    for (int i = 0; i < e->n; i++)
+        e->items[i] = entity_tensor(n->im, take_slice(n->g, rows, 0, ex_i(n->x, i)));
+    return e;
+}
+
 /* Input i as a sequence; NULL after a report. */
 static Entity *need_sequence(Node *n, int i) {
     Entity *e = i < n->n_in ? n->entity[i] : NULL;
     if (e && e->kind == ENTITY_optional && e->n == 1) e = e->items[0];
     if (e && e->kind == ENTITY_sequence) return e;
+    if (e && e->kind == ENTITY_filled && e->tensor && !dim_varies(e->tensor->dims[0]) &&
+        e->tensor->dims[0] <= MAX_ITEMS)
+        return items_of(n, e);
     if (e && e->kind == ENTITY_filled)
-        unsupported(n, "a sequence whose length a run finds");
+        unsupported(n, "a sequence that a loop fills");
     else if (e)
         invalid(n, E2006, "input %d must be a sequence", i);
     else
@@ -160,7 +172,10 @@ void import_sequence_at(Node *n) {
     Entity *from = rows ? NULL : need_sequence(n, 0);
     if (rows && position) {
         Value *at = as_scalar(n, position, "the position");
-        if (at) n->out[0] = row_at(n, rows, at);
+        bool fixed = at && value_is_const(at) && !dim_varies(rows->dims[0]);
+        if (!at || (fixed && need_position(n, 1, (int)rows->dims[0]) < 0)) return;
+        if (node_source_ok(n, rows, rows->rank - 1, rows->dims + 1))
+            n->out[0] = row_at(n, rows, at);
         return;
     }
     if (!from || !position) return;

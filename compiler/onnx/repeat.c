@@ -304,12 +304,13 @@ static bool try_loop(Repeat *r, bool *again) {
     return true;
 }
 
-/* Are all states tensors, or sequences that a loop may fill? Finds these. */
+/* Are all states tensors, or sequences that a loop may fill from the first iteration on? Finds
+ * these. */
 static bool loop_has(Repeat *r) {
     r->n_filled = 0;
     for (int i = 0; i < r->n_state; i++) {
         const Entity *e = r->state[i];
-        r->filled[i] = e->kind == ENTITY_sequence && e->n == 0;
+        r->filled[i] = r->done == 0 && e->kind == ENTITY_sequence && e->n == 0;
         r->n_filled += r->filled[i];
         if (e->kind != ENTITY_tensor && !r->filled[i]) return false;
     }
@@ -450,7 +451,7 @@ bool repeat_all(Repeat *r) {
         if (bounded && r->trips - r->done > 1 && attempts < 2) {
             Attempt a = attempt_begin(n);
             bool done = repeat_as_loop(r, false);
-            if (!done && (r->alive || (many && attempts == 1))) {
+            if (!done && (r->alive || (many && (attempts == 1 || r->n_filled)))) {
                 attempt_undo(n, &a);
                 done = repeat_as_loop(r, true);
             }
@@ -507,8 +508,8 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
     if (r->n_rows_found < 0 && !dim_varies(r->n_rows_found)) {
         Value *ran = g_concat(n->g, r->ran.n, r->ran.items, 0);
         Value *count = g_reduce(n->g, COMBINE_sum, g_cast(n->g, ran, DT_i64), 1, false);
-        int64_t most = dim_smaller(n->x, ran->dims[0], node_most_extent(n, name, INT32_MAX));
-        if (!node_counted_extent(n, count, most, true, name, &r->n_rows_found)) return false;
+        if (!node_counted_extent(n, count, ran->dims[0], true, name, &r->n_rows_found))
+            return false;
     }
     *found = dim_smaller(n->x, r->n_rows_found, all);
     return true;

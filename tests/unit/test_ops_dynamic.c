@@ -489,6 +489,22 @@ static const Row rows[] = {
      "T=0..4",
      {"", "0"},
      "f32[0, 2] ; i64[] 0"},
+    {"input x f32[T,2] init t bool[] = 1 init o i64[] = -1 output k "
+     "s = Shape(x) {end=1} m = Squeeze(s) e = SequenceEmpty() "
+     "q = Loop(m, t, e) {body=graph{ input i i64[] input c bool[] input v seq(f32[2]) output d "
+     "output w d = Identity(c) g = Gather(x, i) w = SequenceInsert(v, g)}} k = SequenceAt(q, o)",
+     "T=0..4",
+     {"", "0"},
+     "fault: SequenceAt(k): an extent is out of its range"},
+    /* ... as many as are known can do more */
+    {"input x f32[2] init t bool[] = 1 init m i64[] = 70 init o i64[] = 69 output k output n "
+     "e = SequenceEmpty() "
+     "q = Loop(m, t, e) {body=graph{ input i i64[] input c bool[] input v seq(f32[2]) output d "
+     "output w d = Identity(c) f = Cast(i) {to=1} g = Add(x, f) w = SequenceInsert(v, g)}} "
+     "z = SequenceErase(q) n = SequenceLength(z) k = SequenceAt(q, o)",
+     NULL,
+     {"1 2"},
+     "f32[2] 70 71; i64[] 69"},
     /* ... beside other states, until a condition, of one item or another, of items of two rows */
     {"input x f32[] init t bool[] = 1 init z f32[] = 1 output y output r output q e = "
      "SequenceEmpty() "
