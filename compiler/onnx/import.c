@@ -53,7 +53,7 @@ static Entity *capture(Import *im, Scope *s, Entity *e) {
     if (e == &im->poison || e == &im->absent) return e;
     Entity *inner = ARENA_NEW(im->arena, Entity);
     *inner = *e;
-    if (is_value(e) || e->tensor) {
+    if (e->tensor) {
         Value *v = e->tensor;
         if (value_is_const(v)) {
             inner->tensor = constant_like(s->g, v, v->rank, v->dims);
@@ -428,8 +428,7 @@ static int text_input(const Node *n) {
 
 /* A tensor with dimensions that vary, the entity or one in it; NULL: there is none. */
 static const Value *varying_value(const Entity *e) {
-    if (is_value(e) || e->tensor)
-        return e->tensor && dims_vary(e->tensor->rank, e->tensor->dims) ? e->tensor : NULL;
+    if (e->tensor) return dims_vary(e->tensor->rank, e->tensor->dims) ? e->tensor : NULL;
     const Value *v = NULL;
     for (int i = 0; i < e->n && !v; i++) v = varying_value(e->items[i]);
     return v;

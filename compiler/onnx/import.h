@@ -190,9 +190,8 @@ const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
 
 /* False after a report if a shape has negative or absurd dimensions or too many of them. */
 bool node_shape_ok(Node *n, int rank, const int64_t *shape);
-/* False after a report if a result of this shape may have elements, but what each is read from
- * never has any. Where it has none in some runs, those with elements in the result end with a
- * status. */
+/* False after a report if a result of this shape may have elements, but what each is read from never
+ * has any. Where it has none in some runs, those with elements in the result end with a status. */
 bool node_source_ok(Node *n, const Value *from, int rank, const int64_t *shape);
 
 /* Reports E3002 (this form is not supported) / a model error, naming the node. */

@@ -1,6 +1,7 @@
 /* Sequences and optionals. Neither exists at run time: how many items there are is known when
  * compiling, and operators on them only pass values around. Where a loop whose iterations only a
  * run counts fills a sequence, its items are the rows of a tensor (ENTITY_filled). */
+#include "compiler/onnx/index.h"
 #include "compiler/onnx/repeat.h"
 
 #include <string.h>
@@ -136,15 +137,9 @@ void import_sequence_erase(Node *n) {
 /* Row `at` (an integer) of what is stacked, from the end if it is negative; past the ends, the
  * nearest. */
 static Value *row_at(Node *n, Value *rows, Value *at) {
-    Exprs *x = n->x;
     Builder b = build(n->g, rows->rank - 1, rows->dims + 1);
-    const Expr *index[MAX_RANK], *zero = ex_int(x, DT_i64, 0);
-    const Expr *count = ex_int(x, DT_i64, rows->dims[0]), *one = ex_int(x, DT_i64, 1);
-    const Expr *p = ex_cast(x, DT_i64, build_in(&b, at));
-    p = ex_select(x, ex_lt(x, p, zero), ex_add(x, p, count), p);
-    p = ex_bin(x, EX_max, ex_bin(x, EX_min, p, ex_sub(x, count, one)), zero);
-    index[0] = ex_cast(x, DT_i32, p);
-    for (int i = 1; i < rows->rank; i++) index[i] = ex_var(x, i - 1);
+    const Expr *index[MAX_RANK] = {index_read(&b, at, NULL, rows->dims[0])};
+    for (int i = 1; i < rows->rank; i++) index[i] = ex_var(n->x, i - 1);
     return build_map(&b, rows->dt, build_load(&b, rows, index));
 }
 

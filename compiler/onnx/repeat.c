@@ -215,9 +215,8 @@ static bool claim_shape(Graph *sub, const Value *before, Entity **after, Import 
 static bool states_keep(Repeat *r, Graph *g, Entity *const *before, Entity **after, bool *again) {
     int64_t trips = dim_max(g->x, r->trips) - r->done;
     for (int i = 0; i < r->n_state; i++) {
-        bool tensors = after[i]->kind == ENTITY_tensor;
+        bool tensors = !r->filled[i] && after[i]->kind == ENTITY_tensor;
         if (r->filled[i] && item_added(before[i], after[i])) continue;
-        tensors = tensors && !r->filled[i];
         if (tensors && !r->carry && same_type(after[i]->tensor, before[i]->tensor)) continue;
         if (tensors && r->claims && claim_shape(g, before[i]->tensor, &after[i], r->n->im))
             continue;
@@ -391,7 +390,6 @@ static bool repeat_once(Repeat *r) {
 static bool empty_rows(Repeat *r) {
     Node *n = r->n;
     Graph *sub = graph_new_sub(n->g);
-    fill_nothing(r);
     Turn t = turn_new(r, sub, ex_ctr(sub->x, sub->depth - 1));
     ValueVec captured = {0};
     for (int i = 0; i < r->n_state; i++) t.state[i] = r->state[i];
