@@ -195,7 +195,8 @@ static void print_prefetch(Printer *p, const Stmt *s) {
     const Expr *flat = place_of(p, s);
     begin_statement(p, 1, &flat);
     p->unit->needs |= NEEDS_prefetch;
-    print_line(p, "MLCC_PREFETCH(%s, %s);", p->buffer[s->buffer], print_root(p, flat));
+    print_line(p, "MLCC_PREFETCH(%s, %s, %d);", p->buffer[s->buffer], print_root(p, flat),
+               s->near ? 3 : 2);
     end_statement(p, mark);
 }
 

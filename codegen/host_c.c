@@ -792,11 +792,12 @@ static void print_includes(Host *h, Text *out) {
                  "#define MLCC_OPAQUE(type, x) \\\n"
                  "    (*(const type *const volatile *)&(const type *const){x})\n\n");
     if (h->unit.needs & NEEDS_prefetch) /* an address: no pointer may point behind an array */
-        text_add(out, "/* Brings x[i], which may lie behind the array, into the L2 cache. */\n"
-                      "#if defined(__GNUC__)\n#define MLCC_PREFETCH(x, i) \\\n"
+        text_add(out, "/* Brings x[i], which may lie behind the array, into the L1 cache (near: 3) or\n"
+                      " * the L2 cache (2). */\n"
+                      "#if defined(__GNUC__)\n#define MLCC_PREFETCH(x, i, near) \\\n"
                       "    __builtin_prefetch((const void *)((uintptr_t)(x) + (uintptr_t)(i) * "
-                      "sizeof *(x)), 0, 2)\n#else\n"
-                      "#define MLCC_PREFETCH(x, i) ((void)0)\n#endif\n\n");
+                      "sizeof *(x)), 0, near)\n#else\n"
+                      "#define MLCC_PREFETCH(x, i, near) ((void)0)\n#endif\n\n");
 }
 
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {

@@ -64,6 +64,7 @@ struct Stmt {
     const Expr *value;  /* let, store; if: the condition */
     int buffer;         /* store, alloc, prefetch */
     const Expr **index; /* store, prefetch: one per dimension */
+    bool near;          /* prefetch: into the L1 cache, else into the L2 cache */
     Stmt *body, *other; /* for, if; if: else branch */
 };
 

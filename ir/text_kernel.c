@@ -109,7 +109,7 @@ static void print_stmt(KernelPrinter *p, const Stmt *s, int indent) {
             if (i) text_add(out, ", ");
             sharing_print(out, sharing, &p->scope, s->index[i]);
         }
-        text_add(out, s->kind == ST_store ? "] = " : "]");
+        text_add(out, s->kind == ST_store ? "] = " : s->near ? "] near" : "]");
         break;
     case ST_let: {
         bool known = s->var >= 0 && s->var < k->vars.n;
@@ -388,6 +388,7 @@ static Stmt *read_stmt(KernelReader *r) {
             break;
         case ST_prefetch:
             ok = read_element(r, s);
+            s->near = ok && lex_accept_name(lx, "near");
             break;
         }
         return ok && lex_want_line(lx) ? s : NULL;

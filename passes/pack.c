@@ -127,9 +127,12 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
 /* A panel is what the tiles of one iteration of the loops around them read of a constant. Where
  * loops in between read the same panel again and again, the first time waits for memory and the
  * others leave memory idle; therefore each iteration of the innermost reduction loop around the
- * tile brings a bit of the next panel into the L2 cache. */
+ * tile brings a bit of the next panel into the L2 cache. And where the L1 cache does not keep the
+ * panel, each iteration brings what a few later ones read into it. */
 #define FEWEST_TIMES 2 /* that a panel is read */
-#define MOST_LINES   2 /* to fetch in an iteration */
+#define MOST_LINES   2 /* of it to fetch in an iteration */
+#define MOST_NEAR    8 /* the same, into the L1 cache, */
+#define STEPS_AHEAD  8 /* as many iterations before they are read */
 
 typedef struct Ahead {
     Nest *n;
@@ -173,23 +176,55 @@ static bool find_panel(const Ahead *a, const Expr *load, Panel *panel) {
            numel + 2 * panel->size <= INT32_MAX;
 }
 
+static void add_prefetch(Ahead *a, const Expr *load, const Expr *at, bool near) {
+    Exprs *x = a->n->x;
+    int64_t *extent = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, int64_t);
+    for (int i = 0; i < a->k->vars.n; i++) extent[i] = a->k->vars.items[i].extent;
+    Stmt *s = stmt_new(a->n->p, ST_prefetch);
+    s->buffer = (int)load->k.i;
+    s->index = ARENA_ARRAY(a->n->p->arena, 1, const Expr *);
+    s->index[0] = ex_simplify(x, at, a->k->vars.n, extent);
+    s->near = near;
+    stmt_append(&a->list, s);
+}
+
+/* What the iterations STEPS_AHEAD later read, where the L1 cache does not keep it from the last
+ * time; elements of the constant that an iteration reads follow those of the one before. */
+static void fetch_columns(Ahead *a, const Expr *load) {
+    const Nest *n = a->n;
+    Exprs *x = n->x;
+    const int64_t size = (int64_t)dt_store((DType)load->dt), line = LINE_BYTES / size;
+    int64_t step = 0, stride, panel = 1;
+    for (int i = a->first; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!ex_stride(load->arg[0], l->var, &stride)) return;
+        if (stride) panel *= l->extent;
+        if (i == a->tile - 1) step = stride;
+    }
+    if (step < line || step > MOST_NEAR * line || panel * size <= n->target->l1_bytes / 2) return;
+    if (value_numel(a->args[load->k.i]) + (STEPS_AHEAD + 1) * step > INT32_MAX) return;
+    const Expr **zero = ARENA_ARRAY(n->p->arena, a->k->vars.n + 1, const Expr *);
+    for (int i = 0; i < a->k->vars.n; i++) zero[i] = ex_var(x, i);
+    for (int i = a->tile; i < n->n_order; i++) zero[n->loop[n->order[i]].var] = ex_i(x, 0);
+    const Expr *at = ex_subst_vars(x, load->arg[0], a->k->vars.n, zero);
+    for (int64_t i = 0; i < step; i += line)
+        add_prefetch(a, load, ex_add(x, at, ex_i(x, STEPS_AHEAD * step + i)), true);
+}
+
 static void fetch_panel(void *user, const Expr *e) {
     Ahead *a = user;
     Exprs *x = a->n->x;
     Panel panel;
-    if (e->op != EX_load || e->k.i >= a->n->op->n_in || !nest_can_pack(a->n, e->k.i, e->arg[0]) ||
-        !find_panel(a, e, &panel))
+    if (e->op != EX_load || e->k.i >= a->n->op->n_in || !nest_can_pack(a->n, e->k.i, e->arg[0]))
         return;
+    fetch_columns(a, e);
+    if (!find_panel(a, e, &panel)) return;
     const int64_t each = (panel.size + panel.steps - 1) / panel.steps;
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)e->dt);
     if (each > MOST_LINES * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
-    int64_t *extent = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, int64_t);
     const Expr *step = ex_i(x, 0);
-    for (int i = 0; i < a->k->vars.n; i++) {
-        to[i] = ex_var(x, i);
-        extent[i] = a->k->vars.items[i].extent;
-    }
+    for (int i = 0; i < a->k->vars.n; i++) to[i] = ex_var(x, i);
     for (int i = panel.again; i < a->n->n_order; i++) {
         const NestLoop *l = &a->n->loop[a->n->order[i]];
         to[l->var] = ex_i(x, 0);
@@ -197,13 +232,7 @@ static void fetch_panel(void *user, const Expr *e) {
     }
     const Expr *next = ex_subst_vars(x, e->arg[0], a->k->vars.n, to);
     next = ex_add(x, ex_add(x, next, ex_i(x, panel.size)), ex_mul(x, step, ex_i(x, each)));
-    for (int64_t i = 0; i < each; i += line) {
-        Stmt *s = stmt_new(a->n->p, ST_prefetch);
-        s->buffer = (int)e->k.i;
-        s->index = ARENA_ARRAY(a->n->p->arena, 1, const Expr *);
-        s->index[0] = ex_simplify(x, ex_add(x, next, ex_i(x, i)), a->k->vars.n, extent);
-        stmt_append(&a->list, s);
-    }
+    for (int64_t i = 0; i < each; i += line) add_prefetch(a, e, ex_add(x, next, ex_i(x, i)), false);
 }
 
 Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile) {

@@ -110,38 +110,83 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 }
 
 #define COST_OF_TURNING 1.05
-#define COST_OF_LOAD    1.3 /* of the time in which it could start */
+#define COST_OF_LOAD    1.3    /* of the time in which it could start */
+#define COST_OF_VECTORS 0.4    /* cycles for one in a cycle, where the L1 cache keeps none */
+#define FAR_BYTES       8      /* that come in a cycle from beyond the L2 cache */
+#define LATE_L1         0.0625 /* of loads that nothing hides, by where the rows come from */
+#define LATE_L2         0.25
+#define LATE_BEYOND     0.5
+#define LATE_COMPETING  0.3 /* of rows whose lines push each other out of the L1 cache */
 #define MOST_ROWS       16
+#define MANY_TILES      32
 
-/* The tile of at most `most_rows` rows that a simple model of a core finds fastest, or a later one
- * of the ranking: two multiply-adds and two loads start in a cycle, though loads seldom so many; a
- * multiply-add takes four and has a successor ready one later, and loads delay a little even where
- * they are fewer; more so those of columns that the L1 cache cannot keep for the next tile of rows.
+/* The operands of a product as its tiles read them. */
+typedef struct Operands {
+    int64_t rows, columns, depth;   /* depth: elements of WORD_BYTES */
+    double row_bytes, column_bytes; /* of all of them */
+    int64_t most_rows;              /* of which the L1 cache keeps a line each */
+} Operands;
+
+/* Should a tile of rows meet all columns before the next one comes? They stay in the L2 cache then,
+ * but the first tile waits for them. */
+static bool columns_stay(const Target *t, double column_bytes, int64_t row_tiles) {
+    return column_bytes <= (double)t->l2_bytes / 2 && row_tiles >= MANY_TILES;
+}
+
+/* The part of the loads of a tile of rows and columns that is late. Where all columns stay, rows
+ * come once and are then read from the L1 cache, or, if a panel of columns pushes them out of it,
+ * from the L2 cache; else they come again for every panel. */
+static double late_part(const Target *t, const Operands *o, int64_t rows, int64_t columns) {
+    double first = LATE_BEYOND * fmin(1, o->row_bytes / (double)t->l2_bytes), again = first;
+    if (columns_stay(t, o->column_bytes, tiles_of(o->rows, rows)))
+        again = (rows + columns) * o->depth * WORD_BYTES > t->l1_bytes ? LATE_L2 : LATE_L1;
+    double part = again + (first - again) / (double)tiles_of(o->columns, columns);
+    return fmax(part, LATE_L1);
+}
+
+/* What a step of the depth takes in all tiles of this size, in cycles, by a simple model of a core:
+ * two multiply-adds and two loads start in a cycle, though loads seldom so many; a multiply-add
+ * takes four and has a successor ready one later. Loads hide behind two thirds of the
+ * multiply-adds' time, the others are late the more, the farther away the rows are: each begins a
+ * line of its own at the same step. Columns follow each other in memory, so that they come ahead
+ * and cost little where the L1 cache does not keep them; but the first tile of rows waits for those
+ * that the L2 cache does not keep, and so do all if it does not keep even what the next one reads
+ * again. Tiles at the edge cost as much as whole ones. */
+static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
+                            int64_t columns) {
+    double products = (double)(rows * vectors) / 2, loads = (double)(rows + vectors);
+    double panel = (double)(o->depth * columns * WORD_BYTES), l2 = (double)t->l2_bytes;
+    double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), 5);
+    cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);
+    if (rows > o->most_rows) cycles += LATE_COMPETING * (double)rows;
+    if (panel > (double)t->l1_bytes / 2)
+        cycles += COST_OF_VECTORS * (double)(vectors * vectors) / products;
+    double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;
+    double waiting = o->column_bytes > l2 / 2 ? fmax(cycles, far) : cycles;
+    double later = panel > l2 / 2 ? waiting : cycles;
+    return (waiting + (double)(tiles_of(o->rows, rows) - 1) * later) *
+           (double)tiles_of(o->columns, columns);
+}
+
+/* The tile that costs least, or a later one of the ranking.
  * Accumulators take what operands leave of the registers, or half of them where they are arrays of
- * which the C compiler must make registers. Tiles at the edge cost as much as whole ones. */
-static Tile choose_tile(const Target *t, int lanes, int64_t rows, int64_t columns, int64_t depth,
-                        int64_t most_rows, int variant) {
+ * which the C compiler must make registers. */
+static Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant) {
     Ranking ranking = {.n = 0};
     for (int64_t vectors = 1; vectors <= 4; vectors++)
-        for (int64_t r = 1; r <= rows && r <= most_rows; r++) {
-            int64_t accumulators = r * vectors, width = vectors * lanes;
+        for (int64_t r = 1; r <= o->rows && r <= MOST_ROWS; r++) {
+            int64_t width = vectors * lanes;
             int64_t most =
                 t->vector_types ? t->vector_registers - vectors - 1 : (t->vector_registers + 1) / 2;
-            if (accumulators > most) break;
-            if (vectors > 1 && (t->vector_types ? width - lanes >= columns : width > columns))
+            if (r * vectors > most) break;
+            if (vectors > 1 && (t->vector_types ? width - lanes >= o->columns : width > o->columns))
                 break;
-            double cycles = (double)accumulators / 2, loads = (double)(vectors + r) / 2;
-            if (cycles < COST_OF_LOAD * loads) cycles = COST_OF_LOAD * loads;
-            if (cycles < 5) cycles = 5;
-            cycles += loads / 8;
-            if (depth * vectors * t->vector_bytes > t->l1_bytes / 2)
-                cycles += 0.25 * (double)vectors;
-            double total = cycles * (double)(tiles_of(rows, r) * tiles_of(columns, width));
-            Tile tile = {r, width < columns ? width : columns, false, total};
+            double cost = cost_of_tiles(t, o, r, vectors, width);
+            Tile tile = {r, width < o->columns ? width : o->columns, false, cost};
             rank_tile(&ranking, tile);
             tile.turned = true;
             tile.cost *= COST_OF_TURNING;
-            if (r < rows && width < columns) rank_tile(&ranking, tile);
+            if (r < o->rows && width < o->columns) rank_tile(&ranking, tile);
         }
     return ranked_tile(&ranking, variant);
 }
@@ -389,7 +434,7 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
     int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
     double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
     double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
-    if ((rows_again >= columns_again) != turned) {
+    if ((columns_stay(n->target, columns, row_tiles) || rows_again >= columns_again) != turned) {
         order[k++] = row_outer;
         order[k++] = column_outer;
         return k;
@@ -423,7 +468,7 @@ static void look_at_row(void *user, const Expr *e) {
         u->compete |= stride * (int64_t)dt_store((DType)e->dt) % L1_WAY_BYTES == 0;
 }
 
-/* How many rows a tile may have, so that the L1 cache keeps a line of each. */
+/* How many rows a tile may have if the L1 cache is to keep a line of each. */
 static int64_t most_rows(const Nest *n, const Expr *body, int row) {
     RowLoads u = {n, row, false};
     if (row < 0) return 1;
@@ -470,9 +515,13 @@ static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int r
 static void matrix_tile(Nest *n, const Product *m, int column, int row, int few, int variant) {
     const Expr *body = nest_body(n);
     int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
-    Tile tile =
-        choose_tile(n->target, lanes_of(n), row >= 0 ? n->loop[row].extent : 1,
-                    n->loop[column].extent, m->depths / at_once, most_rows(n, body, row), variant);
+    Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
+                  .columns = n->loop[column].extent,
+                  .depth = m->depths / at_once,
+                  .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
+                  .column_bytes = bytes_behind(n, m, body, column),
+                  .most_rows = most_rows(n, body, row)};
+    Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
     place_tile(n, m, column, row, tile, -1, few);

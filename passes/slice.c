@@ -1,20 +1,22 @@
 /* slice: a deep product is a sum of products over slices of its depth, for targets of plain loops
  * with vectors.
  *
- * While a panel of columns meets all rows, both should stay in the L2 cache. Where the depth is too
- * large for that, rows come from a cache beyond again for every panel. Products over slices, each
- * of which begins with what the one before has summed, read rows once, and read and write their
- * results once more each.
+ * While a panel of columns meets all rows, it should stay in the L2 cache. Where the depth is too
+ * large for that, it comes from a cache beyond again for every tile of rows. Products over slices,
+ * each of which begins with what the one before has summed, read it once, and so they do rows that
+ * stay beside it, but they read and write their results once more each.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <math.h>
 
-#define PANEL       64  /* columns that a tile has at most */
+#define PANEL       64  /* columns that a tile has at most, */
+#define TILE        6   /* and its rows then */
 #define LEAST_SLICE 256 /* of depth, */
 #define UNIT        16  /* and what it is a multiple of */
 #define WORTH       1.5 /* of bytes moved now, for each that is afterwards */
+#define RESULT      8   /* bytes that are read ahead in the time of a result's */
 
 typedef struct Deep {
     Graph *g;
@@ -52,24 +54,27 @@ static bool read_product(Deep *d) {
 }
 
 /* Bytes that come from beyond the L2 cache, in the order of tiles that the schedule chooses: all
- * rows meet a panel, or all panels a block of rows that fills half of the cache. */
+ * rows meet a panel, of which half a cache stays while they go by. Results that the cache keeps
+ * are read and written in little time. */
 static double traffic(const Deep *d, int64_t slices, double l2) {
     double depth = (double)d->depth / (double)slices,
            word = (double)dt_store((DType)d->op->body->dt);
     double rows = (double)d->rows * depth * d->row_bytes;
     double columns = (double)d->columns * depth * d->column_bytes;
-    double results = 2 * (double)(slices - 1) * (double)(d->rows * d->columns) * word;
-    double once = rows + columns, again = rows * (double)d->columns / PANEL + columns;
-    if (rows > 2 * l2) again = fmin(again, rows + ceil(rows / (l2 / 2)) * columns);
-    bool fits = rows + PANEL * depth * d->column_bytes <= 0.8 * l2;
-    return (double)slices * (fits ? once : again) + results;
+    double panel = fmin(columns, PANEL * depth * d->column_bytes);
+    double result = (double)(d->rows * d->columns) * word;
+    double results = 2 * (double)(slices - 1) * result * (result > l2 / 2 ? RESULT : 1);
+    double lost = fmin(1, fmax(0, panel - l2 / 2) / (l2 / 2));
+    double again = rows * ceil((double)d->columns / PANEL);
+    again += columns * (1 + lost * fmax(0, (double)d->rows / TILE - 1));
+    bool fits = rows + panel <= 0.8 * l2;
+    return (double)slices * (fits ? rows + columns : again) + results;
 }
 
 /* In how many slices; 1: as it is. */
 static int64_t choose(const Deep *d, const Target *t) {
     int64_t best = 1;
     double l2 = (double)t->l2_bytes, now = traffic(d, 1, l2), least = now / WORTH;
-    if ((double)(d->rows * d->depth) * d->row_bytes <= l2 / 2) return 1; /* rows stay */
     for (int64_t n = 2; d->depth / n >= LEAST_SLICE; n++) {
         double then = traffic(d, n, l2);
         if (d->depth % (n * UNIT) || then >= least) continue;

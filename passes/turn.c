@@ -6,9 +6,6 @@
  * then the reduction's, the columns last. Where the target adds a few products of narrow types at
  * once, those lie side by side within a column.
  *
- * An input of the model whose rows compete for cache lines is copied too, so that they can be moved
- * apart.
- *
  * A map reads the means of groups of channels at the channel divided by the length of a group. What
  * is read like this along its rows, and is small beside the result, is spread: copied for every
  * channel.
@@ -145,32 +142,6 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
     turn_factor(g, op, i, f[i].vars, column, at_once);
 }
 
-/* --- inputs of the model ---------------------------------------------------------------------- */
-
-#define MANY         256 /* times that a row is read before copying it costs little */
-#define ROWS_AT_ONCE 8
-
-/* Rows a multiple of a page apart compete for the same lines of the L1 cache. `place` sets those
- * apart that the model computes; an input's lie as they were given, and are copied if they are read
- * often. */
-static void copy_rows(Graph *g, Op *op) {
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
-    int64_t extent[MAX_RANK];
-    int n = op_extents(op, extent), rank = op->out[0]->rank;
-    for (int i = 0; i < 2 && n == rank + 1; i++) {
-        const Expr *e = op->body->arg[i];
-        if (e->op != EX_load || e->n < 2 || e->arg[e->n - 1] != ex_var(g->x, rank)) continue;
-        const Value *v = op->in[e->k.i], *given = v;
-        while (given->def->kind == OP_reshape) given = given->def->in[0];
-        int64_t row = v->shape[v->rank - 1] * (int64_t)dt_store(v->dt), rows = 1, times = 1;
-        if (given->def->kind != OP_input || row == 0 || row % L1_WAY_BYTES) continue;
-        Factor f = factor_of(g, op, i, -1);
-        for (int k = 0; k < rank; k++) *(f.vars >> k & 1 ? &rows : &times) *= extent[k];
-        if (rows < ROWS_AT_ONCE || times < MANY || rows * extent[rank] > value_numel(v)) continue;
-        turn_factor(g, op, i, f.vars, rank, 1);
-    }
-}
-
 /* --- spreading -------------------------------------------------------------------------------- */
 
 #define MIN_ROW    8  /* of results, in which a division is worth avoiding */
@@ -248,7 +219,6 @@ void pass_turn(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_turn(op->sub, o);
         turn_product(g, op, o->target);
-        copy_rows(g, op);
         int rank = op->kind == OP_map ? op->out[0]->rank : 0;
         while (rank && op->out[0]->shape[rank - 1] >= MIN_ROW && spread_one(g, op)) {
         }

@@ -437,8 +437,10 @@ enum { LINE = 16 /* floats */ };
 typedef struct Hints {
     int64_t var[64];
     int64_t panel; /* the first index; -1: there is none yet */
+    int64_t steps; /* the first index of a hint near; -1: there is none yet */
     int64_t lines; /* of the constant */
     bool *hinted;  /* by line, and those of a panel more */
+    bool *near;
 } Hints;
 
 /* Goes through the loops and notes all hints. */
@@ -447,9 +449,10 @@ static void run_hints(Hints *h, const Stmt *s) {
         if (s->kind == ST_let) h->var[s->var] = ex_eval(s->value, h->var).i;
         if (s->kind == ST_prefetch) {
             const int64_t at = ex_eval(s->index[0], h->var).i;
-            if (h->panel < 0) h->panel = at;
-            assert_true(at >= h->panel && at < h->lines * LINE + 2 * h->panel);
-            h->hinted[at / LINE] = true;
+            int64_t *first = s->near ? &h->steps : &h->panel;
+            if (*first < 0) *first = at;
+            assert_true(at >= *first && at < h->lines * LINE + 2 * *first);
+            (s->near ? h->near : h->hinted)[at / LINE] = true;
         }
         const bool tile = s->kind == ST_for && s->role != ROLE_serial && s->role != ROLE_parallel;
         if (s->kind != ST_for || tile) continue;
@@ -458,8 +461,9 @@ static void run_hints(Hints *h, const Stmt *s) {
     }
 }
 
-/* How many panels of the columns of a product of this size are fetched ahead. */
-static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns) {
+/* How many panels of the columns of a product of this size are fetched ahead. Columns that the L1
+ * cache does not keep are, too, by a few steps: near. */
+static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns, bool near) {
     Graph *g = graph_new(&s->arena, &s->x, &s->diag, "ahead");
     Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){rows, depth});
     float *data = ARENA_ARRAY(&s->arena, (size_t)(depth * columns), float);
@@ -469,9 +473,13 @@ static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t col
     s->target = target_find("c");
     Program *p = session_lower(s, g);
     assert_true(p && p->kernels.n == 1 && p->kernels.items[0]->vars.n <= 64);
-    Hints h = {.panel = -1, .lines = depth * columns / LINE};
+    Hints h = {.panel = -1, .steps = -1, .lines = depth * columns / LINE};
     h.hinted = ARENA_ARRAY(&s->arena, (size_t)h.lines * 3, bool);
+    h.near = ARENA_ARRAY(&s->arena, (size_t)h.lines * 3, bool);
     run_hints(&h, p->kernels.items[0]->body);
+    assert_true(near ? h.steps > 0 && h.steps % 8 == 0 : h.steps < 0); /* 8 steps */
+    for (int64_t i = 0; near && i < h.lines; i++)
+        if (h.near[i] != (i >= h.steps / LINE)) fail_msg("near, line %lld", (long long)i);
     if (h.panel < 0) return 0;
     for (int64_t i = 0; i < h.lines; i++)
         if (h.hinted[i] != (i >= h.panel / LINE)) fail_msg("line %lld", (long long)i);
@@ -479,18 +487,19 @@ static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t col
 }
 
 static int body_ahead(Session *s) {
-    assert_int_equal(panels_ahead(s, 96, 512, 768), 768 / 16); /* tiles of 2 vectors of 8 */
-    assert_int_equal(panels_ahead(s, 72, 512, 768), 768 / 16); /* more than an element at once */
-    assert_int_equal(panels_ahead(s, 384, 512, 768), 0);       /* less than an element at once */
-    assert_int_equal(panels_ahead(s, 4, 512, 768), 0);         /* one tile of rows */
-    assert_int_equal(panels_ahead(s, 96, 128, 64), 0);         /* stays in the cache */
-    assert_int_equal(panels_ahead(s, 96, 65536, 16), 0);       /* two panels do not fit it */
+    assert_int_equal(panels_ahead(s, 96, 512, 768, true), 768 / 16); /* tiles of 2 vectors of 8 */
+    assert_int_equal(panels_ahead(s, 72, 512, 768, true),
+                     768 / 16);                                /* more than an element at once */
+    assert_int_equal(panels_ahead(s, 384, 512, 768, true), 0); /* less than an element at once */
+    assert_int_equal(panels_ahead(s, 4, 512, 768, true), 0);   /* one tile of rows */
+    assert_int_equal(panels_ahead(s, 96, 128, 64, false), 0);  /* stays in the cache */
+    assert_int_equal(panels_ahead(s, 96, 65536, 16, true), 0); /* two panels do not fit it */
     return 0;
 }
 
 static void test_ahead(void **state) {
     (void)state;
-    Options o = {.model = "math.onnx", .march = "x86-64-v3"};
+    Options o = {.model = "math.onnx", .march = "x86-64-v3", .passes = "-slice"};
     assert_int_equal(with_session(&o, body_ahead), 0);
 }
 
