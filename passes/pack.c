@@ -127,8 +127,9 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
 /* A panel is what the tiles of one iteration of the loops around them read of a constant. Where
  * loops in between read the same panel again and again, the first time waits for memory and the
  * others leave memory idle; therefore each iteration of the innermost reduction loop around the
- * tile brings a bit of the next panel into the L2 cache. And where the L1 cache does not keep the
- * panel, each iteration brings what a few later ones read into it. */
+ * tile brings a bit of the next panel into the L2 cache, and likewise the rows of the next tile.
+ * And where the L1 cache does not keep the panel, each iteration brings what a few later ones read
+ * into it. */
 #define FEWEST_TIMES 2 /* that a panel is read */
 #define MOST_LINES   2 /* of it to fetch in an iteration */
 #define MOST_NEAR    8 /* the same, into the L1 cache, */
@@ -211,32 +212,59 @@ static void fetch_columns(Ahead *a, const Expr *load) {
         add_prefetch(a, load, ex_add(x, at, ex_i(x, STEPS_AHEAD * step + i)), true);
 }
 
-static void fetch_panel(void *user, const Expr *e) {
-    Ahead *a = user;
+/* Brings the panel behind the one that `load` reads, a bit in each step. */
+static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
     Exprs *x = a->n->x;
-    Panel panel;
-    if (e->op != EX_load || e->k.i >= a->n->op->n_in || !nest_can_pack(a->n, e->k.i, e->arg[0]))
-        return;
-    fetch_columns(a, e);
-    if (!find_panel(a, e, &panel)) return;
-    const int64_t each = (panel.size + panel.steps - 1) / panel.steps;
-    const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)e->dt);
+    const int64_t each = (panel->size + panel->steps - 1) / panel->steps;
+    const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)load->dt);
     if (each > MOST_LINES * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
     const Expr *step = ex_i(x, 0);
     for (int i = 0; i < a->k->vars.n; i++) to[i] = ex_var(x, i);
-    for (int i = panel.again; i < a->n->n_order; i++) {
+    for (int i = panel->again; i < a->n->n_order; i++) {
         const NestLoop *l = &a->n->loop[a->n->order[i]];
         to[l->var] = ex_i(x, 0);
         if (i < a->tile) step = ex_add(x, ex_mul(x, step, ex_i(x, l->extent)), ex_var(x, l->var));
     }
-    const Expr *next = ex_subst_vars(x, e->arg[0], a->k->vars.n, to);
-    next = ex_add(x, ex_add(x, next, ex_i(x, panel.size)), ex_mul(x, step, ex_i(x, each)));
-    for (int64_t i = 0; i < each; i += line) add_prefetch(a, e, ex_add(x, next, ex_i(x, i)), false);
+    const Expr *next = ex_subst_vars(x, load->arg[0], a->k->vars.n, to);
+    next = ex_add(x, ex_add(x, next, ex_i(x, panel->size)), ex_mul(x, step, ex_i(x, each)));
+    for (int64_t i = 0; i < each; i += line)
+        add_prefetch(a, load, ex_add(x, next, ex_i(x, i)), false);
+}
+
+/* Rows that a tile reads, if they lie side by side and are more than stay in the L2 cache: the next
+ * tile's follow them. */
+static bool find_rows(const Ahead *a, const Expr *load, Panel *panel) {
+    const Nest *n = a->n;
+    const int64_t size = (int64_t)dt_store((DType)load->dt);
+    const int64_t numel = value_numel(a->args[load->k.i]);
+    int64_t inside = 1, stride;
+    *panel = (Panel){.again = a->first, .steps = 1};
+    for (int i = a->first; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!ex_stride(load->arg[0], l->var, &stride) || stride < 0) return false;
+        if (stride) inside *= l->extent;
+        if (stride * l->extent > panel->size) panel->size = stride * l->extent;
+        if (i < a->tile) panel->steps *= l->extent;
+    }
+    return inside >= panel->size - panel->size / 8 && numel * size > n->target->l2_bytes / 2 &&
+           panel->steps <= panel->size && numel + 2 * panel->size <= INT32_MAX;
+}
+
+static void fetch_operand(void *user, const Expr *e) {
+    Ahead *a = user;
+    Panel panel;
+    if (e->op != EX_load || e->k.i >= a->n->op->n_in) return;
+    if (!nest_can_pack(a->n, e->k.i, e->arg[0])) {
+        if (find_rows(a, e, &panel)) fetch_panel(a, e, &panel);
+        return;
+    }
+    fetch_columns(a, e);
+    if (find_panel(a, e, &panel)) fetch_panel(a, e, &panel);
 }
 
 Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile) {
     Ahead a = {.n = n, .k = k, .args = args, .first = first, .tile = tile};
-    ex_visit(n->p->arena, body, fetch_panel, &a);
+    ex_visit(n->p->arena, body, fetch_operand, &a);
     return a.list;
 }

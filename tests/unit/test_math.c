@@ -434,25 +434,25 @@ static void test_strassen(void **state) {
 
 enum { LINE = 16 /* floats */ };
 
+/* What is fetched ahead of a buffer: panels into the L2 cache, or a few steps near. */
 typedef struct Hints {
     int64_t var[64];
-    int64_t panel; /* the first index; -1: there is none yet */
-    int64_t steps; /* the first index of a hint near; -1: there is none yet */
-    int64_t lines; /* of the constant */
+    int buffer;
+    bool near;
+    int64_t first; /* index; -1: there is none yet */
+    int64_t lines; /* of the buffer */
     bool *hinted;  /* by line, and those of a panel more */
-    bool *near;
 } Hints;
 
 /* Goes through the loops and notes all hints. */
 static void run_hints(Hints *h, const Stmt *s) {
     for (; s; s = s->next) {
         if (s->kind == ST_let) h->var[s->var] = ex_eval(s->value, h->var).i;
-        if (s->kind == ST_prefetch) {
+        if (s->kind == ST_prefetch && s->buffer == h->buffer && s->near == h->near) {
             const int64_t at = ex_eval(s->index[0], h->var).i;
-            int64_t *first = s->near ? &h->steps : &h->panel;
-            if (*first < 0) *first = at;
-            assert_true(at >= *first && at < h->lines * LINE + 2 * *first);
-            (s->near ? h->near : h->hinted)[at / LINE] = true;
+            if (h->first < 0) h->first = at;
+            assert_true(at >= h->first && at < h->lines * LINE + 2 * h->first);
+            h->hinted[at / LINE] = true;
         }
         const bool tile = s->kind == ST_for && s->role != ROLE_serial && s->role != ROLE_parallel;
         if (s->kind != ST_for || tile) continue;
@@ -461,9 +461,22 @@ static void run_hints(Hints *h, const Stmt *s) {
     }
 }
 
-/* How many panels of the columns of a product of this size are fetched ahead. Columns that the L1
- * cache does not keep are, too, by a few steps: near. */
-static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns, bool near) {
+/* The first index of the hints for the buffer of so many elements, which must hint at all lines
+ * from there; 0: there is none. */
+static int64_t first_hint(Session *s, const Kernel *k, int64_t numel, bool near) {
+    Hints h = {.near = near, .first = -1, .lines = numel / LINE};
+    while (k->buffers.items[h.buffer]->shape[0] != numel) h.buffer++;
+    h.hinted = ARENA_ARRAY(&s->arena, (size_t)h.lines * 3, bool);
+    run_hints(&h, k->body);
+    for (int64_t i = 0; h.first >= 0 && i < h.lines; i++)
+        if (h.hinted[i] != (i >= h.first / LINE)) fail_msg("line %lld", (long long)i);
+    return h.first < 0 ? 0 : h.first;
+}
+
+/* What of the operands of a product is fetched ahead: a panel of columns, columns of 8 steps later,
+ * the rows of a tile. */
+static void check_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns, int64_t panel,
+                        bool near, bool tile) {
     Graph *g = graph_new(&s->arena, &s->x, &s->diag, "ahead");
     Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){rows, depth});
     float *data = ARENA_ARRAY(&s->arena, (size_t)(depth * columns), float);
@@ -473,27 +486,22 @@ static int64_t panels_ahead(Session *s, int64_t rows, int64_t depth, int64_t col
     s->target = target_find("c");
     Program *p = session_lower(s, g);
     assert_true(p && p->kernels.n == 1 && p->kernels.items[0]->vars.n <= 64);
-    Hints h = {.panel = -1, .steps = -1, .lines = depth * columns / LINE};
-    h.hinted = ARENA_ARRAY(&s->arena, (size_t)h.lines * 3, bool);
-    h.near = ARENA_ARRAY(&s->arena, (size_t)h.lines * 3, bool);
-    run_hints(&h, p->kernels.items[0]->body);
-    assert_true(near ? h.steps > 0 && h.steps % 8 == 0 : h.steps < 0); /* 8 steps */
-    for (int64_t i = 0; near && i < h.lines; i++)
-        if (h.near[i] != (i >= h.steps / LINE)) fail_msg("near, line %lld", (long long)i);
-    if (h.panel < 0) return 0;
-    for (int64_t i = 0; i < h.lines; i++)
-        if (h.hinted[i] != (i >= h.panel / LINE)) fail_msg("line %lld", (long long)i);
-    return depth * columns / h.panel;
+    const Kernel *k = p->kernels.items[0];
+    assert_int_equal(first_hint(s, k, depth * columns, false), panel);
+    int64_t ahead = first_hint(s, k, depth * columns, true);
+    assert_true(near ? ahead > 0 && ahead % 64 == 0 : ahead == 0);
+    ahead = first_hint(s, k, rows * depth, false);
+    assert_true(tile ? ahead > 0 && ahead % depth == 0 : ahead == 0);
 }
 
 static int body_ahead(Session *s) {
-    assert_int_equal(panels_ahead(s, 96, 512, 768, true), 768 / 16); /* tiles of 2 vectors of 8 */
-    assert_int_equal(panels_ahead(s, 72, 512, 768, true),
-                     768 / 16);                                /* more than an element at once */
-    assert_int_equal(panels_ahead(s, 384, 512, 768, true), 0); /* less than an element at once */
-    assert_int_equal(panels_ahead(s, 4, 512, 768, true), 0);   /* one tile of rows */
-    assert_int_equal(panels_ahead(s, 96, 128, 64, false), 0);  /* stays in the cache */
-    assert_int_equal(panels_ahead(s, 96, 65536, 16, true), 0); /* two panels do not fit it */
+    const int64_t panel = 512 * 16; /* tiles of 2 vectors of 8 */
+    check_ahead(s, 96, 512, 768, panel, true, false);
+    check_ahead(s, 72, 512, 768, panel, true, false); /* more than an element at once */
+    check_ahead(s, 384, 512, 768, 0, true, true);     /* less than an element at once */
+    check_ahead(s, 4, 512, 768, 0, true, false);      /* one tile of rows */
+    check_ahead(s, 96, 128, 64, 0, false, false);     /* stays in the cache */
+    check_ahead(s, 96, 65536, 16, 0, true, true);     /* two panels do not fit it */
     return 0;
 }
 
