@@ -807,6 +807,7 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     if (!types_supported(p, &dialect_c)) return;
     unit_init(&h->unit, p->arena, &dialect_c);
     h->unit.vector_bytes = o->vector_bytes;
+    h->unit.whole_vectors = o->whole_vectors;
     strmap_init(&h->local, p->arena);
     h->macro = upper_case(p->arena, o->prefix);
     h->input = ARENA_ARRAY(p->arena, graph_n_inputs(p->graph) + 1, const char *);

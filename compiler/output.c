@@ -536,6 +536,7 @@ bool write_program(Session *s, Program *p, const char *path) {
     e.image_decoder = embedded_text("runtime/image_decoder.h");
     if (s->target->vector_types) {
         e.vector_bytes = s->target->vector_bytes;
+        e.whole_vectors = s->target->whole_vectors;
         e.march = s->o->march;
     }
     const char *slash = strrchr(s->o->model, '/');

@@ -43,12 +43,12 @@ const Target *target_find(const char *name) {
     return NULL;
 }
 
-enum { BYTES = 1, BYTE_DOTS = 2, WORDS = 4, BF16 = 8, TILES = 16 };
+enum { BYTES = 1, BYTE_DOTS = 2, WORDS = 4, BF16 = 8, TILES = 16, WHOLE = 32 };
 
 typedef struct ArchRow {
     const char *name;
     int vector_bytes, vector_registers;
-    int has;    /* products of narrow types that Target names */
+    int has;    /* of what Target names */
     int l2_kib; /* 0: what the target says */
 } ArchRow;
 
@@ -58,10 +58,10 @@ static const ArchRow archs[] = {
     {"x86-64-v3", 32, 16, BYTES | WORDS, 0},
     {"haswell", 32, 16, BYTES | WORDS, 256},
     {"x86-64-v4", 64, 32, BYTES | WORDS, 1024},
-    {"skylake-avx512", 64, 32, BYTES | WORDS, 1024},
-    {"cascadelake", 64, 32, BYTES | BYTE_DOTS | WORDS, 1024},
-    {"icelake-server", 64, 32, BYTES | BYTE_DOTS | WORDS, 1280},
-    {"sapphirerapids", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16 | TILES, 2048},
+    {"skylake-avx512", 64, 32, WHOLE | BYTES | WORDS, 1024},
+    {"cascadelake", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1024},
+    {"icelake-server", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1280},
+    {"sapphirerapids", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS | BF16 | TILES, 2048},
     {"znver1", 32, 16, BYTES | WORDS, 512},
     {"znver2", 32, 16, BYTES | WORDS, 512},
     {"znver3", 32, 16, BYTES | WORDS, 512},
@@ -79,6 +79,7 @@ static ArchRow native(void) {
         if (__builtin_cpu_supports("avx512vnni")) has |= BYTE_DOTS;
         if (__builtin_cpu_supports("avx512bf16")) has |= BF16;
         if (matrix_tiles_work()) has |= TILES;
+        if (__builtin_cpu_is("intel")) has |= WHOLE;
         return (ArchRow){"native", 64, 32, has, 1024};
     }
     if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, BYTES | WORDS, 0};
@@ -117,6 +118,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.word_products = row.has & WORDS;
         result.bf16_products = row.has & BF16;
         result.matrix_tiles = row.has & TILES;
+        result.whole_vectors = row.has & WHOLE;
         if (row.l2_kib) result.l2_bytes = (int64_t)row.l2_kib << 10;
     }
     return result;

@@ -28,6 +28,7 @@ typedef struct Target {
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
+    bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t shared_bytes;       /* shared memory of a block */
     int block_threads;          /* threads of a block by default */
