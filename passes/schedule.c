@@ -122,7 +122,8 @@ static int64_t tiles_of(int64_t extent, int64_t tile) {
 
 /* The operands of a product as its tiles read them. */
 typedef struct Operands {
-    int64_t rows, columns, depth;   /* depth: elements of WORD_BYTES */
+    int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */
+    int64_t times;                  /* that other loops over rows repeat them */
     double row_bytes, column_bytes; /* of all of them */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
 } Operands;
@@ -138,7 +139,7 @@ static bool columns_stay(const Target *t, double column_bytes, int64_t row_tiles
  * from the L2 cache; else they come again for every panel. */
 static double late_part(const Target *t, const Operands *o, int64_t rows, int64_t columns) {
     double first = LATE_BEYOND * fmin(1, o->row_bytes / (double)t->l2_bytes), again = first;
-    if (columns_stay(t, o->column_bytes, tiles_of(o->rows, rows)))
+    if (columns_stay(t, o->column_bytes, o->times * tiles_of(o->rows, rows)))
         again = (rows + columns) * o->depth * WORD_BYTES > t->l1_bytes * 3 / 4 ? LATE_L2 : LATE_L1;
     double part = again + (first - again) / (double)tiles_of(o->columns, columns);
     return fmax(part, LATE_L1);
@@ -150,8 +151,8 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
  * multiply-adds' time, the others are late the more, the farther away the rows are: each begins a
  * line of its own at the same step. Columns follow each other in memory, so that they come ahead
  * and cost little where the L1 cache does not keep them; but the first tile of rows waits for those
- * that the L2 cache does not keep, and so do all if it does not keep even what the next one reads
- * again. Tiles at the edge cost as much as whole ones. */
+ * that the L2 cache does not keep, and so do all for what it loses of a panel that the next one
+ * reads again. Tiles at the edge cost as much as whole ones. */
 static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
                             int64_t columns) {
     double products = (double)(rows * vectors) / 2, loads = (double)(rows + vectors);
@@ -162,9 +163,10 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     if (panel > (double)t->l1_bytes / 2)
         cycles += COST_OF_VECTORS * (double)(vectors * vectors) / products;
     double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;
-    double waiting = o->column_bytes > l2 / 2 ? fmax(cycles, far) : cycles;
-    double later = panel > l2 / 2 ? waiting : cycles;
-    return (waiting + (double)(tiles_of(o->rows, rows) - 1) * later) *
+    double waiting = o->column_bytes > l2 / 2 ? fmax(cycles, far) + cycles / 8 : cycles;
+    double lost = fmin(1, fmax(0, panel - l2 / 2) / (l2 / 2));
+    double later = cycles + lost * (waiting - cycles);
+    return (waiting + (double)(o->times * tiles_of(o->rows, rows) - 1) * later) *
            (double)tiles_of(o->columns, columns);
 }
 
@@ -434,7 +436,8 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
     int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
     double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
     double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
-    if ((columns_stay(n->target, columns, row_tiles) || rows_again >= columns_again) != turned) {
+    bool stay = columns_stay(n->target, columns, m->rows / n->loop[row].extent * row_tiles);
+    if ((stay || rows_again >= columns_again) != turned) {
         order[k++] = row_outer;
         order[k++] = column_outer;
         return k;
@@ -518,6 +521,7 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few,
     Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
                   .columns = n->loop[column].extent,
                   .depth = m->depths / at_once,
+                  .times = row >= 0 ? m->rows / n->loop[row].extent : 1,
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
                   .most_rows = most_rows(n, body, row)};
