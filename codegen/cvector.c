@@ -33,15 +33,16 @@ typedef struct VectorNest {
 
 /* Lanes of the vector that begins at `start`, if the widest type in it has so many bytes. fills: it
  * is a wider one, with lanes beyond the row, where the rest of that would take several vectors, or
- * narrower ones take longer. */
+ * narrower ones take longer (the target's whole_vectors), which they do beside whole ones. */
 static int width_at(const Printer *p, int64_t start, int64_t extent, int bytes, bool fills) {
     int most = p->unit->vector_bytes / bytes, width = most, filled = 4;
     int64_t rest = extent - start;
-    bool whole = p->unit->whole_vectors && extent > most && rest > 1;
     while (width > 1 && width > rest) width /= 2;
     if (width < 4) width = 1;
-    while (filled < (whole ? most : rest) && filled < most) filled *= 2;
-    return fills && rest < most && (whole || width < rest) ? filled : width;
+    if (!fills || rest >= most) return width;
+    if (p->unit->whole_vectors && extent > most && rest > 1) return most;
+    while (filled < rest && filled < most) filled *= 2;
+    return width < rest ? filled : width;
 }
 
 /* As many vectors as they have lanes, of which the first lanes are to lie side by side, then the

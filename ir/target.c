@@ -1,6 +1,7 @@
 /* See target.h. */
 #include "ir/target.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -88,6 +89,11 @@ static ArchRow native(void) {
 #else
     return (ArchRow){"native", 16, 32, 0, 0};
 #endif
+}
+
+double target_lost(const Target *t, double bytes) {
+    double half = (double)t->l2_bytes / 2;
+    return fmin(1, fmax(0, bytes - half) / half);
 }
 
 int target_products(const Target *t, DType rows, DType columns) {

@@ -149,6 +149,30 @@ typedef struct Panel {
     int64_t steps; /* iterations of the loops from there to the tile */
 } Panel;
 
+/* How a load goes through the loops from a position of the order on. */
+typedef struct Walk {
+    int64_t inside; /* elements that it visits, */
+    int64_t span;   /* and how far apart they may be */
+    int64_t steps;  /* iterations of the loops around the tile; */
+    int64_t stride; /* along the innermost of these */
+} Walk;
+
+/* False if it goes backwards, or unevenly. */
+static bool walk(const Ahead *a, const Expr *load, int from, Walk *w) {
+    const Nest *n = a->n;
+    int64_t stride;
+    *w = (Walk){.inside = 1, .steps = 1};
+    for (int i = from; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!ex_stride(load->arg[0], l->var, &stride) || stride < 0) return false;
+        if (stride) w->inside *= l->extent;
+        if (stride * l->extent > w->span) w->span = stride * l->extent;
+        if (i < a->tile) w->steps *= l->extent;
+        if (i == a->tile - 1) w->stride = stride;
+    }
+    return true;
+}
+
 /* False if it is not worth it: a small constant stays in the cache from run to run, and of the next
  * panel nothing would stay if one took more than two thirds of the cache. */
 static bool find_panel(const Ahead *a, const Expr *load, Panel *panel) {
@@ -156,8 +180,9 @@ static bool find_panel(const Ahead *a, const Expr *load, Panel *panel) {
     const Expr *index = load->arg[0];
     const int64_t size = (int64_t)dt_store((DType)load->dt), l2 = n->target->l2_bytes;
     const int64_t numel = value_numel(a->args[load->k.i]);
-    int64_t times = 1, inside = 1, stride;
-    *panel = (Panel){.again = a->first, .steps = 1};
+    int64_t times = 1;
+    Walk w;
+    *panel = (Panel){.again = a->first};
     while (panel->again > 0) {
         const NestLoop *l = &n->loop[n->order[panel->again - 1]];
         if (!ex_stride(index, l->var, &panel->size)) return false;
@@ -165,13 +190,9 @@ static bool find_panel(const Ahead *a, const Expr *load, Panel *panel) {
         times *= l->extent;
         panel->again--;
     }
-    for (int i = panel->again; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        if (!ex_stride(index, l->var, &stride)) return false;
-        if (stride) inside *= l->extent;
-        if (i < a->tile) panel->steps *= l->extent;
-    }
-    const bool dense = panel->size > 0 && inside == panel->size;
+    if (!walk(a, load, panel->again, &w)) return false;
+    panel->steps = w.steps;
+    const bool dense = panel->size > 0 && w.inside == panel->size;
     return dense && times >= FEWEST_TIMES && panel->steps <= panel->size &&
            numel * size >= l2 / 4 && 3 * panel->size * size <= 2 * l2 &&
            numel + 2 * panel->size <= INT32_MAX;
@@ -195,21 +216,16 @@ static void fetch_columns(Ahead *a, const Expr *load) {
     const Nest *n = a->n;
     Exprs *x = n->x;
     const int64_t size = (int64_t)dt_store((DType)load->dt), line = LINE_BYTES / size;
-    int64_t step = 0, stride, panel = 1;
-    for (int i = a->first; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        if (!ex_stride(load->arg[0], l->var, &stride)) return;
-        if (stride) panel *= l->extent;
-        if (i == a->tile - 1) step = stride;
-    }
-    if (step < line || step > MOST_NEAR * line || panel * size <= n->target->l1_bytes / 2) return;
-    if (value_numel(a->args[load->k.i]) + (STEPS_AHEAD + 1) * step > INT32_MAX) return;
+    Walk w;
+    if (!walk(a, load, a->first, &w) || w.stride < line || w.stride > MOST_NEAR * line) return;
+    if (w.inside * size <= n->target->l1_bytes / 2) return;
+    if (value_numel(a->args[load->k.i]) + (STEPS_AHEAD + 1) * w.stride > INT32_MAX) return;
     const Expr **zero = ARENA_ARRAY(n->p->arena, a->k->vars.n + 1, const Expr *);
     for (int i = 0; i < a->k->vars.n; i++) zero[i] = ex_var(x, i);
     for (int i = a->tile; i < n->n_order; i++) zero[n->loop[n->order[i]].var] = ex_i(x, 0);
     const Expr *at = ex_subst_vars(x, load->arg[0], a->k->vars.n, zero);
-    for (int64_t i = 0; i < step; i += line)
-        add_prefetch(a, load, ex_add(x, at, ex_i(x, STEPS_AHEAD * step + i)), true);
+    for (int64_t i = 0; i < w.stride; i += line)
+        add_prefetch(a, load, ex_add(x, at, ex_i(x, STEPS_AHEAD * w.stride + i)), true);
 }
 
 /* Brings the panel behind the one that `load` reads, a bit in each step. */
@@ -235,20 +251,13 @@ static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
 /* Rows that a tile reads, if they lie side by side and are more than stay in the L2 cache: the next
  * tile's follow them. */
 static bool find_rows(const Ahead *a, const Expr *load, Panel *panel) {
-    const Nest *n = a->n;
     const int64_t size = (int64_t)dt_store((DType)load->dt);
     const int64_t numel = value_numel(a->args[load->k.i]);
-    int64_t inside = 1, stride;
-    *panel = (Panel){.again = a->first, .steps = 1};
-    for (int i = a->first; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        if (!ex_stride(load->arg[0], l->var, &stride) || stride < 0) return false;
-        if (stride) inside *= l->extent;
-        if (stride * l->extent > panel->size) panel->size = stride * l->extent;
-        if (i < a->tile) panel->steps *= l->extent;
-    }
-    return inside >= panel->size - panel->size / 8 && numel * size > n->target->l2_bytes / 2 &&
-           panel->steps <= panel->size && numel + 2 * panel->size <= INT32_MAX;
+    Walk w;
+    if (!walk(a, load, a->first, &w)) return false;
+    *panel = (Panel){.size = w.span, .again = a->first, .steps = w.steps};
+    return w.inside >= w.span - w.span / 8 && numel * size > a->n->target->l2_bytes / 2 &&
+           w.steps <= w.span && numel + 2 * w.span <= INT32_MAX;
 }
 
 static void fetch_operand(void *user, const Expr *e) {

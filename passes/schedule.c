@@ -152,20 +152,20 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
  * line of its own at the same step. Columns follow each other in memory, so that they come ahead
  * and cost little where the L1 cache does not keep them; but the first tile of rows waits for those
  * that the L2 cache does not keep, and so do all for what it loses of a panel that the next one
- * reads again. Tiles at the edge cost as much as whole ones. */
+ * reads again; of two tiles that wait as long, the one with less to do is better. Tiles at the edge
+ * cost as much as whole ones. */
 static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
                             int64_t columns) {
     double products = (double)(rows * vectors) / 2, loads = (double)(rows + vectors);
-    double panel = (double)(o->depth * columns * WORD_BYTES), l2 = (double)t->l2_bytes;
+    double panel = (double)(o->depth * columns * WORD_BYTES);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), 5);
     cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);
     if (rows > o->most_rows) cycles += LATE_COMPETING * (double)rows;
     if (panel > (double)t->l1_bytes / 2)
         cycles += COST_OF_VECTORS * (double)(vectors * vectors) / products;
     double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;
-    double waiting = o->column_bytes > l2 / 2 ? fmax(cycles, far) + cycles / 8 : cycles;
-    double lost = fmin(1, fmax(0, panel - l2 / 2) / (l2 / 2));
-    double later = cycles + lost * (waiting - cycles);
+    double waiting = target_lost(t, o->column_bytes) > 0 ? fmax(cycles, far) + cycles / 8 : cycles;
+    double later = cycles + target_lost(t, panel) * (waiting - cycles);
     return (waiting + (double)(o->times * tiles_of(o->rows, rows) - 1) * later) *
            (double)tiles_of(o->columns, columns);
 }

@@ -56,17 +56,16 @@ static bool read_product(Deep *d) {
 /* Bytes that come from beyond the L2 cache, in the order of tiles that the schedule chooses: all
  * rows meet a panel, of which half a cache stays while they go by. Results that the cache keeps
  * are read and written in little time. */
-static double traffic(const Deep *d, int64_t slices, double l2) {
-    double depth = (double)d->depth / (double)slices,
+static double traffic(const Deep *d, int64_t slices, const Target *t) {
+    double l2 = (double)t->l2_bytes, depth = (double)d->depth / (double)slices,
            word = (double)dt_store((DType)d->op->body->dt);
     double rows = (double)d->rows * depth * d->row_bytes;
     double columns = (double)d->columns * depth * d->column_bytes;
     double panel = fmin(columns, PANEL * depth * d->column_bytes);
     double result = (double)(d->rows * d->columns) * word;
     double results = 2 * (double)(slices - 1) * result * (result > l2 / 2 ? RESULT : 1);
-    double lost = fmin(1, fmax(0, panel - l2 / 2) / (l2 / 2));
     double again = rows * ceil((double)d->columns / PANEL);
-    again += columns * (1 + lost * fmax(0, (double)d->rows / TILE - 1));
+    again += columns * (1 + target_lost(t, panel) * fmax(0, (double)d->rows / TILE - 1));
     bool fits = rows + panel <= 0.8 * l2;
     return (double)slices * (fits ? rows + columns : again) + results;
 }
@@ -74,9 +73,9 @@ static double traffic(const Deep *d, int64_t slices, double l2) {
 /* In how many slices; 1: as it is. */
 static int64_t choose(const Deep *d, const Target *t) {
     int64_t best = 1;
-    double l2 = (double)t->l2_bytes, now = traffic(d, 1, l2), least = now / WORTH;
+    double least = traffic(d, 1, t) / WORTH;
     for (int64_t n = 2; d->depth / n >= LEAST_SLICE; n++) {
-        double then = traffic(d, n, l2);
+        double then = traffic(d, n, t);
         if (d->depth % (n * UNIT) || then >= least) continue;
         least = then;
         best = n;
