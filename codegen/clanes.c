@@ -237,6 +237,26 @@ static bool read_each(Printer *p, const Expr *e, int few, int var, const Expr *r
     return true;
 }
 
+/* Rows at the sum of what all lanes share and the bytes of a table? */
+static bool read_moved(Printer *p, const Stmt *s, int var, LaneDot *dot) {
+    const Expr *place = dot->rows->arg[0], *to = NULL;
+    while (!to && place->op == EX_add) {
+        for (int i = 0; i < 2 && !to; i++) {
+            const Expr *e = widened_load(place->arg[i], DT_u8);
+            if (e && lanes_vary(e, var)) to = e;
+        }
+        if (!to) place = place->arg[lanes_vary(place->arg[1], var)];
+    }
+    if (!to || !lanes_apart(to->arg[0], s->var, 1) || !lanes_apart(to->arg[0], var, dot->count))
+        return false;
+    const Expr *shared =
+        ex_replace(p->x, dot->rows->arg[0], ex_cast(p->x, DT_i32, to), ex_i(p->x, 0));
+    if (lanes_vary(shared, var) || lanes_vary(shared, s->var)) return false;
+    dot->rows = ex_load(p->x, DT_u8, (int)dot->rows->k.i, 1, &shared);
+    dot->to = to;
+    return true;
+}
+
 typedef struct DotRow {
     DType sum, rows, columns;
     int count;
@@ -258,9 +278,16 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
         if (!columns || !lanes_apart(columns->arg[0], s->var, 1) ||
             !lanes_apart(columns->arg[0], var, row->count))
             continue;
-        *dot = (LaneDot){s->body, s->var, row->count, row->function, rows, columns, false, {NULL}};
+        *dot = (LaneDot){.store = s->body,
+                         .var = s->var,
+                         .count = row->count,
+                         .function = row->function,
+                         .rows = rows,
+                         .columns = columns,
+                         .pair = -1};
         if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
             return true;
+        if (row->count == 4 && rows && read_moved(p, s, var, dot)) return true;
         dot->each = row->count == 4 && read_each(p, product->arg[k], s->var, var, dot->row);
         if (dot->each) return true;
     }
@@ -821,9 +848,46 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
                 lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
 }
 
+/* The address of the few that the load begins with. */
+static const char *few_at(Lanes *l, const LaneDot *dot, const Expr *load) {
+    Printer *p = l->p;
+    l->value[dot->var] = ex_i(p->x, 0);
+    const Expr *index = at_start(l, load->arg[0]);
+    l->value[dot->var] = NULL;
+    begin_statement(p, 1, &index);
+    return TEXT("&%s[%s]", p->buffer[load->k.i], print(p, index).text);
+}
+
+/* The same as a vector of words. */
+static const char *few_in_lanes(Lanes *l, const LaneDot *dot, const Expr *load) {
+    Printer *p = l->p;
+    return TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), few_at(l, dot, load));
+}
+
+static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
+    Printer *p = l->p;
+    return TEXT("%s(%s, %s, %s, %s)", lane_function(p, "dot_moved", l->width), acc,
+                few_at(l, dot, dot->rows), few_in_lanes(l, dot, dot->to),
+                few_in_lanes(l, dot, dot->columns));
+}
+
+static const char *pair_text(Lanes *l, const LaneDot *dot, const char *acc) {
+    Printer *p = l->p;
+    const char *type = lane_type(p, DT_i32, l->width), *text = acc;
+    for (int i = 0; i < 2; i++) {
+        l->value[dot->pair] = ex_i(p->x, i);
+        text = TEXT("%s, (int32_t)*(const mlcc_four_at *)%s + (%s){0}, %s", text,
+                    few_at(l, dot, dot->rows), type, few_in_lanes(l, dot, dot->columns));
+    }
+    l->value[dot->pair] = NULL;
+    return TEXT("%s(%s)", lane_function(p, "dot_pair", l->width), text);
+}
+
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
     if (dot->each) return dot_each_text(l, dot, acc);
+    if (dot->to) return moved_text(l, dot, acc);
+    if (dot->pair >= 0) return pair_text(l, dot, acc);
     const Expr *load[2] = {dot->rows, dot->columns}, *index[2];
     const char *place[2];
     bool whole = !dt_is_float((DType)dot->store->value->dt);

@@ -47,6 +47,9 @@ typedef struct LaneDot {
     const Expr *columns;  /* ... of one that is so many apart from lane to lane */
     bool each;            /* the rows differ from lane to lane; then they are not `rows`, but ... */
     const Expr *row[4];   /* ... these loads of lanes, for each of the few; NULL: zeros */
+    const Expr *to;       /* or a table says where the rows lie behind the place that they have at
+                             its zeros: the load of that; NULL: none does */
+    int pair;             /* the loop of role pair around, whose two sums are added; -1: none */
 } LaneDot;
 
 /* Types whose lanes can lie in memory. */

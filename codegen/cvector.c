@@ -21,6 +21,7 @@
 typedef struct VectorNest {
     const Stmt *unrolled[MAX_UNROLLED];
     int n_unrolled;
+    const Stmt *pair; /* the outermost loop, of that role; NULL: there is none */
     const Stmt *loop; /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
@@ -60,6 +61,11 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
 /* Reads `s` as a nest of the kind; false if it is none. */
 static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     *n = (VectorNest){.steps = 1};
+    if (s && s->kind == ST_for && s->role == ROLE_pair && ex_is_int(s->extent, 2) && s->body &&
+        !s->body->next) {
+        n->pair = s;
+        s = s->body;
+    }
     for (; s && s->kind == ST_for && s->role == ROLE_unroll; s = s->body) {
         if (n->n_unrolled == MAX_UNROLLED || !ex_is_const(s->extent) || !s->body || s->body->next)
             return false;
@@ -73,7 +79,8 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     if (n->extent < 2 || n->steps * n->extent > MOST_STATEMENTS * 16) return false;
     n->widest = 4;
     n->is_dot = s->body && lanes_read_dot(p, s->body, s->var, &n->dot);
-    if (n->is_dot) return true;
+    if (n->is_dot && n->pair) n->dot.pair = n->pair->var;
+    if (n->is_dot || n->pair) return n->is_dot;
     n->widest = 1;
     for (const Stmt *store = s->body; store; store = store->next) {
         if (store->kind != ST_store) return false;
@@ -110,6 +117,7 @@ static void note_row(Printer *p, const VectorNest *n, int buffer, const Expr *in
     int64_t rows = buffer_elements(p->k->buffers.items[buffer]) / n->extent;
     bool fits = rows * n->extent == buffer_elements(p->k->buffers.items[buffer]);
     int64_t stride;
+    if (n->pair && lanes_vary(index, n->pair->var)) fits = false;
     for (int i = 0; fits && i < n->n_unrolled; i++)
         fits = ex_stride(index, n->unrolled[i]->var, &stride) && stride % n->extent == 0;
     if (fits && p->held[buffer] != 0) fits = p->held[buffer] == n->extent;
@@ -231,6 +239,22 @@ static void print_dot(Lanes *l, const LaneDot *dot) {
     end_statement(p, mark);
 }
 
+/* The two dots of a pair, as one where there is a function that does both. */
+static void print_dots(Lanes *l, const LaneDot *dot) {
+    Printer *p = l->p;
+    if (dot->pair < 0 || l->width == p->unit->vector_bytes / 4) {
+        print_dot(l, dot);
+        return;
+    }
+    LaneDot one = *dot;
+    one.pair = -1;
+    for (int i = 0; i < 2; i++) {
+        l->value[dot->pair] = ex_i(p->x, i);
+        print_dot(l, &one);
+    }
+    l->value[dot->pair] = NULL;
+}
+
 static void print_put(Lanes *l, const Stmt *s) {
     Printer *p = l->p;
     int mark = p->named.n;
@@ -296,7 +320,8 @@ static void keep_what_is_certain(const Columns *u, const Expr *e) {
 static void keep_columns(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
     const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
-    if (n->steps < 2 || p->held[store->buffer] <= 0 || (!n->is_dot && store->next)) return;
+    if (n->steps < 2 || n->pair || p->held[store->buffer] <= 0 || (!n->is_dot && store->next))
+        return;
     Columns user = {l, n};
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
@@ -407,7 +432,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
         for (l.start = 0; l.start < n.extent; l.start += l.width) {
             take_lanes(&l, &n);
             if (n.is_dot) {
-                print_dot(&l, &n.dot);
+                print_dots(&l, &n.dot);
                 continue;
             }
             if (l.width == 16 && n_put > 0) {

@@ -5,8 +5,8 @@
 
 const char *role_name(Role role) {
     static const char *const names[ROLE_count] = {"serial",   "parallel", "vector",  "unroll",
-                                                  "tile",     "block.x",  "block.y", "block.z",
-                                                  "thread.x", "thread.y", "thread.z"};
+                                                  "tile",     "pair",     "block.x", "block.y",
+                                                  "block.z",  "thread.x", "thread.y", "thread.z"};
     return names[role];
 }
 

@@ -33,6 +33,9 @@ typedef enum Role {
     ROLE_unroll,
     ROLE_tile,    /* of a reduction, around rows and columns of sums: a tile of a matrix unit, of
                      which each iteration is a word */
+    ROLE_pair,    /* of a reduction, around rows and columns of sums of products of unsigned and
+                     signed bytes, by fours: sums over the loop of the first two, and of the last
+                     two of the four fit into 16 bits */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,

@@ -44,7 +44,7 @@ const Target *target_find(const char *name) {
     return NULL;
 }
 
-enum { BYTES = 1, BYTE_DOTS = 2, WORDS = 4, BF16 = 8, TILES = 16, WHOLE = 32 };
+enum { BYTES = 1, BYTE_DOTS = 2, WORDS = 4, BF16 = 8, TILES = 16, WHOLE = 32, PAIRS = 64 };
 
 typedef struct ArchRow {
     const char *name;
@@ -58,8 +58,8 @@ static const ArchRow archs[] = {
     {"x86-64-v2", 16, 16, BYTES | WORDS, 0},
     {"x86-64-v3", 32, 16, BYTES | WORDS, 0},
     {"haswell", 32, 16, BYTES | WORDS, 256},
-    {"x86-64-v4", 64, 32, BYTES | WORDS, 1024},
-    {"skylake-avx512", 64, 32, WHOLE | BYTES | WORDS, 1024},
+    {"x86-64-v4", 64, 32, BYTES | WORDS | PAIRS, 1024},
+    {"skylake-avx512", 64, 32, WHOLE | BYTES | WORDS | PAIRS, 1024},
     {"cascadelake", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1024},
     {"icelake-server", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1280},
     {"sapphirerapids", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS | BF16 | TILES, 2048},
@@ -77,7 +77,7 @@ static ArchRow native(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) {
         int has = BYTES | WORDS;
-        if (__builtin_cpu_supports("avx512vnni")) has |= BYTE_DOTS;
+        has |= __builtin_cpu_supports("avx512vnni") ? BYTE_DOTS : PAIRS;
         if (__builtin_cpu_supports("avx512bf16")) has |= BF16;
         if (matrix_tiles_work()) has |= TILES;
         if (__builtin_cpu_is("intel")) has |= WHOLE;
@@ -120,6 +120,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.vector_registers = row.vector_registers;
         result.vector_types = row.name != NULL;
         result.byte_products = row.has & BYTES;
+        result.byte_pairs = row.has & PAIRS;
         result.byte_dots = row.has & BYTE_DOTS;
         result.word_products = row.has & WORDS;
         result.bf16_products = row.has & BF16;

@@ -23,6 +23,7 @@ typedef struct Target {
     int vector_registers;
     bool byte_products; /* a few instructions add four products of unsigned and signed bytes in
                            lanes */
+    bool byte_pairs;    /* one adds two of them, which must fit into 16 bits */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */

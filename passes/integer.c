@@ -18,6 +18,7 @@
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
+#include "passes/relieve.h"
 
 #include <string.h>
 
@@ -391,8 +392,25 @@ static void change_type(Sum *s, int i, DType dt) {
     if (ex_is_zero(d->zero)) d->zero = NULL;
 }
 
+/* Are products of constant columns, coordinate k of the result, faster as bytes than as words?
+ * Bytes of an input stay where they are; words would be laid out anew. */
+static bool relieved(const Sum *s, int column, int k) {
+    Arena *arena = s->g->arena;
+    const Expr *columns = s->part[column].q, *rows = s->part[!column].q;
+    Value *v = input_of(s, columns), *from = input_of(s, rows);
+    ConstantColumns c;
+    if (!s->target->byte_pairs || !value_is_const(v) || s->op->n_red != 1 || k < 0) return false;
+    if (through_reshape(from)->def->kind == OP_input &&
+        load_dimension(arena, rows, s->rank) != from->rank - 1)
+        return false;
+    return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, s->extent[k],
+                              &c) &&
+           relieve_pays(arena, &c);
+}
+
 /* Rows unsigned, columns signed; both words where the target adds products of bytes by way of
- * these, and rows are many enough that widening both beforehand pays. False if the sum is no
+ * these, and rows are many enough that widening both beforehand pays, unless bytes are faster even
+ * so. False if the sum is no
  * product of a matrix. */
 static bool as_matrix_product(Sum *s) {
     uint32_t spatial = (1u << s->rank) - 1;
@@ -408,7 +426,9 @@ static bool as_matrix_product(Sum *s) {
     int64_t rows = 1;
     for (int k = 0; k < s->rank; k++)
         if (vars[!column] & ~vars[column] & 1u << k) rows *= s->extent[k];
-    bool words = s->target->word_products && !s->target->byte_dots && rows >= ROWS_OF_WORDS;
+    uint32_t columns = vars[column] & ~vars[!column] & spatial;
+    bool words = s->target->word_products && !s->target->byte_dots && rows >= ROWS_OF_WORDS &&
+                 !relieved(s, column, columns & (columns - 1) ? -1 : __builtin_ctz(columns));
     change_type(s, column, words ? DT_i16 : DT_i8);
     change_type(s, !column, words ? DT_i16 : DT_u8);
     return true;

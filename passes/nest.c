@@ -1,6 +1,9 @@
 /* Schedule steps on a loop nest; see nest.h. The kernel is built in nest_build.c. */
 #include "passes/nest.h"
 
+#include "passes/inline.h"
+#include "passes/relieve.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -310,6 +313,48 @@ static bool is_unit_tile(const Nest *n, int at) {
     return fits;
 }
 
+bool nest_pairs_fit(const Nest *n, int fours, int few) {
+    const Expr *body = nest_body(n), *to[NEST_MAX_LOOPS];
+    if (!n->target->byte_pairs || body->op != EX_mul || body->dt != DT_i32) return false;
+    if (n->loop[fours].extent % 2 || n->loop[few].extent != 4) return false;
+    for (int i = 0; i < n->n_loops; i++) to[i] = ex_i(n->x, 0);
+    for (int k = 0; k < 2; k++) {
+        const Expr *e = without_casts(body->arg[k]), *rows = without_casts(body->arg[1 - k]);
+        if (e->op != EX_load || e->dt != DT_i8 || rows->dt != DT_u8) continue;
+        Fours f = {.v = n->op->in[e->k.i]};
+        const Expr *index = e->arg[0], *first = ex_subst_vars(n->x, index, n->n_loops, to);
+        if (!value_is_const(f.v)) continue;
+        first = ex_simplify(n->x, first, 0, NULL);
+        bool even = ex_is_const(first) && ex_stride(index, few, &f.stride) &&
+                    ex_stride(index, fours, &f.apart);
+        for (int i = 0; i < n->n_order && even; i++) {
+            int loop = n->order[i];
+            if (loop == few) continue;
+            f.extent[f.n] = n->loop[loop].extent / (loop == fours ? 2 : 1);
+            even = ex_stride(index, loop, &f.step[f.n]);
+            if (loop == fours) f.step[f.n] *= 2;
+            if (f.step[f.n]) f.n++;
+        }
+        if (!even || first->k.i < 0 || f.stride < 0 || f.apart < 0) return false;
+        f.first = first->k.i;
+        int64_t last = f.first + f.apart + 3 * f.stride;
+        for (int i = 0; i < f.n; i++) {
+            if (f.step[i] < 0) return false;
+            last += f.step[i] * (f.extent[i] - 1);
+        }
+        return last < value_numel(f.v) && relieve_fits(n->p->arena, &f);
+    }
+    return false;
+}
+
+/* Is the loop of role pair at this position around a tile of sums of four products, and do those
+ * fit? */
+static bool is_pair(const Nest *n, int at) {
+    int last = n->order[n->n_order - 1];
+    return n->loop[n->order[at]].extent == 2 && n->loop[n->order[at]].reduce &&
+           n->loop[last].reduce && nest_pairs_fit(n, n->order[at], last);
+}
+
 bool nest_check_loops(const Nest *n) {
     const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
     int64_t tile = 1;
@@ -326,6 +371,7 @@ bool nest_check_loops(const Nest *n) {
         if (reducing && !l->reduce && l->role == ROLE_serial)
             wrong = "accumulators in a loop that is not unrolled";
         if (l->role == ROLE_tile && !is_unit_tile(n, i)) wrong = "a tile that no unit takes";
+        if (l->role == ROLE_pair && !is_pair(n, i)) wrong = "a pair of sums that may not fit";
         if (inside_vector && l->role != ROLE_unroll) wrong = "a loop inside of a vector";
         inside_vector |= l->role == ROLE_vector;
         if (loop == n->lane_loop && i != n->n_order - 1) wrong = "lanes that are not innermost";

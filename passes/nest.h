@@ -91,6 +91,11 @@ bool nest_replay(Nest *n, const char *steps);
  * after a diagnostic (E5002). */
 bool nest_check_loops(const Nest *n);
 
+/* May the target add products of constant bytes in pairs: those of two iterations that follow each
+ * other, the first of which has an even number, of reduction loop `fours`, around four of loop
+ * `few`? */
+bool nest_pairs_fit(const Nest *n, int fours, int few);
+
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 
@@ -103,9 +108,9 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args);
  * the variables of `k` and with loads of flat elements. Their args become the new constants;
  * returns the body that reads these. */
 const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Value **args);
-/* Hints for the innermost reduction loop around the tile, for constants that such a body reads panel
- * by panel; NULL: there are none. `first`, `tile`: where in the order the reduction loops and the
- * tile begin. */
+/* Hints for the innermost reduction loop around the tile, for constants that such a body reads
+ * panel by panel; NULL: there are none. `first`, `tile`: where in the order the reduction loops and
+ * the tile begin. */
 Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile);
 
 /* The place of the output's element at the operator's coordinates. NULL for a scatter. */

@@ -559,7 +559,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         new_store(b, b->acc_buffer, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
-        while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop)
+        while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop &&
+               n->loop[serial[depth]].role != ROLE_pair)
             depth++;
         Stmt *list = NULL;
         bool unit = depth > 0 && n->loop[serial[depth - 1]].role == ROLE_tile;

@@ -41,6 +41,7 @@ void pass_narrow(Graph *g, const PassOptions *o);
 void pass_slice(Graph *g, const PassOptions *o);
 void pass_cascade(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
+void pass_relieve(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);
 Program *pass_lower(Graph *g, const PassOptions *o);

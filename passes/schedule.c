@@ -479,10 +479,10 @@ static int64_t most_rows(const Nest *n, const Expr *body, int row) {
     return u.compete ? n->target->l1_bytes / L1_WAY_BYTES - 1 : MOST_ROWS;
 }
 
-/* A tile of the matrix product `m`, of which `words` (-1: none) is the reduction loop around it
- * that a matrix unit takes at once, and `few` (or -1) the one that is innermost. */
-static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int words,
-                       int few) {
+/* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it
+ * that is taken at once, of role tile or pair, and `few` (or -1) the one that is innermost. */
+static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
+                       Role role, int few) {
     const Expr *body = nest_body(n);
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
@@ -495,10 +495,10 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
         k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1,
                         outer_of(inner[1]), tile.turned, order);
     k = without(order, reductions_by_stride(n, body, order, k), few);
-    if (words >= 0) {
-        k = without(order, k, words);
-        nest_bind(n, words, ROLE_tile);
-        order[k++] = words;
+    if (around >= 0) {
+        k = without(order, k, around);
+        nest_bind(n, around, role);
+        order[k++] = around;
     }
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     if (few >= 0) {
@@ -515,7 +515,8 @@ static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int r
     return !ex_loads(n->p->arena, body->arg[0]) || !ex_loads(n->p->arena, body->arg[1]);
 }
 
-static void matrix_tile(Nest *n, const Product *m, int column, int row, int few, int variant) {
+static void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few,
+                        int variant) {
     const Expr *body = nest_body(n);
     int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
@@ -528,7 +529,7 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int few,
     Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
-    place_tile(n, m, column, row, tile, -1, few);
+    place_tile(n, m, column, row, tile, pair, ROLE_pair, few);
     for (int i = 0; i < m->n_depth && numbers; i++) nest_bind(n, m->depth[i], ROLE_unroll);
 }
 
@@ -610,8 +611,18 @@ static bool unit_tile(Nest *n, const Product *m, const NarrowTile *t, int few) {
     int outer, inner, word, element;
     nest_split(n, t->depth, words * few, &outer, &inner);
     nest_split(n, inner, few, &word, &element);
-    place_tile(n, m, t->column, t->row, tile, word, element);
+    place_tile(n, m, t->column, t->row, tile, word, ROLE_tile, element);
     return true;
+}
+
+/* The loop over fours of the depth, where a tile's depth is one of them; -1: there is none. */
+static int loop_of_fours(const Nest *n, const NarrowFactor *columns, const NarrowTile *t) {
+    int found = -1;
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce && n->order[i] != t->depth &&
+            columns->loops >> n->order[i] & 1)
+            found = found < 0 ? n->order[i] : -2;
+    return n->loop[t->depth].extent == 4 && found >= 0 ? found : -1;
 }
 
 /* Products of narrow types of which the target adds several at once: those that lie side by side in
@@ -635,10 +646,61 @@ static bool narrow_tile(Nest *n) {
         bool tiles = n->target->matrix_tiles && rows.load->dt != DT_i16;
         if (!tiles || variant > 0 || !unit_tile(n, &turned, &t, at_once)) {
             if (tiles && variant > 0) variant--; /* vectors come after tiles */
-            nest_split(n, t.depth, at_once, &outer, &few);
-            matrix_tile(n, &turned, t.column, t.row, few, variant);
+            int pair = -1, fours = loop_of_fours(n, &columns, &t);
+            if (fours >= 0)
+                few = t.depth;
+            else
+                nest_split(n, t.depth, at_once, &fours, &few);
+            if (nest_pairs_fit(n, fours, few)) nest_split(n, fours, 2, &outer, &pair);
+            matrix_tile(n, &turned, t.column, t.row, pair, few, variant);
         }
         if (packs) nest_pack(n);
+        return true;
+    }
+    return false;
+}
+
+#define MOVED_ROWS 12 /* whose sums, of a vector, stay in registers */
+
+/* Products of bytes by fours whose rows lie where tables say (pass `relieve`): a vector of columns
+ * and its tables serve a few rows. */
+static bool moved_tile(Nest *n) {
+    const Expr *body = nest_body(n);
+    if (!n->target->byte_pairs || body->op != EX_mul) return false;
+    for (int k = 0; k < 2; k++) {
+        NarrowFactor rows = narrow_factor(n, body->arg[k]);
+        NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
+        if (!rows.load || !columns.load || !ex_loads(n->p->arena, rows.load->arg[0])) continue;
+        int row = -1, column = -1, few = -1, steps = -1, order[4], count = 0;
+        int64_t at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
+        for (int i = 0; i < n->n_order; i++) {
+            int loop = n->order[i];
+            int64_t extent = n->loop[loop].extent, stride = 0;
+            bool even = ex_stride(columns.load->arg[0], loop, &stride);
+            if (n->loop[loop].reduce)
+                *(even && stride == 1 && extent == at_once ? &few : &steps) = loop;
+            else if (even && stride == at_once && extent == lanes_of(n))
+                column = loop;
+            else if (!(columns.loops >> loop & 1) && (row < 0 || extent > n->loop[row].extent))
+                row = loop;
+        }
+        if (column < 0 || few < 0 || steps < 0) continue;
+        order[count++] = steps;
+        if (row >= 0) {
+            Ranking ranking = {.n = 0};
+            for (int64_t r = 1; r <= MOVED_ROWS && r <= n->loop[row].extent; r++) {
+                double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
+                rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
+            }
+            int64_t tiles;
+            order[count] = tile_loop(n, row, ranked_tile(&ranking, n->variant).rows, &tiles);
+            nest_bind(n, order[count++], ROLE_unroll);
+        }
+        order[count++] = column;
+        order[count++] = few;
+        nest_bind(n, column, ROLE_vector);
+        nest_bind(n, few, ROLE_unroll);
+        nest_order(n, count, order);
         return true;
     }
     return false;
@@ -792,7 +854,7 @@ static void lane_tile(Nest *n) {
 static void loops_reduce(Nest *n) {
     split_divided(n);
     join_loops(n);
-    if (narrow_tile(n)) return;
+    if (moved_tile(n) || narrow_tile(n)) return;
     int column = find_column(n, nest_body(n));
     if (column < 0) {
         lane_tile(n);
@@ -801,10 +863,10 @@ static void loops_reduce(Nest *n) {
     Product m;
     bool product = find_product(n, &m);
     if (product && listed(column, m.column, m.n_column)) {
-        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row), -1, n->variant);
+        matrix_tile(n, &m, column, longest_of(n, m.row, m.n_row), -1, -1, n->variant);
     } else if (product && listed(column, m.row, m.n_row)) {
         const Product turned = transposed(&m);
-        matrix_tile(n, &turned, column, longest_of(n, m.column, m.n_column), -1, n->variant);
+        matrix_tile(n, &turned, column, longest_of(n, m.column, m.n_column), -1, -1, n->variant);
     } else {
         int row = -1;
         for (int i = 0; i < n->n_order; i++)

@@ -11,6 +11,7 @@
  * kernels in it. --bless writes down what comes out now. Run in the repository. */
 #include "passes/nest.h"
 #include "passes/passes.h"
+#include "passes/relieve.h"
 #include "tests/unit/program_run.h"
 #include "ir/verify.h"
 
@@ -311,6 +312,88 @@ static void test_winograd(void **state) {
     check_winograd(*state, "x86-64-v3", DT_none, 128, true, 4);
 }
 
+/* --- sums of bytes that fit into 16 bits ------------------------------------------------------ */
+
+/* The largest magnitude of sums of `n` columns of one sign. */
+static int sum_of_columns(const int8_t *w, int n) {
+    int sum[2] = {0, 0};
+    for (int i = 0; i < n; i++) sum[w[i] < 0] += abs(w[i]);
+    return sum[0] > sum[1] ? sum[0] : sum[1];
+}
+
+/* What the sum of a rest promises to whoever computes it: pairs of a row that lie side by side,
+ * less than 64 bytes from a place in it, whose products add up to 16 bits. */
+static void check_rest(const Op *op, int64_t depth) {
+    const int32_t *place = op->in[1]->data;
+    const uint8_t *to = op->in[2]->data;
+    const int8_t *lack = op->in[3]->data;
+    int64_t each = value_numel(op->in[3]) / value_numel(op->in[1]);
+    for (int64_t i = 0; i < value_numel(op->in[1]); i++)
+        assert_true(place[i] >= 0 && place[i] % 2 == 0 && place[i] <= depth - 64);
+    for (int64_t i = 0; i < value_numel(op->in[3]); i += 2) {
+        assert_true(i / each < value_numel(op->in[1]));
+        assert_true(to[i] % 2 == 0 && to[i] < 64 && to[i + 1] == to[i] + 1);
+        assert_in_range(sum_of_columns(&lack[i], 2), 0, 128);
+    }
+}
+
+/* Columns that are `spread` wide about zero, and all of one sign if `one_sign`. `changes`: some of
+ * their sums are too large. */
+static void check_relief(Fixture *f, int64_t depth, int64_t columns, int spread, bool one_sign,
+                         bool changes) {
+    Exprs *x = &f->x;
+    int64_t in[2] = {9, depth}, w[2] = {columns, depth}, out[2] = {9, columns};
+    Graph *g = graph_new(&f->arena, x, &f->diag, "relief");
+    int8_t *data = ARENA_ARRAY(&f->arena, depth * columns, int8_t);
+    uint32_t seed = 1;
+    for (int64_t i = 0; i < depth * columns; i++) {
+        int sum = 0; /* of three: mostly near zero */
+        for (int k = 0; k < 3; k++) sum += (int)((seed = seed * 1664525 + 1013904223) >> 16) % 171;
+        sum = (sum - 255) * spread / 255;
+        data[i] = (int8_t)(one_sign ? -abs(sum) - 1 : sum > 127 ? 127 : sum < -128 ? -128 : sum);
+    }
+    Value *v = graph_input(g, "x", DT_u8, 2, in), *weights = graph_const(g, DT_i8, 2, w, data);
+    Builder b = build(g, 2, out);
+    const Expr *r = build_red(&b, depth), *at[2] = {ex_var(x, 0), r}, *to[2] = {ex_var(x, 1), r};
+    const Expr *body = ex_mul(x, ex_cast(x, DT_i32, build_load(&b, v, at)),
+                              ex_cast(x, DT_i32, build_load(&b, weights, to)));
+    const Expr *post = ex_bin(x, EX_max, ex_acc(x, DT_i32), ex_int(x, DT_i32, 0));
+    graph_output(g, build_reduce(&b, DT_i32, COMBINE_sum, body, post), "y");
+    Results before = run_before(f, g);
+    const Op product = *g->last;
+    Target target = target_for_arch(target_find("c"), "skylake-avx512");
+    PassOptions options = {.target = &target};
+    pass_relieve(g, &options);
+    assert_true(verify_graph(g, &f->diag, "relieve"));
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_reduce) continue;
+        bool last = op->out[0] == g->outputs.items[0];
+        if (!last) check_rest(op, depth);
+        if (!last) continue;
+        assert_int_equal(op->n_red, 1 + changes);
+        for (int i = 0; i < op->n_in; i++) {
+            const Fours fours = {op->in[i], 0, 1, 4, 1, {depth * columns / 8}, {8}};
+            if (op->in[i]->dt == DT_i8) assert_true(relieve_fits(&f->arena, &fours));
+        }
+    }
+    void **got = value_buffers(&f->arena, 1, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, "relieve", 0);
+    Nest n; /* a file that asks for pairs of what was there */
+    nest_begin(&n, program_new(g), &product, &target);
+    assert_true(nest_replay(&n, "split r0 8; split r0i 4; bind i0 unroll; bind i1 vector; "
+                                "bind r0io pair; bind r0ii unroll; order r0o r0io i0 i1 r0ii; "));
+    assert_int_equal(nest_check_loops(&n), !changes);
+}
+
+static void test_relief(void **state) {
+    check_relief(*state, 64, 16, 32, false, false); /* fits as it is */
+    check_relief(*state, 64, 48, 127, false, true);
+    check_relief(*state, 520, 32, 127, false, true); /* more fours than one chooses among */
+    check_relief(*state, 72, 32, 255, false, true);  /* many are -128 or 127 */
+    check_relief(*state, 128, 64, 127, true, true);
+}
+
 /* --- slices of the depth ---------------------------------------------------------------------- */
 
 /* Of a product whose rows the L2 cache holds in slices only, of `bytes` or floats; another with
@@ -458,6 +541,8 @@ int main(int argc, char **argv) {
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_slices, setup, teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_relief, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_strassen, setup, teardown);
     }

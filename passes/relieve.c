@@ -1,0 +1,513 @@
+/* relieve: constant columns of products of bytes have sums that fit into 16 bits, for targets that
+ * add such in pairs.
+ *
+ * x86 before VNNI multiplies unsigned with signed bytes and adds two neighbours with one
+ * instruction, if the sum fits into 16 bits; then two such sums can be added before they become one
+ * of 32 bits with their neighbours: five instructions for 128 products, where products of words
+ * take eight. With any rows, the sum of four products fits if the positive columns among the four
+ * come to 128 at most, and the negative ones too. Of trained weights most do, and which elements of
+ * the depth make a sum is free: for a block of columns, fours of the depth, which a row has side by
+ * side, are matched so that few sums are too large. The product becomes
+ *
+ *     sum over f and i of row[four[c / block, f] + i] * relieved[4 * f + i, c]
+ *
+ * What is too much in a sum is taken away from its columns, and a second product adds it:
+ *
+ *     rest[row, c] = sum over v and i of row[place[v] + to[v, c, i]] * lack[v, c, i]
+ *
+ * Each v is a vector of 16 columns, which find four elements each, in two pairs, within 64 bytes of
+ * the row. That takes four instructions, but few v. The result is exact.
+ */
+#include "passes/relieve.h"
+
+#include "ir/constant.h"
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FEW    4
+#define LANES  16
+#define WINDOW 64  /* bytes of a row in which the columns of a vector find what they lack */
+#define MOST   128 /* that columns of a sum come to: 255 * 128 < 2^15 */
+
+/* Half cycles, as measured (Skylake): more than instructions where loads are late. */
+#define COST_OF_WORDS 4.1  /* of 64 products of words, */
+#define COST_OF_PAIRS 2.8  /* of pairs of bytes, */
+#define COST_OF_REST  6.6  /* of a vector of the rest, */
+#define COST_OF_SUMS  16   /* and what it takes to store 16 sums and to load them again */
+#define WORTH         0.95 /* of what words take */
+#define SAMPLES       4    /* blocks of columns that are tried before a product is one of bytes */
+
+#define BLOCK  32  /* columns that go by the same fours, or LANES */
+#define CHOICE 128 /* fours, among which one finds another */
+
+/* What columns come to that have this sign. */
+static int sum_of_sign(const int *w, int n, int sign) {
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        if (w[i] * sign > 0) sum += w[i] * sign;
+    return sum;
+}
+
+static bool fit(const int *w, int n) {
+    return sum_of_sign(w, n, 1) <= MOST && sum_of_sign(w, n, -1) <= MOST;
+}
+
+bool relieve_fits(Arena *arena, const Fours *f) {
+    const int8_t *data = constant_settle(arena, f->v);
+    int64_t at[64] = {0}, place = f->first;
+    for (;;) {
+        for (int half = 0; half < FEW; half += 2) {
+            const int8_t *one = &data[place + half * f->stride], *other = one + f->apart;
+            const int w[FEW] = {one[0], one[f->stride], other[0], other[f->stride]};
+            if (!fit(w, FEW)) return false;
+        }
+        int i = f->n - 1;
+        for (; i >= 0 && ++at[i] == f->extent[i]; at[i--] = 0)
+            place -= f->step[i] * (f->extent[i] - 1);
+        if (i < 0) return true;
+        place += f->step[i];
+    }
+}
+
+/* --- what columns lack ------------------------------------------------------------------------ */
+
+/* Two neighbours along the depth. */
+typedef struct Pair {
+    int64_t at; /* the first */
+    int8_t lack[2];
+} Pair;
+
+typedef VEC(Pair) Pairs; /* by place */
+
+/* Adds to what a pair lacks, or, if the sum of that would not fit, to a second one in its place. */
+static void add_lack(Arena *arena, Pairs *pairs, int64_t at, int k, int lack) {
+    Pair new = {.at = at};
+    int place = pairs->n;
+    for (; place > 0 && pairs->items[place - 1].at >= at; place--) {
+        Pair *p = &pairs->items[place - 1];
+        int w[2] = {p->lack[0], p->lack[1]};
+        w[k] += lack;
+        if (p->at > at || !fit(w, 2) || w[k] > INT8_MAX) continue;
+        p->lack[k] = (int8_t)w[k];
+        return;
+    }
+    new.lack[k] = (int8_t)lack;
+    vec_push(arena, pairs, new);
+    memmove(&pairs->items[place + 1], &pairs->items[place],
+            (size_t)(pairs->n - 1 - place) * sizeof new);
+    pairs->items[place] = new;
+}
+
+/* Takes what is too much from the four of a sum, pairs at `first` and `second`: first of all from
+ * the largest. */
+static void relieve_sum(Arena *arena, int *w, int64_t first, int64_t second, Pairs *pairs) {
+    for (int sign = -1; sign <= 1; sign += 2)
+        for (int much; (much = sum_of_sign(w, FEW, sign) - MOST) > 0;) {
+            int largest = 0;
+            for (int i = 1; i < FEW; i++)
+                if (w[i] * sign > w[largest] * sign) largest = i;
+            int by = w[largest] * sign;
+            if (by > much) by = much;
+            if (by > INT8_MAX) by = INT8_MAX;
+            w[largest] -= sign * by;
+            add_lack(arena, pairs, largest < 2 ? first : second, largest % 2, sign * by);
+        }
+}
+
+/* --- vectors of the rest ---------------------------------------------------------------------- */
+
+typedef struct RestVector {
+    int64_t place;
+    uint8_t to[LANES][FEW];
+    int8_t lack[LANES][FEW];
+} RestVector;
+
+typedef struct Work {
+    Arena *arena;
+    const ConstantColumns *columns;
+    const void *data;
+    int8_t *relieved; /* data of the same layout; NULL: not wanted */
+    int block;        /* columns of one */
+    int8_t *weight;   /* of the block at work: [columns, depth] */
+    int32_t *four;    /* ... in their order: where each begins */
+    Pairs pairs[LANES];
+    VEC(RestVector) rest;
+} Work;
+
+static Work begin_work(Arena *arena, const ConstantColumns *columns) {
+    int block = columns->n % BLOCK ? LANES : BLOCK;
+    return (Work){.arena = arena,
+                  .columns = columns,
+                  .data = constant_settle(arena, columns->v),
+                  .block = block,
+                  .weight = ARENA_ARRAY(arena, block * columns->depth, int8_t),
+                  .four = ARENA_ARRAY(arena, columns->depth / FEW, int32_t)};
+}
+
+static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
+    return c->first + depth * c->stride + column * c->column_stride;
+}
+
+/* The block that begins with the column; of the last, those that there are. */
+static void read_block(Work *k, int64_t column) {
+    const ConstantColumns *c = k->columns;
+    const int zero = c->v->dt == DT_u8 ? 128 : 0;
+    const uint8_t *data = k->data;
+    for (int64_t i = 0; i < k->block && column + i < c->n; i++)
+        for (int64_t depth = 0; depth < c->depth; depth++)
+            k->weight[i * c->depth + depth] = (int8_t)(data[place_of(c, depth, column + i)] - zero);
+}
+
+/* Reads the four of a sum: two of the four that begins at `first`, the first or (half: 2) the last,
+ * and of that at `second`. */
+static void read_sum(const Work *k, int64_t first, int64_t second, int half, int64_t column,
+                     int *w) {
+    const int8_t *weight = &k->weight[column % k->block * k->columns->depth + half];
+    w[0] = weight[first], w[1] = weight[first + 1];
+    w[2] = weight[second], w[3] = weight[second + 1];
+}
+
+/* --- matching --------------------------------------------------------------------------------- */
+
+enum { SUMS = 4 * BLOCK, WORDS = SUMS / 8 }; /* bytes and words of sums of a four */
+
+/* A few fours of a block of columns. */
+typedef struct Choice {
+    int n;
+    uint64_t sums[CHOICE][WORDS];         /* half of what pairs come to, by column, pair and sign */
+    uint8_t cost[CHOICE][CHOICE];         /* sums of two fours that are too large, about */
+    uint8_t other[CHOICE];                /* of a four */
+    uint16_t sorted[CHOICE * CHOICE / 2]; /* twos, the cheapest first: number * CHOICE + number */
+} Choice;
+
+#define CHOICE_ROOM ((size_t)1 << 16) /* a power of two */
+_Static_assert(sizeof(Choice) <= CHOICE_ROOM, "a choice has room");
+
+static void read_choice(const Work *k, int64_t depth, Choice *c) {
+    for (int f = 0; f < c->n; f++) {
+        uint8_t sums[SUMS] = {0};
+        for (int i = 0; i < k->block * 2; i++) {
+            const int8_t *pair =
+                &k->weight[i / 2 * k->columns->depth + depth + f * FEW + i % 2 * 2];
+            const int w[2] = {pair[0], pair[1]};
+            for (int sign = 0; sign < 2; sign++) {
+                int half = sum_of_sign(w, 2, sign ? -1 : 1) / 2;
+                sums[i * 2 + sign] = (uint8_t)(half < MOST / 2 ? half : MOST / 2);
+            }
+        }
+        memcpy(c->sums[f], sums, sizeof sums);
+    }
+}
+
+static int cost_of(const Choice *c, int a, int b) {
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t count = 0; /* byte by byte */
+    for (int i = 0; i < WORDS; i++)
+        count += (c->sums[a][i] + c->sums[b][i] + ones * (MOST / 2 - 1)) >> 7 & ones;
+    return (int)(count * ones >> 56);
+}
+
+static void sort_twos(Choice *c) {
+    int first[SUMS + 2] = {0};
+    for (int a = 0; a < c->n; a++)
+        for (int b = 0; b < a; b++) {
+            c->cost[a][b] = c->cost[b][a] = (uint8_t)cost_of(c, a, b);
+            first[c->cost[a][b] + 1]++;
+        }
+    for (int i = 1; i < SUMS + 2; i++) first[i] += first[i - 1];
+    for (int a = 0; a < c->n; a++)
+        for (int b = 0; b < a; b++) c->sorted[first[c->cost[a][b]]++] = (uint16_t)(a * CHOICE + b);
+}
+
+/* The cheapest twos of those that are left, one after the other. */
+static void match_greedily(Choice *c) {
+    for (int i = 0; i < c->n; i++) c->other[i] = (uint8_t)i;
+    for (int i = 0; i < c->n * (c->n - 1) / 2; i++) {
+        int a = c->sorted[i] / CHOICE, b = c->sorted[i] % CHOICE;
+        if (c->other[a] != a || c->other[b] != b) continue;
+        c->other[a] = (uint8_t)b;
+        c->other[b] = (uint8_t)a;
+    }
+}
+
+/* Lets two twos change partners; false if that makes none cheaper. */
+static bool improve(Choice *c) {
+    bool better = false;
+    for (int a = 0; a < c->n; a++)
+        for (int b = 0; b < a; b++) {
+            int x = c->other[a], y = c->other[b];
+            if (x == b || c->cost[a][b] + c->cost[x][y] >= c->cost[a][x] + c->cost[b][y]) continue;
+            c->other[a] = (uint8_t)b, c->other[b] = (uint8_t)a;
+            c->other[x] = (uint8_t)y, c->other[y] = (uint8_t)x;
+            better = true;
+        }
+    return better;
+}
+
+/* Reads the block of columns and orders its fours, two that make sums after the other. */
+static void match_fours(Work *k, int64_t column, Choice *c) {
+    int n = 0;
+    read_block(k, column);
+    for (int64_t depth = 0; depth < k->columns->depth; depth += CHOICE * FEW) {
+        int64_t left = (k->columns->depth - depth) / FEW;
+        c->n = left < CHOICE ? (int)left : CHOICE;
+        read_choice(k, depth, c);
+        sort_twos(c);
+        match_greedily(c);
+        for (int rounds = 0; rounds < 8 && improve(c); rounds++) {
+        }
+        for (int i = 0; i < c->n; i++) {
+            if (c->other[i] < i) continue;
+            k->four[n++] = (int32_t)(depth + i * FEW);
+            k->four[n++] = (int32_t)(depth + c->other[i] * FEW);
+        }
+    }
+}
+
+/* --- relieving -------------------------------------------------------------------------------- */
+
+static void relieve_column(Work *k, int64_t column, Pairs *pairs) {
+    pairs->n = 0;
+    for (int64_t depth = 0; depth < k->columns->depth; depth += 2 * FEW) {
+        const int32_t *four = &k->four[depth / FEW];
+        for (int half = 0; half < FEW; half += 2) {
+            int w[FEW];
+            read_sum(k, four[0], four[1], half, column, w);
+            relieve_sum(k->arena, w, four[0] + half, four[1] + half, pairs);
+            for (int i = 0; i < FEW && k->relieved; i++) {
+                int64_t at = depth + half + i % 2 + i / 2 * FEW;
+                k->relieved[place_of(k->columns, at, column)] = (int8_t)w[i];
+            }
+        }
+    }
+}
+
+/* Relieves a vector of columns and adds those of its rest: each begins with the first pair that is
+ * left, but ends in the row. */
+static void relieve_columns(Work *k, int64_t column) {
+    const int64_t depth = k->columns->depth;
+    int taken[LANES] = {0};
+    for (int i = 0; i < LANES; i++) relieve_column(k, column + i, &k->pairs[i]);
+    for (;;) {
+        RestVector v = {.place = depth};
+        for (int i = 0; i < LANES; i++)
+            if (taken[i] < k->pairs[i].n && k->pairs[i].items[taken[i]].at < v.place)
+                v.place = k->pairs[i].items[taken[i]].at;
+        if (v.place == depth) return;
+        if (v.place > depth - WINDOW) v.place = depth - WINDOW;
+        for (int i = 0; i < LANES; i++)
+            for (int half = 0; half < FEW; half += 2) {
+                const Pair *p = &k->pairs[i].items[taken[i]];
+                bool any = taken[i] < k->pairs[i].n && p->at < v.place + WINDOW;
+                for (int j = 0; j < 2; j++) {
+                    v.to[i][half + j] = (uint8_t)((any ? p->at - v.place : 0) + j);
+                    v.lack[i][half + j] = any ? p->lack[j] : 0;
+                }
+                taken[i] += any;
+            }
+        vec_push(k->arena, &k->rest, v);
+    }
+}
+
+static bool has_size(const ConstantColumns *c) {
+    return c->depth >= WINDOW && c->depth % (2 * FEW) == 0 && c->n % LANES == 0;
+}
+
+bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
+                        int column, int64_t n_columns, ConstantColumns *c) {
+    int k = load_dimension(arena, load, depth), n = load_dimension(arena, load, column);
+    if (k < 0 || n < 0 || depths * n_columns != value_numel(v)) return false;
+    int64_t stride[MAX_RANK], size = 1;
+    for (int i = v->rank - 1; i >= 0; size *= v->shape[i--]) stride[i] = size;
+    *c = (ConstantColumns){v, 0, depths, stride[k], n_columns, stride[n]};
+    return true;
+}
+
+/* Is a rest of so many vectors little enough? */
+static bool is_little(int vectors, int64_t depth) {
+    double steps = (double)depth / FEW, cost = COST_OF_PAIRS * steps;
+    if (vectors) cost += COST_OF_REST * vectors + COST_OF_SUMS;
+    return cost <= WORTH * COST_OF_WORDS * steps;
+}
+
+bool relieve_pays(Arena *arena, const ConstantColumns *columns) {
+    if (!has_size(columns)) return false;
+    Work k = begin_work(arena, columns);
+    Choice *choice = arena_borrow(arena, CHOICE_ROOM);
+    int most = 0;
+    int64_t blocks = columns->n / k.block, samples = blocks < SAMPLES ? blocks : SAMPLES;
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t column = i * blocks / samples * k.block;
+        k.rest.n = 0;
+        match_fours(&k, column, choice);
+        relieve_columns(&k, column);
+        if (k.rest.n > most) most = k.rest.n;
+    }
+    arena_return(arena, choice, CHOICE_ROOM);
+    return is_little(most, columns->depth);
+}
+
+/* --- the pass --------------------------------------------------------------------------------- */
+
+typedef struct Relief {
+    Graph *g;
+    Op *op;
+    const Expr *row, *load; /* of rows and of columns */
+    int column;             /* coordinate of the result */
+    ConstantColumns columns;
+    Work work;
+} Relief;
+
+/* Reads op as a product of rows of bytes, which lie side by side along its depth, with a constant
+ * matrix. */
+static bool read_product(Relief *r) {
+    const Op *op = r->op;
+    const Value *out = op->out[0];
+    Arena *arena = r->g->arena;
+    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (op->n_red != 1 || op->body->dt != DT_i32) return false;
+    for (int i = 0; i < 2; i++) {
+        r->row = without_casts(op->body->arg[i]);
+        r->load = without_casts(op->body->arg[1 - i]);
+        if (r->row->op != EX_load || r->row->dt != DT_u8 || r->load->op != EX_load) continue;
+        Value *v = op->in[r->load->k.i];
+        if (!value_is_const(v) || v->dt != DT_i8) continue;
+        for (r->column = 0; r->column < out->rank; r->column++)
+            if (load_dimension(arena, r->load, r->column) >= 0) break;
+        return r->column < out->rank && load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
+               !(ex_vars(arena, r->row) >> r->column & 1) &&
+               relieve_columns_of(arena, v, r->load, out->rank, op->red[0], r->column,
+                                  out->shape[r->column], &r->columns) &&
+               has_size(&r->columns);
+    }
+    return false;
+}
+
+/* Relieves all columns. The vectors of columns' rests follow each other, those of number i from
+ * first[i] on. Returns the most that one has. `fours`: the order of the fours of each block. */
+static int relieve_all(Relief *r, int *first, int32_t *fours) {
+    const ConstantColumns *c = &r->columns;
+    Work *k = &r->work;
+    int most = 0, vectors = 0;
+    Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
+    k->relieved = ARENA_ARRAY(k->arena, value_numel(c->v), int8_t);
+    for (int64_t column = 0; column < c->n; column += LANES) {
+        if (column % k->block == 0) {
+            match_fours(k, column, choice);
+            memcpy(&fours[column / k->block * (c->depth / FEW)], k->four,
+                   (size_t)(c->depth / FEW) * sizeof *fours);
+        }
+        first[vectors++] = k->rest.n;
+        relieve_columns(k, column);
+        if (k->rest.n - first[vectors - 1] > most) most = k->rest.n - first[vectors - 1];
+    }
+    first[vectors] = k->rest.n;
+    arena_return(k->arena, choice, CHOICE_ROOM);
+    return most;
+}
+
+/* The sum of the rest, of `most` vectors for each vector of columns. */
+static Value *sum_of_rest(Relief *r, const int *first, int most) {
+    Graph *g = r->g;
+    Exprs *x = g->x;
+    const Op *op = r->op;
+    const Value *out = op->out[0];
+    int64_t blocks = r->columns.n / LANES, shape[4] = {blocks, most, LANES, FEW},
+            bytes = LANES * FEW;
+    int32_t *place = ARENA_ARRAY(g->arena, blocks * most, int32_t);
+    uint8_t *to = ARENA_ARRAY(g->arena, blocks * most * bytes, uint8_t);
+    int8_t *lack = ARENA_ARRAY(g->arena, blocks * most * bytes, int8_t);
+    for (int64_t i = 0; i < blocks * most; i++) {
+        int at = first[i / most] + (int)(i % most);
+        if (at >= first[i / most + 1]) { /* nothing is lacking */
+            for (int64_t k = 0; k < bytes; k++) to[i * bytes + k] = (uint8_t)(k % 2);
+            continue;
+        }
+        const RestVector *v = &r->work.rest.items[at];
+        place[i] = (int32_t)v->place;
+        memcpy(&to[i * bytes], v->to, sizeof v->to);
+        memcpy(&lack[i * bytes], v->lack, sizeof v->lack);
+    }
+    Value *in[4] = {op->in[r->row->k.i], graph_const(g, DT_i32, 2, shape, place),
+                    graph_const(g, DT_u8, 4, shape, to), graph_const(g, DT_i8, 4, shape, lack)};
+    Op *sum = graph_new_op(g, OP_reduce, 4, in, 1);
+    int64_t red[2] = {most, FEW};
+    const Expr *lanes = ex_i(x, LANES), *column = ex_var(x, r->column), *index[MAX_RANK];
+    const Expr *at[4] = {ex_div(x, column, lanes), ex_var(x, out->rank),
+                         ex_bin(x, EX_rem, column, lanes), ex_var(x, out->rank + 1)};
+    for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];
+    index[r->row->n - 1] =
+        ex_add(x, ex_load(x, DT_i32, 1, 2, at), ex_cast(x, DT_i32, ex_load(x, DT_u8, 2, 4, at)));
+    sum->combine = COMBINE_sum;
+    sum->n_red = 2;
+    sum->red = arena_copy(g->arena, red, sizeof red);
+    sum->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, 0, r->row->n, index)),
+                       ex_cast(x, DT_i32, ex_load(x, DT_i8, 3, 4, at)));
+    sum->post = ex_acc(x, DT_i32);
+    sum->src = op->src;
+    Value *v = graph_new_value(g, sum, 0, DT_i32, out->rank, out->dims);
+    graph_append(g, sum);
+    return v;
+}
+
+static void relieve(Relief *r) {
+    Graph *g = r->g;
+    Exprs *x = g->x;
+    Op *op = r->op, *last = g->last;
+    const Value *out = op->out[0], *v = r->columns.v;
+    const ConstantColumns *c = &r->columns;
+    const Fours as_they_are = {c->v,
+                               c->first,
+                               c->stride,
+                               FEW * c->stride,
+                               2,
+                               {c->n, c->depth / (2 * FEW)},
+                               {c->column_stride, 2 * FEW * c->stride}};
+    if (relieve_fits(g->arena, &as_they_are)) return;
+    r->work = begin_work(g->arena, &r->columns);
+    int64_t fours = op->red[0] / FEW, blocks = r->columns.n / r->work.block;
+    int *first = ARENA_ARRAY(g->arena, r->columns.n / LANES + 1, int);
+    int32_t *four = ARENA_ARRAY(g->arena, blocks * fours, int32_t);
+    int most = relieve_all(r, first, four), n_in = op->n_in;
+    if (most == 1) most++; /* so that there is a loop, around the sums of rows */
+    Value **in = ARENA_ARRAY(g->arena, n_in + 3, Value *);
+    for (int i = 0; i < n_in; i++) in[i] = op->in[i];
+    const int64_t shape[2] = {blocks, fours}, red[2] = {fours, FEW};
+    in[n_in] = graph_const(g, DT_i8, v->rank, v->shape, r->work.relieved);
+    in[n_in + 1] = graph_const(g, DT_i32, 2, shape, four);
+    const Expr *index[2][MAX_RANK], *own[MAX_RANK], *to[MAX_RANK + 1], *acc = ex_acc(x, DT_i32);
+    const Expr *f = ex_var(x, out->rank), *i = ex_var(x, out->rank + 1);
+    const Expr *block[2] = {ex_div(x, ex_var(x, r->column), ex_i(x, r->work.block)), f};
+    for (int k = 0; k < out->rank; k++) own[k] = to[k] = ex_var(x, k);
+    to[out->rank] = ex_add(x, ex_mul(x, f, ex_i(x, FEW)), i);
+    for (int k = 0; k < r->row->n; k++) index[0][k] = r->row->arg[k];
+    index[0][r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in + 1, 2, block), i);
+    for (int k = 0; k < r->load->n; k++)
+        index[1][k] = ex_subst_vars(x, r->load->arg[k], out->rank + 1, to);
+    op->body =
+        ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index[0])),
+               ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in, r->load->n, index[1])));
+    op->n_red = 2;
+    op->red = arena_copy(g->arena, red, sizeof red);
+    op->n_in = n_in + 2;
+    if (most) {
+        in[op->n_in] = sum_of_rest(r, first, most);
+        const Expr *rest = ex_load(x, DT_i32, op->n_in++, out->rank, own);
+        op->post = ex_replace(x, op->post, acc, ex_add(x, acc, rest));
+    }
+    op->in = in;
+    graph_drop_inputs(g, op);
+    graph_take_in(g, last, op);
+}
+
+void pass_relieve(Graph *g, const PassOptions *o) {
+    if (!o->target->byte_pairs) return;
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_relieve(op->sub, o);
+        Relief r = {.g = g, .op = op};
+        if (read_product(&r)) relieve(&r);
+    }
+}

@@ -1,0 +1,33 @@
+/* Constant columns of products of bytes whose sums fit into 16 bits, or nearly do, for targets that
+ * add such in pairs (Target.byte_pairs). */
+#ifndef PASSES_RELIEVE_H
+#define PASSES_RELIEVE_H
+
+#include "ir/graph.h"
+
+/* Constant columns of a product of depth `depth`: elements, from `first` on, are i8, or u8 that
+ * will be such less 128; how far apart along the depth, and from column to column. */
+typedef struct ConstantColumns {
+    Value *v;
+    int64_t first, depth, stride, n, column_stride;
+} ConstantColumns;
+
+/* Those that a load reads, all of v, along two of its coordinates; false if it does not. */
+bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
+                        int column, int64_t n_columns, ConstantColumns *c);
+/* Fours of constant columns whose sums are added in 16 bits: two so far `apart`, at every place of
+ * loops with such extents and strides. */
+typedef struct Fours {
+    Value *v;                     /* i8 */
+    int64_t first, stride, apart; /* stride: within a four */
+    int n;
+    int64_t extent[64], step[64];
+} Fours;
+
+/* Do they fit: have the products with any unsigned bytes, of the first two of both and of the last
+ * two, sums of 16 bits? */
+bool relieve_fits(Arena *arena, const Fours *fours);
+/* Is the product, once pass `relieve` has had a look at it, faster than one of words is? */
+bool relieve_pays(Arena *arena, const ConstantColumns *columns);
+
+#endif

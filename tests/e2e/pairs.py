@@ -1,0 +1,66 @@
+"""Products of bytes whose sums fit into 16 bits, or nearly do, for pairs.sh.
+
+    pairs.py FOLDER
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+from onnx import TensorProto, helper
+from tiles import constant, rng, save
+
+F, U8, I32 = TensorProto.FLOAT, TensorProto.UINT8, TensorProto.INT32
+
+
+def weights(depth, columns, outliers):
+    """As trained ones are: most are near zero, a channel's largest is 127."""
+    w = rng.laplace(size=(depth, columns))
+    w = np.rint(w / np.abs(w).max(0) * 127)
+    at = rng.random(w.shape) < outliers
+    return np.where(at, rng.choice([-128, 127], w.shape), w).astype(np.int8)
+
+
+def product(folder, rows, depth, columns, outliers=0.0):
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    given, result = [("a", U8, [rows, depth])], [("y", I32, [rows, columns])]
+    name = f"product_{rows}_{depth}_{columns}_{outliers}"
+    save(folder, name, [node], given, result, [constant("b", weights(depth, columns, outliers))])
+
+
+def convolution(folder, channels, stride, maps, size):
+    nodes = [
+        helper.make_node("QuantizeLinear", ["f", "xs", "xz"], ["x"]),
+        helper.make_node(
+            "QLinearConv",
+            ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"],
+            ["y"],
+            strides=[stride, stride],
+        ),
+    ]
+    w = weights(channels, maps, 0.0).T.reshape(maps, channels, 1, 1)
+    constants = [
+        constant("xs", np.float32(0.02)),
+        constant("xz", np.uint8(131)),
+        constant("w", np.ascontiguousarray(w)),
+        constant("ws", rng.uniform(0.001, 0.01, maps).astype(np.float32)),
+        constant("wz", np.zeros(maps, np.int8)),
+        constant("ys", np.float32(0.1)),
+        constant("yz", np.uint8(120)),
+    ]
+    after = (size - 1) // stride + 1
+    given, result = [("f", F, [1, channels, size, size])], [("y", U8, [1, maps, after, after])]
+    save(folder, f"conv_{channels}_{stride}_{maps}_{size}", nodes, given, result, constants)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    product(folder, 40, 384, 96)
+    product(folder, 17, 1024, 48, 0.001)
+    product(folder, "n", 768, 64)
+    convolution(folder, 512, 1, 64, 7)
+    convolution(folder, 768, 2, 80, 9)
+
+
+if __name__ == "__main__":
+    main()
