@@ -55,17 +55,17 @@ typedef struct ArchRow {
 
 static const ArchRow archs[] = {
     {"x86-64", 16, 16, BYTES | WORDS, 0},
-    {"x86-64-v2", 16, 16, BYTES | WORDS, 0},
-    {"x86-64-v3", 32, 16, BYTES | WORDS, 0},
-    {"haswell", 32, 16, BYTES | WORDS, 256},
+    {"x86-64-v2", 16, 16, BYTES | WORDS | PAIRS, 0},
+    {"x86-64-v3", 32, 16, BYTES | WORDS | PAIRS, 0},
+    {"haswell", 32, 16, BYTES | WORDS | PAIRS, 256},
     {"x86-64-v4", 64, 32, BYTES | WORDS | PAIRS, 1024},
     {"skylake-avx512", 64, 32, WHOLE | BYTES | WORDS | PAIRS, 1024},
     {"cascadelake", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1024},
     {"icelake-server", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1280},
     {"sapphirerapids", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS | BF16 | TILES, 2048},
-    {"znver1", 32, 16, BYTES | WORDS, 512},
-    {"znver2", 32, 16, BYTES | WORDS, 512},
-    {"znver3", 32, 16, BYTES | WORDS, 512},
+    {"znver1", 32, 16, BYTES | WORDS | PAIRS, 512},
+    {"znver2", 32, 16, BYTES | WORDS | PAIRS, 512},
+    {"znver3", 32, 16, BYTES | WORDS | PAIRS, 512},
     {"znver4", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"znver5", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"armv8-a", 16, 32, 0, 0},
@@ -83,8 +83,8 @@ static ArchRow native(void) {
         if (__builtin_cpu_is("intel")) has |= WHOLE;
         return (ArchRow){"native", 64, 32, has, 1024};
     }
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, BYTES | WORDS, 0};
-    int bytes = __builtin_cpu_supports("ssse3") ? BYTES : 0;
+    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, BYTES | WORDS | PAIRS, 0};
+    int bytes = __builtin_cpu_supports("ssse3") ? BYTES | PAIRS : 0;
     return (ArchRow){"native", 16, 16, bytes | WORDS, 0};
 #else
     return (ArchRow){"native", 16, 32, 0, 0};

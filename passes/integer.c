@@ -405,7 +405,7 @@ static bool relieved(const Sum *s, int column, int k) {
         return false;
     return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, s->extent[k],
                               &c) &&
-           relieve_pays(arena, &c);
+           relieve_pays(arena, s->target, &c);
 }
 
 /* Rows unsigned, columns signed; both words where the target adds products of bytes by way of

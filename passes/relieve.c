@@ -3,8 +3,8 @@
  *
  * x86 before VNNI multiplies unsigned with signed bytes and adds two neighbours with one
  * instruction, if the sum fits into 16 bits; then two such sums can be added before they become one
- * of 32 bits with their neighbours: five instructions for 128 products, where products of words
- * take eight. With any rows, the sum of four products fits if the positive columns among the four
+ * of 32 bits with their neighbours: five instructions for two vectors of bytes, where words take
+ * eight. With any rows, the sum of four products fits if the positive columns among the four
  * come to 128 at most, and the negative ones too. Of trained weights most do, and which elements of
  * the depth make a sum is free: for a block of columns, fours of the depth, which a row has side by
  * side, are matched so that few sums are too large. The product becomes
@@ -15,8 +15,9 @@
  *
  *     rest[row, c] = sum over v and i of row[place[v] + to[v, c, i]] * lack[v, c, i]
  *
- * Each v is a vector of 16 columns, which find four elements each, in two pairs, within 64 bytes of
- * the row. That takes four instructions, but few v. The result is exact.
+ * Each v is a vector of columns, which find four elements each, in two pairs, within a window of
+ * the row: 64 bytes for 16 columns, or 16 bytes for fewer. That takes four instructions, but few v.
+ * The result is exact.
  */
 #include "passes/relieve.h"
 
@@ -27,20 +28,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW    4
-#define LANES  16
-#define WINDOW 64  /* bytes of a row in which the columns of a vector find what they lack */
-#define MOST   128 /* that columns of a sum come to: 255 * 128 < 2^15 */
+#define FEW   4
+#define LANES 16  /* at most */
+#define MOST  128 /* that columns of a sum come to: 255 * 128 < 2^15 */
 
 /* Half cycles, as measured (Skylake): more than instructions where loads are late. */
-#define COST_OF_WORDS 4.1  /* of 64 products of words, */
-#define COST_OF_PAIRS 2.8  /* of pairs of bytes, */
+#define COST_OF_WORDS 4.1  /* of a vector of fours as words, */
+#define COST_OF_PAIRS 2.8  /* in pairs of bytes, */
 #define COST_OF_REST  6.6  /* of a vector of the rest, */
-#define COST_OF_SUMS  16   /* and what it takes to store 16 sums and to load them again */
+#define COST_OF_SUMS  32   /* and what it takes to store a vector of sums and to load it again */
 #define WORTH         0.95 /* of what words take */
-#define SAMPLES       4    /* blocks of columns that are tried before a product is one of bytes */
+#define LEAST_DEPTH   64
+#define SAMPLES       4 /* blocks of columns that are tried before a product is one of bytes */
 
-#define BLOCK  32  /* columns that go by the same fours, or LANES */
 #define CHOICE 128 /* fours, among which one finds another */
 
 /* What columns come to that have this sign. */
@@ -129,22 +129,31 @@ typedef struct Work {
     Arena *arena;
     const ConstantColumns *columns;
     const void *data;
-    int8_t *relieved; /* data of the same layout; NULL: not wanted */
-    int block;        /* columns of one */
-    int8_t *weight;   /* of the block at work: [columns, depth] */
-    int32_t *four;    /* ... in their order: where each begins */
+    int8_t *relieved;  /* data of the same layout; NULL: not wanted */
+    int lanes, window; /* columns of a vector; bytes of a row in which they find what they lack */
+    int block;         /* columns that go by the same fours: of one vector or two */
+    int8_t *weight;    /* of the block at work: [columns, depth] */
+    int32_t *four;     /* ... in their order: where each begins */
     Pairs pairs[LANES];
     VEC(RestVector) rest;
 } Work;
 
-static Work begin_work(Arena *arena, const ConstantColumns *columns) {
-    int block = columns->n % BLOCK ? LANES : BLOCK;
+static Work begin_work(Arena *arena, const Target *t, const ConstantColumns *columns) {
+    int lanes = t->vector_bytes / FEW, block = columns->n % (2 * lanes) ? lanes : 2 * lanes;
     return (Work){.arena = arena,
                   .columns = columns,
                   .data = constant_settle(arena, columns->v),
+                  .lanes = lanes,
+                  .window = lanes == LANES ? 64 : 16,
                   .block = block,
                   .weight = ARENA_ARRAY(arena, block * columns->depth, int8_t),
                   .four = ARENA_ARRAY(arena, columns->depth / FEW, int32_t)};
+}
+
+/* Has it whole vectors, and depth for a window and for what it takes? */
+static bool has_size(const Work *k) {
+    const ConstantColumns *c = k->columns;
+    return c->depth >= LEAST_DEPTH && c->depth % (2 * FEW) == 0 && c->n % k->lanes == 0;
 }
 
 static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
@@ -172,7 +181,7 @@ static void read_sum(const Work *k, int64_t first, int64_t second, int half, int
 
 /* --- matching --------------------------------------------------------------------------------- */
 
-enum { SUMS = 4 * BLOCK, WORDS = SUMS / 8 }; /* bytes and words of sums of a four */
+enum { SUMS = 8 * LANES, WORDS = SUMS / 8 }; /* bytes and words of sums of a four */
 
 /* A few fours of a block of columns. */
 typedef struct Choice {
@@ -290,18 +299,18 @@ static void relieve_column(Work *k, int64_t column, Pairs *pairs) {
 static void relieve_columns(Work *k, int64_t column) {
     const int64_t depth = k->columns->depth;
     int taken[LANES] = {0};
-    for (int i = 0; i < LANES; i++) relieve_column(k, column + i, &k->pairs[i]);
+    for (int i = 0; i < k->lanes; i++) relieve_column(k, column + i, &k->pairs[i]);
     for (;;) {
         RestVector v = {.place = depth};
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < k->lanes; i++)
             if (taken[i] < k->pairs[i].n && k->pairs[i].items[taken[i]].at < v.place)
                 v.place = k->pairs[i].items[taken[i]].at;
         if (v.place == depth) return;
-        if (v.place > depth - WINDOW) v.place = depth - WINDOW;
-        for (int i = 0; i < LANES; i++)
+        if (v.place > depth - k->window) v.place = depth - k->window;
+        for (int i = 0; i < k->lanes; i++)
             for (int half = 0; half < FEW; half += 2) {
                 const Pair *p = &k->pairs[i].items[taken[i]];
-                bool any = taken[i] < k->pairs[i].n && p->at < v.place + WINDOW;
+                bool any = taken[i] < k->pairs[i].n && p->at < v.place + k->window;
                 for (int j = 0; j < 2; j++) {
                     v.to[i][half + j] = (uint8_t)((any ? p->at - v.place : 0) + j);
                     v.lack[i][half + j] = any ? p->lack[j] : 0;
@@ -310,10 +319,6 @@ static void relieve_columns(Work *k, int64_t column) {
             }
         vec_push(k->arena, &k->rest, v);
     }
-}
-
-static bool has_size(const ConstantColumns *c) {
-    return c->depth >= WINDOW && c->depth % (2 * FEW) == 0 && c->n % LANES == 0;
 }
 
 bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
@@ -333,9 +338,9 @@ static bool is_little(int vectors, int64_t depth) {
     return cost <= WORTH * COST_OF_WORDS * steps;
 }
 
-bool relieve_pays(Arena *arena, const ConstantColumns *columns) {
-    if (!has_size(columns)) return false;
-    Work k = begin_work(arena, columns);
+bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns) {
+    Work k = begin_work(arena, t, columns);
+    if (!has_size(&k)) return false;
     Choice *choice = arena_borrow(arena, CHOICE_ROOM);
     int most = 0;
     int64_t blocks = columns->n / k.block, samples = blocks < SAMPLES ? blocks : SAMPLES;
@@ -380,8 +385,7 @@ static bool read_product(Relief *r) {
         return r->column < out->rank && load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
                !(ex_vars(arena, r->row) >> r->column & 1) &&
                relieve_columns_of(arena, v, r->load, out->rank, op->red[0], r->column,
-                                  out->shape[r->column], &r->columns) &&
-               has_size(&r->columns);
+                                  out->shape[r->column], &r->columns);
     }
     return false;
 }
@@ -394,7 +398,7 @@ static int relieve_all(Relief *r, int *first, int32_t *fours) {
     int most = 0, vectors = 0;
     Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
     k->relieved = ARENA_ARRAY(k->arena, value_numel(c->v), int8_t);
-    for (int64_t column = 0; column < c->n; column += LANES) {
+    for (int64_t column = 0; column < c->n; column += k->lanes) {
         if (column % k->block == 0) {
             match_fours(k, column, choice);
             memcpy(&fours[column / k->block * (c->depth / FEW)], k->four,
@@ -415,27 +419,28 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
     Exprs *x = g->x;
     const Op *op = r->op;
     const Value *out = op->out[0];
-    int64_t blocks = r->columns.n / LANES, shape[4] = {blocks, most, LANES, FEW},
-            bytes = LANES * FEW;
+    const int width = r->work.lanes;
+    int64_t blocks = r->columns.n / width, shape[4] = {blocks, most, width, FEW};
+    size_t bytes = (size_t)(width * FEW);
     int32_t *place = ARENA_ARRAY(g->arena, blocks * most, int32_t);
-    uint8_t *to = ARENA_ARRAY(g->arena, blocks * most * bytes, uint8_t);
-    int8_t *lack = ARENA_ARRAY(g->arena, blocks * most * bytes, int8_t);
+    uint8_t *to = ARENA_ARRAY(g->arena, blocks * most * width * FEW, uint8_t);
+    int8_t *lack = ARENA_ARRAY(g->arena, blocks * most * width * FEW, int8_t);
     for (int64_t i = 0; i < blocks * most; i++) {
         int at = first[i / most] + (int)(i % most);
         if (at >= first[i / most + 1]) { /* nothing is lacking */
-            for (int64_t k = 0; k < bytes; k++) to[i * bytes + k] = (uint8_t)(k % 2);
+            for (size_t k = 0; k < bytes; k++) to[(size_t)i * bytes + k] = k % 2;
             continue;
         }
         const RestVector *v = &r->work.rest.items[at];
         place[i] = (int32_t)v->place;
-        memcpy(&to[i * bytes], v->to, sizeof v->to);
-        memcpy(&lack[i * bytes], v->lack, sizeof v->lack);
+        memcpy(&to[(size_t)i * bytes], v->to, bytes);
+        memcpy(&lack[(size_t)i * bytes], v->lack, bytes);
     }
     Value *in[4] = {op->in[r->row->k.i], graph_const(g, DT_i32, 2, shape, place),
                     graph_const(g, DT_u8, 4, shape, to), graph_const(g, DT_i8, 4, shape, lack)};
     Op *sum = graph_new_op(g, OP_reduce, 4, in, 1);
     int64_t red[2] = {most, FEW};
-    const Expr *lanes = ex_i(x, LANES), *column = ex_var(x, r->column), *index[MAX_RANK];
+    const Expr *lanes = ex_i(x, width), *column = ex_var(x, r->column), *index[MAX_RANK];
     const Expr *at[4] = {ex_div(x, column, lanes), ex_var(x, out->rank),
                          ex_bin(x, EX_rem, column, lanes), ex_var(x, out->rank + 1)};
     for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];
@@ -453,7 +458,7 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
     return v;
 }
 
-static void relieve(Relief *r) {
+static void relieve(Relief *r, const Target *t) {
     Graph *g = r->g;
     Exprs *x = g->x;
     Op *op = r->op, *last = g->last;
@@ -467,9 +472,10 @@ static void relieve(Relief *r) {
                                {c->n, c->depth / (2 * FEW)},
                                {c->column_stride, 2 * FEW * c->stride}};
     if (relieve_fits(g->arena, &as_they_are)) return;
-    r->work = begin_work(g->arena, &r->columns);
+    r->work = begin_work(g->arena, t, c);
+    if (!has_size(&r->work)) return;
     int64_t fours = op->red[0] / FEW, blocks = r->columns.n / r->work.block;
-    int *first = ARENA_ARRAY(g->arena, r->columns.n / LANES + 1, int);
+    int *first = ARENA_ARRAY(g->arena, r->columns.n / r->work.lanes + 1, int);
     int32_t *four = ARENA_ARRAY(g->arena, blocks * fours, int32_t);
     int most = relieve_all(r, first, four), n_in = op->n_in;
     if (most == 1) most++; /* so that there is a loop, around the sums of rows */
@@ -508,6 +514,6 @@ void pass_relieve(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_relieve(op->sub, o);
         Relief r = {.g = g, .op = op};
-        if (read_product(&r)) relieve(&r);
+        if (read_product(&r)) relieve(&r, o->target);
     }
 }

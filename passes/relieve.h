@@ -4,6 +4,7 @@
 #define PASSES_RELIEVE_H
 
 #include "ir/graph.h"
+#include "ir/target.h"
 
 /* Constant columns of a product of depth `depth`: elements, from `first` on, are i8, or u8 that
  * will be such less 128; how far apart along the depth, and from column to column. */
@@ -28,6 +29,6 @@ typedef struct Fours {
  * two, sums of 16 bits? */
 bool relieve_fits(Arena *arena, const Fours *fours);
 /* Is the product, once pass `relieve` has had a look at it, faster than one of words is? */
-bool relieve_pays(Arena *arena, const ConstantColumns *columns);
+bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns);
 
 #endif

@@ -55,7 +55,7 @@ def convolution(folder, channels, stride, maps, size):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    product(folder, 40, 384, 96)
+    product(folder, 40, 640, 96)
     product(folder, 17, 1024, 48, 0.001)
     product(folder, "n", 768, 64)
     convolution(folder, 512, 1, 64, 7)
