@@ -38,10 +38,9 @@
 #define COST_OF_REST  6.6  /* of a vector of the rest, */
 #define COST_OF_SUMS  32   /* and what it takes to store a vector of sums and to load it again */
 #define WORTH         0.95 /* of what words take */
-#define LEAST_DEPTH   64
-#define SAMPLES       4 /* blocks of columns that are tried before a product is one of bytes */
-
-#define CHOICE 128 /* fours, among which one finds another */
+#define LEAST_DEPTH   64   /* of such products; no less than a window */
+#define SAMPLES       4    /* blocks of columns that are tried before a product is one of bytes */
+#define CHOICE        128  /* fours, among which one finds another */
 
 /* What columns come to that have this sign. */
 static int sum_of_sign(const int *w, int n, int sign) {
@@ -157,7 +156,7 @@ static bool has_size(const Work *k) {
 }
 
 static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
-    return c->first + depth * c->stride + column * c->column_stride;
+    return depth * c->stride + column * c->column_stride;
 }
 
 /* The block that begins with the column; of the last, those that there are. */
@@ -309,13 +308,14 @@ static void relieve_columns(Work *k, int64_t column) {
         if (v.place > depth - k->window) v.place = depth - k->window;
         for (int i = 0; i < k->lanes; i++)
             for (int half = 0; half < FEW; half += 2) {
-                const Pair *p = &k->pairs[i].items[taken[i]];
-                bool any = taken[i] < k->pairs[i].n && p->at < v.place + k->window;
+                Pair p = {.at = v.place}; /* nothing is lacking */
+                if (taken[i] < k->pairs[i].n &&
+                    k->pairs[i].items[taken[i]].at < v.place + k->window)
+                    p = k->pairs[i].items[taken[i]++];
                 for (int j = 0; j < 2; j++) {
-                    v.to[i][half + j] = (uint8_t)((any ? p->at - v.place : 0) + j);
-                    v.lack[i][half + j] = any ? p->lack[j] : 0;
+                    v.to[i][half + j] = (uint8_t)(p.at - v.place + j);
+                    v.lack[i][half + j] = p.lack[j];
                 }
-                taken[i] += any;
             }
         vec_push(k->arena, &k->rest, v);
     }
@@ -327,7 +327,7 @@ bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int
     if (k < 0 || n < 0 || depths * n_columns != value_numel(v)) return false;
     int64_t stride[MAX_RANK], size = 1;
     for (int i = v->rank - 1; i >= 0; size *= v->shape[i--]) stride[i] = size;
-    *c = (ConstantColumns){v, 0, depths, stride[k], n_columns, stride[n]};
+    *c = (ConstantColumns){v, depths, stride[k], n_columns, stride[n]};
     return true;
 }
 
@@ -464,16 +464,15 @@ static void relieve(Relief *r, const Target *t) {
     Op *op = r->op, *last = g->last;
     const Value *out = op->out[0], *v = r->columns.v;
     const ConstantColumns *c = &r->columns;
-    const Fours as_they_are = {c->v,
-                               c->first,
-                               c->stride,
-                               FEW * c->stride,
-                               2,
-                               {c->n, c->depth / (2 * FEW)},
-                               {c->column_stride, 2 * FEW * c->stride}};
-    if (relieve_fits(g->arena, &as_they_are)) return;
     r->work = begin_work(g->arena, t, c);
     if (!has_size(&r->work)) return;
+    const Fours as_they_are = {.v = c->v,
+                               .stride = c->stride,
+                               .apart = FEW * c->stride,
+                               .n = 2,
+                               .extent = {c->n, c->depth / (2 * FEW)},
+                               .step = {c->column_stride, 2 * FEW * c->stride}};
+    if (relieve_fits(g->arena, &as_they_are)) return;
     int64_t fours = op->red[0] / FEW, blocks = r->columns.n / r->work.block;
     int *first = ARENA_ARRAY(g->arena, r->columns.n / r->work.lanes + 1, int);
     int32_t *four = ARENA_ARRAY(g->arena, blocks * fours, int32_t);

@@ -6,11 +6,11 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 
-/* Constant columns of a product of depth `depth`: elements, from `first` on, are i8, or u8 that
- * will be such less 128; how far apart along the depth, and from column to column. */
+/* Constant columns of a product: elements are i8, or u8 that will be such less 128; how
+ * far apart they are along the depth, and from column to column. */
 typedef struct ConstantColumns {
     Value *v;
-    int64_t first, depth, stride, n, column_stride;
+    int64_t depth, stride, n, column_stride;
 } ConstantColumns;
 
 /* Those that a load reads, all of v, along two of its coordinates; false if it does not. */
