@@ -125,6 +125,7 @@ void import_conv(Node *n) {
     Channels c;
     if (!v || !w || !read_channels(n, v, w, false, &c) || !bias_fits(n, bias, w->dims[0])) return;
     if (!window_place(n, &win, v, w->dims + 2, false)) return;
+    w = window_trim(n, &win, w, 2);
     Value *padded = window_pad(n, &win, v, (Scalar){.f = 0});
     if (n->failed) return;
     n->out[0] = convolve(n, &win, &c, padded, w, bias, float_work(v->dt), v->dt);
@@ -161,8 +162,8 @@ void import_conv_integer(Node *n) {
     }
     /* padding stands for the zero point, so it is 0 once that is taken off */
     if (vz) vz = g_reshape(n->g, vz, 0, NULL);
+    w = window_trim(n, &win, without_zero_point(n, w, wz), 2);
     v = window_pad(n, &win, without_zero_point(n, v, vz), (Scalar){.i = 0});
-    w = without_zero_point(n, w, wz);
     if (!n->failed) n->out[0] = convolve(n, &win, &c, v, w, NULL, DT_i32, DT_i32);
 }
 

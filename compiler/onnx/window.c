@@ -145,6 +145,29 @@ static int64_t past_end(Exprs *x, const Window *w, const Slide *s) {
     return dim_varies(past) || past > 0 ? past : 0;
 }
 
+Value *window_trim(Node *n, Window *w, Value *weights, int first) {
+    int64_t start[MAX_RANK] = {0}, step[MAX_RANK], count[MAX_RANK];
+    bool any = false;
+    for (int i = 0; i < weights->rank; i++) {
+        step[i] = 1;
+        count[i] = weights->dims[i];
+        Slide *s = i < first ? NULL : &w->dim[i - first];
+        if (!s || dim_varies(s->in) || dim_varies(s->out) || dim_varies(s->kernel) ||
+            dim_varies(s->before))
+            continue;
+        int64_t last = (s->out - 1) * s->stride, end = s->kernel;
+        while (end > 1 && (end - 1) * s->dilation - s->before >= s->in) end--;
+        while (start[i] < end - 1 && start[i] * s->dilation - s->before + last < 0 &&
+               s->before >= (start[i] + 1) * s->dilation)
+            start[i]++;
+        any |= end - start[i] < s->kernel;
+        s->before -= start[i] * s->dilation;
+        s->kernel = count[i] = end - start[i];
+        s->span = (s->kernel - 1) * s->dilation + 1;
+    }
+    return any ? g_slice(n->g, weights, start, step, count) : weights;
+}
+
 Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill) {
     int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0}, shape[MAX_RANK];
     bool any = false;

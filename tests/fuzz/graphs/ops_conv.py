@@ -7,12 +7,12 @@ from .builder import Reject
 from .table import operator
 
 
-def windows(g, x, kernel, transposed=False):
-    """Attributes of a window over the spatial dimensions of x."""
+def windows(g, x, kernel, transposed=False, far=False):
+    """Attributes of a window over the spatial dimensions of x; far: taps may lie in padding."""
     n = x.rank - 2
     attributes = {}
     strides = [g.one_of((1, 1, 2, 3)) for _ in range(n)]
-    dilations = [g.one_of((1, 1, 1, 2, 3)) for _ in range(n)]
+    dilations = [g.one_of((1, 1, 1, 2, 3) + (9,) * far) for _ in range(n)]
     if g.chance(0.7):
         attributes["strides"] = strides
     if g.chance(0.4):
@@ -20,6 +20,8 @@ def windows(g, x, kernel, transposed=False):
     style = g.rng.random()
     if style < 0.5:
         pads = [g.below(k) if k > 1 else 0 for k in kernel + kernel]
+        if "dilations" in attributes and far and g.chance(0.5):
+            pads = [(k - 1) * d // 2 for k, d in zip(kernel, dilations)] * 2
         attributes["pads"] = [int(p) for p in pads]
     elif style < 0.65 and not transposed:
         attributes["auto_pad"] = g.one_of(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
@@ -76,7 +78,7 @@ def conv(g):
         raise Reject("large")
     weight = g.fresh(x.dtype, [m, c // group] + kernel, constant=g.chance(0.8))
     bias = g.fresh(x.dtype, (m,)) if g.chance(0.5) else None
-    attributes = windows(g, x, kernel)
+    attributes = windows(g, x, kernel, far=True)
     if g.chance(0.4):
         attributes["kernel_shape"] = kernel
     g.node(
