@@ -287,7 +287,7 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
                          .pair = -1};
         if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
             return true;
-        if (row->count == 4 && rows && read_moved(p, s, var, dot)) return true;
+        if (s->role == ROLE_moved && rows && read_moved(p, s, var, dot)) return true;
         dot->each = row->count == 4 && read_each(p, product->arg[k], s->var, var, dot->row);
         if (dot->each) return true;
     }

@@ -79,8 +79,11 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     if (n->extent < 2 || n->steps * n->extent > MOST_STATEMENTS * 16) return false;
     n->widest = 4;
     n->is_dot = s->body && lanes_read_dot(p, s->body, s->var, &n->dot);
-    if (n->is_dot && n->pair) n->dot.pair = n->pair->var;
-    if (n->is_dot || n->pair) return n->is_dot;
+    if (n->pair) {
+        n->dot.pair = n->pair->var;
+        return n->is_dot && !n->dot.each && !n->dot.to;
+    }
+    if (n->is_dot) return true;
     n->widest = 1;
     for (const Stmt *store = s->body; store; store = store->next) {
         if (store->kind != ST_store) return false;

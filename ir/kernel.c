@@ -4,9 +4,9 @@
 #include <math.h>
 
 const char *role_name(Role role) {
-    static const char *const names[ROLE_count] = {"serial",  "parallel", "vector",   "unroll",
-                                                  "tile",    "pair",     "block.x",  "block.y",
-                                                  "block.z", "thread.x", "thread.y", "thread.z"};
+    static const char *const names[ROLE_count] = {
+        "serial",  "parallel", "vector",  "unroll",   "tile",     "pair",    "moved",
+        "block.x", "block.y",  "block.z", "thread.x", "thread.y", "thread.z"};
     return names[role];
 }
 

@@ -36,6 +36,9 @@ typedef enum Role {
     ROLE_pair,    /* of a reduction, around rows and columns of sums of products of unsigned and
                      signed bytes, by fours: sums over the loop of the first two, and of the last
                      two of the four fit into 16 bits */
+    ROLE_moved,   /* of a reduction, inside of a vector of columns: four products of bytes, whose
+                     rows lie where a table of bytes says, in pairs side by side within a window
+                     (target_window) of what is there, and have sums of 16 bits in pairs */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,

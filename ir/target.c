@@ -96,6 +96,10 @@ double target_lost(const Target *t, double bytes) {
     return fmin(1, fmax(0, bytes - half) / half);
 }
 
+int target_window(const Target *t) {
+    return t->vector_bytes == 64 ? 64 : 16;
+}
+
 int target_products(const Target *t, DType rows, DType columns) {
     if (t->byte_products && rows == DT_u8 && columns == DT_i8) return 4;
     if (t->word_products && rows == DT_i16 && columns == DT_i16) return 2;

@@ -46,6 +46,8 @@ Target target_for_arch(const Target *t, const char *arch);
 /* The part of a panel of so many bytes that the L2 cache loses while other operands go by: half of
  * the cache stays. */
 double target_lost(const Target *t, double bytes);
+/* Bytes among which one instruction moves pairs to wherever a vector wants them. */
+int target_window(const Target *t);
 /* How many products of elements of these types the target adds at once in a lane; 1: no more than
  * one. */
 int target_products(const Target *t, DType rows, DType columns);

@@ -1,6 +1,7 @@
 /* Schedule steps on a loop nest; see nest.h. The kernel is built in nest_build.c. */
 #include "passes/nest.h"
 
+#include "ir/constant.h"
 #include "passes/inline.h"
 #include "passes/relieve.h"
 
@@ -347,6 +348,59 @@ bool nest_pairs_fit(const Nest *n, int fours, int few) {
     return false;
 }
 
+typedef struct Moves {
+    const Nest *n;
+    const Expr *table, *place; /* loads of constant bytes, and of others; NULL: none */
+    bool wrong;
+} Moves;
+
+static void look_at_move(void *user, const Expr *e) {
+    Moves *m = user;
+    if (e->op != EX_load) return;
+    const Expr **to = e->dt == DT_u8 ? &m->table : &m->place;
+    m->wrong |= (*to && *to != e) || !nest_can_pack(m->n, e->k.i, e->arg[0]) ||
+                (e->dt != DT_u8 && e->dt != DT_i32);
+    *to = e;
+}
+
+/* Are the rows, with the windows that begin at places and the table's bytes, there? */
+static bool has_windows(const Nest *n, const Expr *rows, const Moves *m) {
+    int64_t extent[NEST_MAX_LOOPS], low, high, first = 0, last = 0;
+    const Expr *zero = ex_i(n->x, 0);
+    const Expr *start = ex_replace(n->x, rows->arg[0], ex_cast(n->x, DT_i32, m->table), zero);
+    if (m->place) {
+        Value *v = n->op->in[m->place->k.i];
+        const int32_t *place = constant_settle(n->p->arena, v);
+        for (int64_t i = 0; i < value_numel(v); i++) {
+            if (place[i] < first) first = place[i];
+            if (place[i] > last) last = place[i];
+        }
+        start = ex_replace(n->x, start, m->place, zero);
+    }
+    for (int i = 0; i < n->n_loops; i++) extent[i] = n->loop[i].extent;
+    return !ex_loads(n->p->arena, start) && !n->guard[0] && !n->guard[1] &&
+           ex_bounds(start, n->n_loops, extent, &low, &high) && low + first >= 0 &&
+           high + last + target_window(n->target) <= value_span(n->op->in[rows->k.i]);
+}
+
+bool nest_moves_fit(const Nest *n, int few) {
+    const Expr *body = nest_body(n);
+    if (!n->target->byte_pairs || body->op != EX_mul || body->dt != DT_i32) return false;
+    if (n->loop[few].extent != 4) return false;
+    for (int k = 0; k < 2; k++) {
+        const Expr *lack = without_casts(body->arg[k]), *rows = without_casts(body->arg[1 - k]);
+        if (lack->op != EX_load || lack->dt != DT_i8 || !value_is_const(n->op->in[lack->k.i]) ||
+            rows->op != EX_load || rows->dt != DT_u8)
+            continue;
+        Moves m = {.n = n};
+        ex_visit(n->p->arena, rows->arg[0], look_at_move, &m);
+        return m.table && !m.wrong && m.table->arg[0] == lack->arg[0] && has_windows(n, rows, &m) &&
+               relieve_moves(n->p->arena, n->op->in[m.table->k.i], n->op->in[lack->k.i],
+                             target_window(n->target));
+    }
+    return false;
+}
+
 /* Is the loop of role pair at this position around a tile of sums of four products, and do those
  * fit? */
 static bool is_pair(const Nest *n, int at) {
@@ -372,7 +426,10 @@ bool nest_check_loops(const Nest *n) {
             wrong = "accumulators in a loop that is not unrolled";
         if (l->role == ROLE_tile && !is_unit_tile(n, i)) wrong = "a tile that no unit takes";
         if (l->role == ROLE_pair && !is_pair(n, i)) wrong = "a pair of sums that may not fit";
-        if (inside_vector && l->role != ROLE_unroll) wrong = "a loop inside of a vector";
+        if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop)))
+            wrong = "rows that may not be moved";
+        if (inside_vector && l->role != ROLE_unroll && l->role != ROLE_moved)
+            wrong = "a loop inside of a vector";
         inside_vector |= l->role == ROLE_vector;
         if (loop == n->lane_loop && i != n->n_order - 1) wrong = "lanes that are not innermost";
         if (i < n->share && (l->reduce || l->role != ROLE_serial)) wrong = "a shared reduction";

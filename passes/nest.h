@@ -96,6 +96,10 @@ bool nest_check_loops(const Nest *n);
  * `few`? */
 bool nest_pairs_fit(const Nest *n, int fours, int few);
 
+/* May the target add four products of loop `few`, whose rows lie where constant tables say, by
+ * moving a window of bytes? */
+bool nest_moves_fit(const Nest *n, int few);
+
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 

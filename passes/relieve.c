@@ -71,6 +71,18 @@ bool relieve_fits(Arena *arena, const Fours *f) {
     }
 }
 
+bool relieve_moves(Arena *arena, Value *table, Value *lack, int window) {
+    int64_t n = value_numel(table);
+    if (value_numel(lack) != n || n % 2) return false;
+    const uint8_t *to = constant_settle(arena, table);
+    const int8_t *more = constant_settle(arena, lack);
+    for (int64_t i = 0; i < n; i += 2) {
+        const int w[2] = {more[i], more[i + 1]};
+        if (to[i] % 2 || to[i] >= window || to[i + 1] != to[i] + 1 || !fit(w, 2)) return false;
+    }
+    return true;
+}
+
 /* --- what columns lack ------------------------------------------------------------------------ */
 
 /* Two neighbours along the depth. */
@@ -143,7 +155,7 @@ static Work begin_work(Arena *arena, const Target *t, const ConstantColumns *col
                   .columns = columns,
                   .data = constant_settle(arena, columns->v),
                   .lanes = lanes,
-                  .window = lanes == LANES ? 64 : 16,
+                  .window = target_window(t),
                   .block = block,
                   .weight = ARENA_ARRAY(arena, block * columns->depth, int8_t),
                   .four = ARENA_ARRAY(arena, columns->depth / FEW, int32_t)};

@@ -28,6 +28,10 @@ typedef struct Fours {
 /* Do they fit: have the products with any unsigned bytes, of the first two of both and of the last
  * two, sums of 16 bits? */
 bool relieve_fits(Arena *arena, const Fours *fours);
+/* Does a table move bytes in pairs side by side, from within `window` bytes, and have products of
+ * these with `lack`, as many elements in the same order, sums of 16 bits in pairs? Constants of u8
+ * and i8. */
+bool relieve_moves(Arena *arena, Value *table, Value *lack, int window);
 /* Is the product, once pass `relieve` has had a look at it, faster than one of words is? */
 bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns);
 

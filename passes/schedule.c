@@ -671,7 +671,7 @@ static bool moved_tile(Nest *n) {
         NarrowFactor rows = narrow_factor(n, body->arg[k]);
         NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
         if (!rows.load || !columns.load || !ex_loads(n->p->arena, rows.load->arg[0])) continue;
-        int row = -1, column = -1, few = -1, steps = -1, order[4], count = 0;
+        int row = -1, column = -1, few = -1, steps = -1;
         int64_t at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
         for (int i = 0; i < n->n_order; i++) {
             int loop = n->order[i];
@@ -685,22 +685,15 @@ static bool moved_tile(Nest *n) {
                 row = loop;
         }
         if (column < 0 || few < 0 || steps < 0) continue;
-        order[count++] = steps;
-        if (row >= 0) {
-            Ranking ranking = {.n = 0};
-            for (int64_t r = 1; r <= MOVED_ROWS && r <= n->loop[row].extent; r++) {
-                double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
-                rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
-            }
-            int64_t tiles;
-            order[count] = tile_loop(n, row, ranked_tile(&ranking, n->variant).rows, &tiles);
-            nest_bind(n, order[count++], ROLE_unroll);
+        if (!nest_moves_fit(n, few)) return false;
+        Ranking ranking = {.n = 0};
+        for (int64_t r = 1; r <= MOVED_ROWS && row >= 0 && r <= n->loop[row].extent; r++) {
+            double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
+            rank_tile(&ranking, (Tile){.rows = r, .columns = lanes_of(n), .cost = cost});
         }
-        order[count++] = column;
-        order[count++] = few;
-        nest_bind(n, column, ROLE_vector);
-        nest_bind(n, few, ROLE_unroll);
-        nest_order(n, count, order);
+        rank_tile(&ranking, (Tile){.rows = 1, .columns = lanes_of(n), .cost = HUGE_VAL});
+        place_tile(n, NULL, column, row, ranked_tile(&ranking, n->variant), -1, ROLE_serial, few);
+        nest_bind(n, few, ROLE_moved);
         return true;
     }
     return false;

@@ -36,7 +36,8 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
 Value *window_pad(Node *n, const Window *w, Value *v, Scalar fill);
 /* Leaves out the taps at both ends of a kernel that read nothing but padding, wherever the window
  * is, as those of a large dilation do: returns the weights, whose dimensions from `first` on are
- * the kernel's, without them. Before window_pad; padding is zeros. */
+ * the kernel's, without them (no NaN comes of infinite ones, then). Before window_pad; padding is
+ * zeros. */
 Value *window_trim(Node *n, Window *w, Value *weights, int first);
 /* Adds a reduction coordinate for each kernel dimension and gives the index into the padded tensor
  * in index[0..n-1], for output coordinates that begin at `first`; the kernel coordinates in
