@@ -823,6 +823,16 @@ static const char *wrapped_sum(Printer *p, const char *acc, const char *more) {
     return TEXT("(int32_t)((uint32_t)%s + (uint32_t)(%s))", acc, more);
 }
 
+/* The address of the few that the load begins with. */
+static const char *few_at(Lanes *l, const LaneDot *dot, const Expr *load) {
+    Printer *p = l->p;
+    l->value[dot->var] = ex_i(p->x, 0);
+    const Expr *index = at_start(l, load->arg[0]);
+    l->value[dot->var] = NULL;
+    begin_statement(p, 1, &index);
+    return TEXT("&%s[%s]", p->buffer[load->k.i], print(p, index).text);
+}
+
 /* Of a dot of rows that differ from lane to lane. */
 static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
@@ -831,12 +841,7 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
     for (int i = 0; i < dot->count; i++)
         row[i] = dot->row[i] ? lanes_at(l, (int)dot->row[i]->k.i, dot->row[i]->arg[0])
                              : TEXT(l->width == 1 ? "0" : "(%s){0}", type);
-    l->value[dot->var] = ex_i(p->x, 0);
-    const Expr *index = at_start(l, dot->columns->arg[0]);
-    l->value[dot->var] = NULL;
-    begin_statement(p, 1, &index);
-    const char *place =
-        columns ? "" : TEXT("&%s[%s]", p->buffer[dot->columns->k.i], print(p, index).text);
+    const char *place = columns ? "" : few_at(l, dot, dot->columns);
     if (l->width == 1) {
         const char *sum = TEXT("%s * (%s)[0]", row[0], place);
         for (int i = 1; i < dot->count; i++)
@@ -848,16 +853,6 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
                 lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
 }
 
-/* The address of the few that the load begins with. */
-static const char *few_at(Lanes *l, const LaneDot *dot, const Expr *load) {
-    Printer *p = l->p;
-    l->value[dot->var] = ex_i(p->x, 0);
-    const Expr *index = at_start(l, load->arg[0]);
-    l->value[dot->var] = NULL;
-    begin_statement(p, 1, &index);
-    return TEXT("&%s[%s]", p->buffer[load->k.i], print(p, index).text);
-}
-
 /* The same as a vector of words. */
 static const char *few_in_lanes(Lanes *l, const LaneDot *dot, const Expr *load) {
     Printer *p = l->p;
@@ -866,8 +861,8 @@ static const char *few_in_lanes(Lanes *l, const LaneDot *dot, const Expr *load) 
 
 static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
-    return TEXT("%s(%s, %s, %s, %s)", lane_function(p, "dot_moved", l->width), acc,
-                few_at(l, dot, dot->rows), few_in_lanes(l, dot, dot->to),
+    const char *row = few_at(l, dot, dot->rows), *to = few_in_lanes(l, dot, dot->to);
+    return TEXT("%s(%s, %s, %s, %s)", lane_function(p, "dot_moved", l->width), acc, row, to,
                 few_in_lanes(l, dot, dot->columns));
 }
 
@@ -876,8 +871,9 @@ static const char *pair_text(Lanes *l, const LaneDot *dot, const char *acc) {
     const char *type = lane_type(p, DT_i32, l->width), *text = acc;
     for (int i = 0; i < 2; i++) {
         l->value[dot->pair] = ex_i(p->x, i);
-        text = TEXT("%s, (int32_t)*(const mlcc_four_at *)%s + (%s){0}, %s", text,
-                    few_at(l, dot, dot->rows), type, few_in_lanes(l, dot, dot->columns));
+        const char *row = few_at(l, dot, dot->rows);
+        text = TEXT("%s, (int32_t)*(const mlcc_four_at *)%s + (%s){0}, %s", text, row, type,
+                    few_in_lanes(l, dot, dot->columns));
     }
     l->value[dot->pair] = NULL;
     return TEXT("%s(%s)", lane_function(p, "dot_pair", l->width), text);
@@ -888,17 +884,10 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     if (dot->each) return dot_each_text(l, dot, acc);
     if (dot->to) return moved_text(l, dot, acc);
     if (dot->pair >= 0) return pair_text(l, dot, acc);
-    const Expr *load[2] = {dot->rows, dot->columns}, *index[2];
-    const char *place[2];
     bool whole = !dt_is_float((DType)dot->store->value->dt);
-    l->value[dot->var] = ex_i(p->x, 0);
-    for (int i = 0; i < 2; i++) index[i] = at_start(l, load[i]->arg[0]);
-    l->value[dot->var] = NULL;
     const char *kept = kept_name(l, dot->columns);
-    for (int i = 0; i < 2 - !!kept; i++) {
-        begin_statement(p, 1, &index[i]);
-        place[i] = TEXT("&%s[%s]", p->buffer[load[i]->k.i], print(p, index[i]).text);
-    }
+    const char *place[2] = {few_at(l, dot, dot->rows), ""};
+    if (!kept) place[1] = few_at(l, dot, dot->columns);
     if (l->width == 1) { /* the lane alone */
         const char *decode = whole ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
         for (int i = 0; i < dot->count; i++) {

@@ -83,7 +83,8 @@ static ArchRow native(void) {
         if (__builtin_cpu_is("intel")) has |= WHOLE;
         return (ArchRow){"native", 64, 32, has, 1024};
     }
-    if (__builtin_cpu_supports("avx2")) return (ArchRow){"native", 32, 16, BYTES | WORDS | PAIRS, 0};
+    if (__builtin_cpu_supports("avx2"))
+        return (ArchRow){"native", 32, 16, BYTES | WORDS | PAIRS, 0};
     int bytes = __builtin_cpu_supports("ssse3") ? BYTES | PAIRS : 0;
     return (ArchRow){"native", 16, 16, bytes | WORDS, 0};
 #else
