@@ -82,6 +82,7 @@ struct Value {
     struct Value *inside;
     const int64_t *origin;
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
+    bool symbol; /* Graph.symbols has it: bodies and limits of loops load it */
     int gap;   /* set by pass `place`: elements between one row (the last dimension) and the next in
                   memory */
     int index; /* scratch of the pass at work */

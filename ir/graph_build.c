@@ -72,6 +72,7 @@ void graph_tie(Graph *g, int input, int output) {
 void graph_set_symbol(Graph *g, int symbol, Value *value) {
     while (g->symbols.n <= symbol) vec_push(g->arena, &g->symbols, NULL);
     g->symbols.items[symbol] = value;
+    value->symbol = true;
 }
 
 int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high) {

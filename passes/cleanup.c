@@ -135,8 +135,12 @@ void pass_cse(Graph *g, const PassOptions *o) {
             continue;
         }
         forward[op->out[0]->id] = table[at]->out[0];
+        table[at]->out[0]->symbol |= op->out[0]->symbol;
         graph_unlink(g, op);
     }
+    for (int k = 0; k < g->symbols.n; k++)
+        if (g->symbols.items[k] && forward[g->symbols.items[k]->id])
+            g->symbols.items[k] = forward[g->symbols.items[k]->id];
     for (int i = 0; i < g->outputs.n; i++)
         if (forward[g->outputs.items[i]->id])
             g->outputs.items[i] = forward[g->outputs.items[i]->id];

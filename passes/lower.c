@@ -138,7 +138,7 @@ static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *arg
     (void)args;
     int64_t k = e->k.i - DIM_VAR;
     Value *v = e->op == EX_var && k < u->l->g->symbols.n ? u->l->g->symbols.items[k] : NULL;
-    if (!v || v->def->kind != OP_input) { /* of others no operator says that it needs them */
+    if (!v || !v->index) {
         u->known = false;
         return e;
     }
@@ -267,6 +267,8 @@ static const Op *without_data(Arena *arena, Exprs *x, const Op *op) {
 static void lower_graph(Lower *l, Graph *g) {
     Graph *outer = l->g;
     l->g = g;
+    for (int k = 0; k < g->symbols.n; k++)
+        if (g->symbols.items[k]) g->symbols.items[k]->index = 0;
     for (Op *op = g->first; op; op = op->next) {
         switch (op->kind) {
         case OP_input:
@@ -285,6 +287,7 @@ static void lower_graph(Lower *l, Graph *g) {
         default:
             lower_compute(l, op);
         }
+        for (int i = 0; i < op->n_out; i++) op->out[i]->index = 1; /* it is there from now on */
     }
     l->g = outer;
 }

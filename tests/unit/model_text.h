@@ -166,7 +166,7 @@ static inline Text read_sparse(ModelText *m) {
     return sparse;
 }
 
-static inline Text read_graph(ModelText *m);
+static inline Text model_graph(ModelText *m);
 
 static inline void put_float(Text *t, unsigned field, float value) {
     put_tag(t, field, 5);
@@ -185,7 +185,7 @@ static inline Text read_attr(ModelText *m) {
     if (accept(m, "@")) {
         put_string(&a, 21, word(m));
     } else if (accept(m, "graph{")) {
-        Text g = read_graph(m);
+        Text g = model_graph(m);
         put_message(&a, 6, &g);
         put_int(&a, 20, 5);
     } else if (accept(m, "[")) {
@@ -284,7 +284,7 @@ static inline void read_function(ModelText *m) {
 }
 
 /* Up to the end or a closing brace. */
-static inline Text read_graph(ModelText *m) {
+static inline Text model_graph(ModelText *m) {
     Text g = text_new(&m->b->arena);
     put_string(&g, 2, "main");
     while (skip_blanks(m), *m->p && !accept(m, "}")) {
@@ -320,7 +320,7 @@ static inline Text model_bytes(Bench *b, const char *text) {
     ModelText m = {.b = b, .p = text, .ir = 8};
     m.opsets = text_new(&b->arena);
     m.functions = text_new(&b->arena);
-    Text graph = read_graph(&m), bytes = text_new(&b->arena);
+    Text graph = model_graph(&m), bytes = text_new(&b->arena);
     if (!m.opsets.length) {
         ModelText usual = {.b = b, .p = "17"};
         read_opset(&usual, &m.opsets, 8);

@@ -3,6 +3,8 @@
  * Inputs hold what no model should have, too: nothing is read or written outside of a tensor.
  * Vulkan is passed over with SKIP_VULKAN=1. */
 #include "compiler/driver.h"
+#include "ir/text.h"
+#include "passes/passes.h"
 #include "tests/unit/model_text.h"
 
 typedef struct Row {
@@ -757,8 +759,39 @@ static void test_vulkan(void **state) {
     for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "vulkan", NULL);
 }
 
+/* Every kernel that goes over rows that NonZero has found ends with the last of them, or asks first
+ * whether there is one: the symbol is a parameter, x<N>, that a loop's end or a condition loads. */
+static void test_work_ends(void **state) {
+    Bench *b = *state;
+    static const char *const arch[] = {"generic", "x86-64-v4"};
+    for (size_t i = 0; i < N(arch); i++) {
+        Graph *g = import_text(
+            b,
+            "opset 17 input m bool[100] input x f32[100,64] init z i64[1] = 0 n = NonZero(m) "
+            "input w f32[64,32] i = Squeeze(n, z) g = Gather(x, i) output y y = MatMul(g, w)",
+            NULL);
+        Target target = target_for_arch(target_find("c"), arch[i]);
+        PassOptions o = {.target = &target};
+        assert_non_null(g);
+        Program *p = run_passes(g, &o);
+        int ending = 0;
+        for (int k = 0; k < p->kernels.n; k++) {
+            Text text = text_new(&b->arena);
+            text_kernel(&text, p->kernels.items[k]);
+            const char *said = text_get(&text);
+            bool of_rows = strstr(said, "y : f32"), ends = false;
+            for (const char *at = strstr(said, "x2[0]"); at && !ends; at = strstr(at + 1, "x2[0]"))
+                ends = at[strcspn(at, "\n") - 1] == '{';
+            if (of_rows && !ends) fail_msg("it goes over all rows: %s", said);
+            ending += of_rows;
+        }
+        assert_int_equal(ending, 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_work_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interpreter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_c, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cuda, set_up, tear_down),
