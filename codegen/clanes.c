@@ -68,7 +68,7 @@ static double largest_of_float(const Printer *p, const Expr *e) {
     case EX_const:
         return isnan(e->k.f) ? HUGE_VAL : fabs(e->k.f);
     case EX_load:
-        return p->k->buffers.items[e->k.i]->most;
+        return fmax(-p->k->buffers.items[e->k.i]->low, p->k->buffers.items[e->k.i]->high);
     case EX_cast:
     case EX_neg:
     case EX_round:
@@ -160,6 +160,18 @@ static bool is_gather(const Expr *e, int var) {
     return dt_is_byte((DType)at->dt);
 }
 
+/* Do all loads stay inside of their buffers, whatever an integer condition around them says? */
+static bool loads_inside(Printer *p, const Expr *e) {
+    if (e->op == EX_load && e->n == 1) {
+        const Node *at = range_of(p, e->arg[0]);
+        const Buffer *b = p->k->buffers.items[e->k.i];
+        if (!at->bounded || at->lo < 0 || at->hi >= shape_numel(b->rank, b->shape)) return false;
+    }
+    for (int i = 0; i < e->n; i++)
+        if (!loads_inside(p, e->arg[i])) return false;
+    return true;
+}
+
 bool lanes_can(Printer *p, const Expr *e, int var) {
     if (!lanes_vary(e, var)) return true;
     DType dt = (DType)e->dt;
@@ -190,10 +202,15 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
         break;
     case EX_lt:
     case EX_le:
+        if (e->arg[0]->dt == DT_i32) /* lanes from one on, or up to it */
+            return lanes_apart(e->arg[0], var, 1) && !lanes_vary(e->arg[1], var);
         if (e->arg[0]->dt != DT_f32) return false;
         break;
     case EX_select:
         if (lanes_vary(e->arg[0], var) ? dt != DT_f32 : !is_lane_type(dt)) return false;
+        if (lanes_vary(e->arg[0], var) && e->arg[0]->n && e->arg[0]->arg[0]->dt == DT_i32 &&
+            !(loads_inside(p, e->arg[1]) && loads_inside(p, e->arg[2])))
+            return false;
         break;
     case EX_cast:
         if (is_rounding(e)) return lanes_can(p, e->arg[0]->arg[0], var);
@@ -679,6 +696,17 @@ static const char *gathered(Lanes *l, const Expr *e) {
     return TEXT("%s(%s, %s)", lane_function(p, name, l->width), table, at);
 }
 
+/* Which lanes' indices are before a number that all of them share? */
+static const char *before(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *first = scalar_text(l, e->arg[0]), *end = scalar_text(l, e->arg[1]);
+    const char *sign = ex_infix((ExprOp)e->op);
+    if (l->width == 1) return TEXT("(%s %s %s)", first, sign, end);
+    const char *list = "0";
+    for (int i = 1; i < l->width; i++) list = TEXT("%s, %d", list, i);
+    return TEXT("((%s){%s} %s %s - %s)", lane_type(p, DT_i32, l->width), list, sign, end, first);
+}
+
 /* A select of the same arm in all lanes: the arms are evaluated only if they are wanted. */
 static const char *chosen(Lanes *l, const Expr *e) {
     Printer *p = l->p;
@@ -721,6 +749,7 @@ static const char *compute(Lanes *l, const Expr *e) {
         return TEXT("(%s >> %d)", lanes_text(l, e->arg[0], true), (int)e->arg[1]->k.i);
     case EX_lt:
     case EX_le:
+        if (e->arg[0]->dt == DT_i32) return before(l, e);
         return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], true), ex_infix((ExprOp)e->op),
                     lanes_text(l, e->arg[1], true));
     case EX_min:

@@ -95,6 +95,12 @@ static void find_range(Printer *p, Node *node) {
         from = p->var_value[e->k.i];
         if (p->extent[e->k.i] > 0) narrow_range(node, 0, p->extent[e->k.i] - 1);
         break;
+    case EX_load: {
+        const Buffer *b = p->k->buffers.items[e->k.i];
+        if (b->high < (double)RANGE_LIMIT && b->low > -(double)RANGE_LIMIT)
+            narrow_range(node, (int64_t)b->low, (int64_t)b->high);
+        return;
+    }
     case EX_ctr:
         narrow_range(node, 0, p->trips[e->k.i] > 0 ? p->trips[e->k.i] - 1 : 0);
         return;

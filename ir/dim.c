@@ -147,9 +147,14 @@ static int decided(const Exprs *x, const Expr *e) {
         return a == settles || b == settles ? settles : a < 0 || b < 0 ? -1 : !settles;
     }
     Interval a, b;
-    if ((e->op != EX_lt && e->op != EX_le) || !interval(x, e->arg[0], &a) ||
+    bool equal = e->op == EX_eq || e->op == EX_ne;
+    if ((e->op != EX_lt && e->op != EX_le && !equal) || !interval(x, e->arg[0], &a) ||
         !interval(x, e->arg[1], &b))
         return -1;
+    if (equal) {
+        if (a.high < b.low || b.high < a.low) return e->op == EX_ne;
+        return a.low == a.high && b.low == b.high && a.low == b.low ? e->op == EX_eq : -1;
+    }
     bool strict = e->op == EX_lt;
     if (strict ? a.high < b.low : a.high <= b.low) return 1;
     return (strict ? a.low >= b.high : a.low > b.high) ? 0 : -1;

@@ -82,7 +82,8 @@ struct Value {
     struct Value *inside;
     const int64_t *origin;
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
-    bool symbol; /* Graph.symbols has it: bodies and limits of loops load it */
+    const int64_t *range; /* of one of Graph.symbols, which bodies and ends of loops load: it lies
+                             in range[0] to range[1]; of others NULL */
     int gap;   /* set by pass `place`: elements between one row (the last dimension) and the next in
                   memory */
     int index; /* scratch of the pass at work */

@@ -72,7 +72,9 @@ void graph_tie(Graph *g, int input, int output) {
 void graph_set_symbol(Graph *g, int symbol, Value *value) {
     while (g->symbols.n <= symbol) vec_push(g->arena, &g->symbols, NULL);
     g->symbols.items[symbol] = value;
-    value->symbol = true;
+    int64_t *range = ARENA_ARRAY(g->arena, 2, int64_t);
+    if (dim_bounds(g->x, ex_var(g->x, DIM_VAR + symbol), &range[0], &range[1]))
+        value->range = range;
 }
 
 int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high) {
@@ -105,7 +107,7 @@ Value *graph_image(Graph *g, Value *stream, const char *format, const int64_t lo
 static Value *symbol_value(Graph *g, int k) {
     while (g->symbols.n <= k) vec_push(g->arena, &g->symbols, NULL);
     Value *outer = !g->symbols.items[k] && g->parent ? symbol_value(g->parent, k) : NULL;
-    if (outer) g->symbols.items[k] = graph_input(g, outer->name, DT_i32, 0, NULL);
+    if (outer) graph_set_symbol(g, k, graph_input(g, outer->name, DT_i32, 0, NULL));
     return g->symbols.items[k];
 }
 

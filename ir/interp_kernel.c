@@ -12,6 +12,7 @@
  */
 #include "ir/interp_race.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -425,8 +426,24 @@ static void set_up(Machine *m, void *const *buffers) {
     }
 }
 
+/* Parameters hold what the kernel takes for granted. */
+static void check_ranges(Machine *m) {
+    for (int i = 0; i < m->k->n_params; i++) {
+        const Buffer *b = m->k->buffers.items[i];
+        int64_t elements = b->high < HUGE_VAL ? shape_numel(b->rank, b->shape) : 0;
+        for (int64_t at = 0; at < elements; at++) {
+            Scalar v = dt_load(b->dt, m->memory[i], (size_t)at);
+            double value = dt_is_float(b->dt) ? v.f : (double)v.i;
+            if (!(value >= b->low && value <= b->high))
+                fail(m, "buffer '%s' holds %g, which is not within %g and %g", b->name, value,
+                     b->low, b->high);
+        }
+    }
+}
+
 static void run_machine(Machine *m, void *const *buffers) {
     set_up(m, buffers);
+    check_ranges(m);
     const Kernel *k = m->k;
     Node *nodes = build_nodes(m, k->body, m->is_gpu ? m->width : 1);
     int64_t blocks = m->is_gpu ? k->grid[0] * k->grid[1] * k->grid[2] : 1;

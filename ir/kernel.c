@@ -35,7 +35,7 @@ Kernel *kernel_new(Program *p, const char *name) {
 int kernel_buffer(Program *p, Kernel *k, const char *name, Space space, DType dt, int rank,
                   const int64_t *shape) {
     Buffer *b = ARENA_NEW(p->arena, Buffer);
-    *b = (Buffer){.name = name, .space = space, .dt = dt, .rank = rank, .most = HUGE_VAL};
+    *b = (Buffer){.name = name, .space = space, .dt = dt, .rank = rank, .low = -HUGE_VAL, .high = HUGE_VAL};
     b->shape = arena_copy(p->arena, shape, (size_t)rank * sizeof *shape);
     vec_push(p->arena, &k->buffers, b);
     if (space == SPACE_param) k->n_params = k->buffers.n;

@@ -22,8 +22,9 @@ typedef struct Buffer {
     DType dt;
     int rank;
     const int64_t *shape;
-    bool written; /* a parameter that the kernel stores to */
-    double most;  /* no element's magnitude is larger, and none is NaN; HUGE_VAL: it is not known */
+    bool written;     /* a parameter that the kernel stores to */
+    double low, high; /* no element lies outside of them, and none is NaN; infinite: it is not known
+                       */
 } Buffer;
 
 typedef enum Role {

@@ -197,9 +197,11 @@ void text_kernel_at(Text *out, const Kernel *k, int indent) {
         text_indent(out, inner);
         text_addf(out, "%s %s : ", space_names[b->space], b->name);
         text_type(out, b->dt, b->rank, b->shape);
-        if (b->most < HUGE_VAL) {
+        if (b->high < HUGE_VAL) {
             text_add(out, " within ");
-            text_scalar(out, DT_f64, (Scalar){.f = b->most}, false);
+            text_scalar(out, DT_f64, (Scalar){.f = b->low}, false);
+            text_add(out, ", ");
+            text_scalar(out, DT_f64, (Scalar){.f = b->high}, false);
         }
         text_add(out, b->written ? " written\n" : "\n");
     }
@@ -439,9 +441,13 @@ static bool read_buffer(KernelReader *r, Space space) {
     if (!lex_want(lx, ':') || !lex_want_type(lx, &dt, &rank, shape)) return false;
     int buffer = kernel_buffer(r->p, r->k, name, space, dt, rank, shape);
     Buffer *b = r->k->buffers.items[buffer];
-    Scalar most = {.f = HUGE_VAL};
-    if (lex_accept_name(lx, "within") && !lex_want_scalar(lx, DT_f64, &most)) return false;
-    b->most = most.f;
+    Scalar low = {.f = -HUGE_VAL}, high = {.f = HUGE_VAL};
+    if (lex_accept_name(lx, "within") &&
+        !(lex_want_scalar(lx, DT_f64, &low) && lex_want(lx, ',') &&
+          lex_want_scalar(lx, DT_f64, &high)))
+        return false;
+    b->low = low.f;
+    b->high = high.f;
     b->written = lex_accept_name(lx, "written");
     return true;
 }

@@ -135,7 +135,7 @@ void pass_cse(Graph *g, const PassOptions *o) {
             continue;
         }
         forward[op->out[0]->id] = table[at]->out[0];
-        table[at]->out[0]->symbol |= op->out[0]->symbol;
+        if (op->out[0]->range) table[at]->out[0]->range = op->out[0]->range;
         graph_unlink(g, op);
     }
     for (int k = 0; k < g->symbols.n; k++)

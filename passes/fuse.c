@@ -210,7 +210,7 @@ static bool try_inline(Graph *g, Op *c, int i, int64_t *work) {
     Value *seen = c->in[i], *made = through_reshape(seen), **old = c->in;
     Op *m = made->def;
     int n_old = c->n_in;
-    if (m->kind != OP_map || made->symbol || (c->kind == OP_scatter && i == 0)) return false;
+    if (m->kind != OP_map || made->range || (c->kind == OP_scatter && i == 0)) return false;
     if (m->body->size + c->body->size > size_limit(*work)) return false;
     int users = made->index > seen->index ? made->index : seen->index;
     if (!worth_inlining(g, c, i, m, users) || !op_inline(g, c, i, MAX_INPUTS, work)) return false;
@@ -269,7 +269,7 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     for (int i = 0; i < c->n_in; i++) {
         Value *seen = c->in[i], *made = through_reshape(seen);
         if ((made->def->kind != OP_reduce && made->def->kind != OP_scan) || made->index != 1 ||
-            made->symbol || seen->index != 1 ||
+            made->range || seen->index != 1 ||
             !shape_equal(seen->rank, seen->dims, out->rank, out->dims))
             continue;
         Own own = {i, seen, false};

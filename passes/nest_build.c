@@ -236,51 +236,99 @@ static bool never_falls(const Expr *e) {
     }
 }
 
-/* How often a loop runs whose iterations begin at `at`, which is its variable or a multiple of it
- * (as far as the last tile begins), until the limit of coordinate `d`; NULL if it is none of that,
- * or the loop is not all of the coordinate. */
-static const Expr *iterations(Build *b, const Expr *at, const NestLoop *l, int d) {
-    Exprs *x = b->x;
-    const Expr *limit = b->n->limit[d];
-    int64_t step = 1;
-    if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
-    if (at->op == EX_mul && ex_is_const(at->arg[1])) {
-        step = at->arg[1]->k.i;
-        at = at->arg[0];
+/* Whole multiples of `size`, whatever is loaded? */
+static bool is_multiple(const Expr *e, int64_t size) {
+    switch ((ExprOp)e->op) {
+    case EX_const:
+        return e->k.i % size == 0;
+    case EX_add:
+    case EX_sub:
+        return is_multiple(e->arg[0], size) && is_multiple(e->arg[1], size);
+    case EX_mul:
+        return is_multiple(e->arg[0], size) || is_multiple(e->arg[1], size);
+    default:
+        return size == 1;
     }
-    if (at != ex_var(x, l->var) || l->extent * step < b->n->op->out[0]->shape[d]) return NULL;
-    return ex_div(x, ex_add(x, limit, ex_i(x, step - 1)), ex_i(x, step));
 }
 
-/* Work on tiles that lie beyond how far a coordinate goes is left out: at the innermost loop
- * outside of the tile that says so; of the outermost loop, and of a map's innermost one, by its
- * extent. `first`: loops outside of the tile. */
+/* The coordinate `at` in the first iteration of all loops but the first `count` outside of the
+ * tile, which are serial or blocks. `first`: how many loops there are outside of it. */
+static const Expr *begin_within(Build *b, const Expr *at, int count, int first) {
+    Nest *n = b->n;
+    const Expr *to[MAX_VARS] = {0};
+    for (int i = 0; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        bool outside = i < first && (l->role == ROLE_serial ||
+                                     (l->role >= ROLE_block_x && l->role <= ROLE_block_z));
+        if (i >= count || !outside) to[l->var] = ex_i(b->x, 0);
+    }
+    return simplify(b, ex_subst_vars(b->x, at, b->k->vars.n, to));
+}
+
+/* How often a loop runs until `at`, its variable times *step, as far as the last tile begins, comes
+ * to `rest`; NULL if it is something else. */
+static const Expr *count_to(Build *b, const Expr *at, const NestLoop *l, const Expr *rest,
+                            int64_t *step) {
+    Exprs *x = b->x;
+    *step = 1;
+    if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
+    if (at->op == EX_mul && ex_is_const(at->arg[1])) {
+        *step = at->arg[1]->k.i;
+        at = at->arg[0];
+    }
+    if (at != ex_var(x, l->var) || *step < 1) return NULL;
+    return ex_div(x, ex_add(x, rest, ex_i(x, *step - 1)), ex_i(x, *step));
+}
+
+/* How often loop `l` runs until coordinate `d`, which is `at` in it and was `before` in the loops
+ * outside (below the limit), comes to its limit; NULL if that cannot be said, or the loop is not
+ * all of the coordinate. */
+static const Expr *iterations(Build *b, const Expr *at, const Expr *before, const NestLoop *l,
+                              int d) {
+    Exprs *x = b->x;
+    const Expr *limit = b->n->limit[d];
+    int64_t step;
+    if (!before) {
+        const Expr *count = count_to(b, at, l, limit, &step);
+        return count && l->extent * step >= b->n->op->out[0]->shape[d] ? count : NULL;
+    }
+    at = simplify(b, ex_sub(x, at, before));
+    const Expr *count = count_to(b, at, l, ex_sub(x, limit, before), &step);
+    return count ? ex_bin(x, EX_min, count, ex_i(x, l->extent)) : NULL;
+}
+
+/* Is `at` below the limit wherever `before` is? */
+static bool ends_together(Build *b, const Expr *before, const Expr *at, const Expr *limit) {
+    int64_t low, high;
+    return ex_bounds(simplify(b, ex_sub(b->x, at, before)), b->k->vars.n, b->extent, &low, &high) &&
+           low >= 0 && is_multiple(before, high + 1) && is_multiple(limit, high + 1);
+}
+
+/* Work that lies beyond how far a coordinate goes is left out, at every loop of it outside of the
+ * tile: of the outermost loop, and of a map's innermost one, by its extent, else by a condition.
+ * `first`: loops outside of the tile. */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
-    Exprs *x = b->x;
     for (int d = 0; d < MAX_RANK; d++) {
-        const Expr *to[MAX_VARS] = {0}, *at = n->limit[d] ? b->coord[d] : NULL;
-        if (!at || !never_falls(at)) continue;
-        for (int i = 0; i < n->n_order; i++) {
-            const NestLoop *l = &n->loop[n->order[i]];
-            bool outside = i < first && (l->role == ROLE_serial ||
-                                         (l->role >= ROLE_block_x && l->role <= ROLE_block_z));
-            if (!outside) to[l->var] = ex_i(x, 0);
+        const Expr *before = NULL;
+        if (!n->limit[d] || !never_falls(b->coord[d])) continue;
+        for (int i = 0; i < first; i++) {
+            int loop = n->order[i];
+            const Expr *at = begin_within(b, b->coord[d], i + 1, first), *until = NULL;
+            if (!reads_var(at, n->loop[loop].var)) continue;
+            const Expr *inside = ex_lt(b->x, at, n->limit[d]);
+            if (at == b->coord[d]) b->holds[d] = inside;
+            if (before && ends_together(b, before, at, n->limit[d])) continue;
+            bool by_extent =
+                i == 0 || (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
+            if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
+                until = iterations(b, at, before, &n->loop[loop], d);
+            if (until)
+                b->until[loop] = until;
+            else
+                b->inside[loop] = both_hold(b->x, b->inside[loop], inside);
+            before = at;
         }
-        at = simplify(b, ex_subst_vars(x, at, b->k->vars.n, to));
-        int last = last_loop(b, at, first);
-        if (last < 0) continue;
-        int loop = n->order[last];
-        bool by_extent =
-            last == 0 || (n->op->kind == OP_map && last == n->n_order - 1 && n->share <= last);
-        const Expr *inside = ex_lt(x, at, n->limit[d]), *until = NULL;
-        if (at == b->coord[d]) b->holds[d] = inside;
-        if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
-            until = iterations(b, at, &n->loop[loop], d);
-        if (until)
-            b->until[loop] = until;
-        else
-            b->inside[loop] = both_hold(x, b->inside[loop], inside);
     }
 }
 
@@ -506,10 +554,54 @@ static const Expr *guarded_factor(Build *b, const Expr *factor) {
     return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
 
-/* Parts of the reduction's guard that read how far a dimension goes become conditions in the
- * reduction's loops, from position `first` of the order on, where these know enough; not in vectors
- * and what is unrolled. Returns those that are known before: there is nothing to be added up unless
- * they hold. */
+typedef struct Loaded {
+    Build *b;
+    int n; /* variables that stand for loads so far, and their extents */
+    int64_t extent[MAX_VARS];
+} Loaded;
+
+/* A symbol's load becomes a variable with its range. */
+static const Expr *load_as_var(void *user, const Expr *e, const Expr *const *args) {
+    Loaded *u = user;
+    (void)args;
+    const int64_t *range = e->op == EX_load ? u->b->args[e->k.i]->range : NULL;
+    if (!range || range[0] < 0 || u->n == MAX_VARS) return e;
+    u->extent[u->n] = range[1] + 1;
+    return ex_var(u->b->x, u->n++);
+}
+
+/* How far a loop goes that ends with `limit`, which has no variables: not beyond its extent,
+ * whatever a run loads. */
+static const Expr *end_of(Build *b, const Expr *limit, int64_t extent) {
+    Loaded u = {.b = b};
+    int64_t low, high;
+    const Expr *e = ex_rewrite(b->x, limit, load_as_var, &u);
+    if (ex_bounds(e, u.n, u.extent, &low, &high) && high <= extent) return limit;
+    return ex_bin(b->x, EX_min, limit, ex_i(b->x, extent));
+}
+
+/* Has the innermost serial loop of the reduction that says where `part` of its guard begins to
+ * hold no more end there; true if there is one and the loop says all. */
+static bool ends_loop(Build *b, const Expr *part, int first) {
+    Nest *n = b->n;
+    if (part->op != EX_lt) return false;
+    for (int i = n->n_order - 1; i >= first; i--) {
+        int loop = n->order[i];
+        const NestLoop *l = &n->loop[loop];
+        if (l->role != ROLE_serial || !reads_var(part->arg[0], l->var)) continue;
+        const Expr *at = begin_within(b, part->arg[0], i + 1, n->n_order);
+        int64_t step;
+        const Expr *until = b->until[loop] ? NULL : count_to(b, at, l, part->arg[1], &step);
+        if (until) b->until[loop] = end_of(b, until, l->extent);
+        return until && at == part->arg[0];
+    }
+    return false;
+}
+
+/* Parts of the reduction's guard that read how far a dimension goes become ends of the reduction's
+ * loops, or conditions in them, from position `first` of the order on, where these know enough; in
+ * vectors and what is unrolled they stay. Returns those that are known before: there is nothing to
+ * be added up unless they hold. */
 static const Expr *guards_to_loops(Build *b, int first) {
     Nest *n = b->n;
     const Expr *left = NULL, *around = NULL, *rest = b->guard[1];
@@ -521,7 +613,9 @@ static const Expr *guards_to_loops(Build *b, int first) {
             part = part->arg[1];
         }
         int at = last_loop(b, part, n->n_order);
-        bool plain = at >= 0 && n->loop[n->order[at]].role == ROLE_serial && reads_extent(part);
+        bool known = at >= 0 && reads_extent(part);
+        if (known && ends_loop(b, part, first)) continue;
+        bool plain = known && n->loop[n->order[at]].role == ROLE_serial;
         const Expr **to = !plain ? &left : at < first ? &around : &b->inside[n->order[at]];
         *to = both_hold(b->x, *to, part);
     }
@@ -776,8 +870,14 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
-        if (dt_store(op->out[0]->dt) == 1)
-            k->buffers.items[i]->most = magnitude(p->arena, b.args[i]);
+        if (dt_store(op->out[0]->dt) == 1) {
+            k->buffers.items[i]->high = magnitude(p->arena, b.args[i]);
+            k->buffers.items[i]->low = -k->buffers.items[i]->high;
+        }
+        if (b.args[i]->range) {
+            k->buffers.items[i]->low = (double)b.args[i]->range[0];
+            k->buffers.items[i]->high = (double)b.args[i]->range[1];
+        }
     }
     *args = b.args;
     return k;

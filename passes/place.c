@@ -88,9 +88,31 @@ static void place_part(Placing *p, Value *v, const Box *box) {
     p->elsewhere = p->elsewhere ? ex_and(x, p->elsewhere, outside) : outside;
 }
 
+static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *args) {
+    const Placing *p = user;
+    const Graph *g = p->g;
+    (void)args;
+    for (int k = 0; e->op == EX_load && k < g->symbols.n; k++)
+        if (p->op->in[e->k.i] == g->symbols.items[k]) return ex_var(g->x, DIM_VAR + k);
+    return e;
+}
+
+/* Does the condition say that coordinates are within the result's extents? What lies beyond them is
+ * anything. */
+static bool within_extents(Placing *p, const Expr *cond) {
+    const Value *out = p->op->out[0];
+    if (cond->op == EX_and)
+        return within_extents(p, cond->arg[0]) && within_extents(p, cond->arg[1]);
+    int64_t var = cond->op == EX_lt && cond->arg[0]->op == EX_var ? cond->arg[0]->k.i : out->rank;
+    if (var >= out->rank || !dim_varies(out->dims[var])) return false;
+    const Expr *extent = ex_rewrite(p->g->x, cond->arg[1], symbol_of_load, p);
+    return extent == dim_expr(p->g->x, out->dims[var]);
+}
+
 /* Finds the parts of the result that `e` computes in the box. */
 static void place_parts(Placing *p, const Expr *e, Box box) {
     Box part = box, rest;
+    while (e->op == EX_select && within_extents(p, e->arg[0])) e = e->arg[1];
     if (e->op == EX_select && cut_box(p, e->arg[0], &part)) {
         place_parts(p, e->arg[1], part);
         if (rest_of(p, &box, &part, &rest)) place_parts(p, e->arg[2], rest);

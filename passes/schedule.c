@@ -415,16 +415,21 @@ static int64_t block_of(int64_t tiles, int64_t most) {
 
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
- * by in blocks that do. Columns that do not stay there, but rows do, come once, not again for every
- * row of an image. `turned`: the other order. row_outer: -1 if a tile has all of `row`. Writes the
- * loops to `order`; returns how many.
+ * by in blocks that do. Where rows are of several loops and columns do not stay there, columns come
+ * once, not again for every row of an image, if the rows that come again are less. `turned`: the
+ * other order. row_outer: -1 if a tile has all of `row`. Writes the loops to `order`; returns how
+ * many.
  */
 static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
                        int row_outer, int column_outer, bool turned, int *order) {
     int k = 0;
     double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
     double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
-    if (m->n_row > 1 && rows <= l2 / 2 && columns > l2 && !turned) {
+    int64_t row_tiles = row_outer < 0 ? 1 : n->loop[row_outer].extent;
+    int64_t column_tiles = n->loop[column_outer].extent;
+    int64_t all_row_tiles = m->rows / n->loop[row].extent * row_tiles;
+    double far = rows <= l2 / 2 ? 0 : rows * (double)(column_tiles - 1);
+    if (m->n_row > 1 && columns > l2 && far < columns * (double)(all_row_tiles - 1) && !turned) {
         order[k++] = column_outer;
         for (int i = 0; i < m->n_row; i++)
             if (m->row[i] != row) order[k++] = m->row[i];
@@ -433,10 +438,9 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
     }
     if (row_outer < 0) return 0;
     double visited = (double)m->depths * size;
-    int64_t row_tiles = n->loop[row_outer].extent, column_tiles = n->loop[column_outer].extent;
     double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
     double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
-    bool stay = columns_stay(n->target, columns, m->rows / n->loop[row].extent * row_tiles);
+    bool stay = columns_stay(n->target, columns, all_row_tiles);
     if ((stay || rows_again >= columns_again) != turned) {
         order[k++] = row_outer;
         order[k++] = column_outer;

@@ -30,7 +30,7 @@ static bool read_product(Deep *d) {
     const Op *op = d->op;
     const Value *out = op->out[0];
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
-    if (op->n_red != 1 || dims_vary(out->rank, out->dims)) return false;
+    if (op->n_red != 1) return false;
     const Expr *load[2];
     for (int i = 0; i < 2; i++) {
         load[i] = without_casts(op->body->arg[i]);

@@ -25,8 +25,7 @@ typedef struct Box {
     int64_t lo[MAX_LOOPS], hi[MAX_LOOPS]; /* per loop: lo <= variable < hi */
 } Box;
 
-/* The nest of serial loops with constant extents, unrolled ones innermost, around one store; false
- * if there is none. */
+/* The nest of serial loops, unrolled ones innermost, around one store; false if there is none. */
 static bool find_nest(Split *s) {
     Stmt *at = s->k->body;
     bool unrolled = false;
@@ -34,7 +33,8 @@ static bool find_nest(Split *s) {
         unrolled |= at->role == ROLE_unroll;
         bool plain = unrolled ? at->role == ROLE_unroll
                               : at->role == ROLE_serial || at->role == ROLE_parallel;
-        if (at->next || !plain || !ex_is_const(at->extent) || s->n_loops == MAX_LOOPS) return false;
+        bool known = ex_is_const(at->extent) || !ex_vars(s->p->arena, at->extent);
+        if (at->next || !plain || !known || s->n_loops == MAX_LOOPS) return false;
         s->loop[s->n_loops++] = at;
     }
     s->store = at;
@@ -42,12 +42,13 @@ static bool find_nest(Split *s) {
 }
 
 /* The bound that a comparison sets to the variable of loop *l; false if it sets none, or if the
- * loop is unrolled: that stays in one piece. */
+ * loop stays in one piece: it is unrolled, or only a run knows its end. */
 static bool read_bound(const Split *s, const Expr *e, int *l, int64_t *bound, bool *below) {
     int var;
     if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below)) return false;
     for (*l = 0; *l < s->n_loops; (*l)++)
-        if (s->loop[*l]->var == var) return s->loop[*l]->role != ROLE_unroll;
+        if (s->loop[*l]->var == var)
+            return s->loop[*l]->role != ROLE_unroll && ex_is_const(s->loop[*l]->extent);
     return false;
 }
 
@@ -100,7 +101,8 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
         Stmt *loop = stmt_new(p, ST_for);
         loop->var = fresh[i];
         loop->role = s->loop[i]->role;
-        loop->extent = ex_i(p->x, box->hi[i] - box->lo[i]);
+        loop->extent = s->loop[i]->extent;
+        if (ex_is_const(loop->extent)) loop->extent = ex_i(p->x, box->hi[i] - box->lo[i]);
         loop->body = inner;
         inner = loop;
     }
@@ -166,7 +168,7 @@ static void split_kernel(Program *p, Kernel *k) {
     Box box;
     for (int i = 0; i < s.n_loops; i++) {
         box.lo[i] = 0;
-        box.hi[i] = s.loop[i]->extent->k.i;
+        box.hi[i] = k->vars.items[s.loop[i]->var].extent;
     }
     split_box(&s, box, s.store->value);
     if (s.pieces) k->body = s.pieces;

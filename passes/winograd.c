@@ -155,8 +155,8 @@ static bool read_convolution(Convolution *v) {
     const Op *op = v->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     const Value *out = op->out[0];
-    if (dims_vary(out->rank, out->dims)) return false; /* tiles would have what lies beyond */
     if (out->rank != 4 || op->n_red != 3) return false;
+    if (dims_vary(3, out->dims + 1)) return false; /* tiles would have what lies beyond */
     if (op->red[1] != WINDOW || op->red[2] != WINDOW) return false;
     v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
@@ -172,7 +172,7 @@ static bool read_convolution(Convolution *v) {
         if (!is_sum(v, weights, 0, 1, -1) || !is_sum(v, weights, 1, 4, -1) ||
             !is_sum(v, weights, 2, 5, -1) || !is_sum(v, weights, 3, 6, -1))
             continue;
-        v->n = out->shape[0], v->k = out->shape[1];
+        v->n = out->dims[0], v->k = out->shape[1];
         v->height = out->shape[2], v->width = out->shape[3];
         v->c = op->red[0];
         return v->dt == DT_f32 || range_of(v->image, &v->low, &v->high);
@@ -235,15 +235,16 @@ static bool choose(Convolution *v, const PassOptions *o) {
     DType from = v->dt == DT_i32 ? v->weights->dt : exact ? DT_f32 : o->precision;
     DType dt = v->dt == DT_i32 ? DT_i16 : from;
     if (v->dt == DT_i32 && !t->word_products) return false;
-    double ck = (double)v->c * (double)v->k, pixels = (double)(v->n * v->height * v->width);
+    double ck = (double)v->c * (double)v->k, n = (double)v->op->out[0]->shape[0];
+    double pixels = n * (double)(v->height * v->width);
     double best = cost_of(9 * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
                           9 * ck * (double)dt_store(from), t);
     best *= 0.8;
     for (int i = 0; i < 1 + exact; i++) {
         const Winograd *f = i ? &four : &two;
         if (v->dt == DT_i32 && !is_exact(v, f)) continue;
-        double tiles = (double)(v->n * ((v->height + f->tile - 1) / f->tile) *
-                                ((v->width + f->tile - 1) / f->tile));
+        double tiles = n * (double)(((v->height + f->tile - 1) / f->tile) *
+                                    ((v->width + f->tile - 1) / f->tile));
         double points = f->points * f->points;
         double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
                               points * ck * (double)dt_store(dt), t);
@@ -398,7 +399,7 @@ static void rewrite(Convolution *v) {
     const Expr *at[6] = {ex_bin(x, EX_rem, var[2], by), point, var[0], ex_div(x, var[2], by),
                          ex_div(x, var[3], by),         var[1]};
     const Expr *place[2] = {ex_bin(x, EX_rem, var[3], by), point}, *factor;
-    int64_t extent[5] = {v->n, v->k, v->height, v->width, points};
+    int64_t extent[5] = {op->out[0]->shape[0], v->k, v->height, v->width, points};
     int n_in = op->n_in;
     inputs[n_in++] = half;
     if (v->dt == DT_i32) {

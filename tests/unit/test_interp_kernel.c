@@ -312,6 +312,23 @@ static void test_gpu_guard(void **state) {
     }
 }
 
+/* A parameter that does not hold what the kernel says of it. */
+static void test_range(void **state) {
+    Fixture *f = *state;
+    for (int most = 2; most < 4; most++) {
+        f->k = kernel_new(f->p, "range");
+        int in = param(f, "x", 1, SHAPE(2)), out = param(f, "y", 1, SHAPE(2));
+        const Expr *i;
+        f->k->buffers.items[in]->low = 1;
+        f->k->buffers.items[in]->high = most;
+        f->k->body = stmt_for(f, ROLE_serial, 2, &i);
+        f->k->body->body = stmt_store(f, out, INDEX(i), load(f, in, INDEX(i)));
+        float data[2] = {1, 3}, got[2];
+        assert_true(run(f, (void *[]){data, got}) == (most == 3));
+        if (most == 2) assert_message(f, "buffer 'x' holds 3, which is not within 1 and 2");
+    }
+}
+
 /* All blocks store to one element: the same value is fine, different ones are a race. */
 static void test_gpu_blocks(void **state) {
     Fixture *f = *state;
@@ -352,8 +369,8 @@ static void test_poison(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_cpu_matmul), TEST(test_control),    TEST(test_counters), TEST(test_gpu_tiled),
-        TEST(test_gpu_guard),  TEST(test_gpu_blocks), TEST(test_poison),
+        TEST(test_cpu_matmul), TEST(test_control), TEST(test_counters),   TEST(test_gpu_tiled),
+        TEST(test_gpu_guard),  TEST(test_range),   TEST(test_gpu_blocks), TEST(test_poison),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

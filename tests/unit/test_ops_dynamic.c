@@ -46,6 +46,30 @@ static const Row rows[] = {
      "B=1..2 D=8..32",
      {"1 2 3 4 5 6 7 8", "1", "8"},
      "fault: MatMulNBits(y): extents that must be equal differ"},
+    /* sums and the largest along rows that are vectors go no further than a run does */
+    {"opset 13 input x f32[2,B] output y y = Softmax(x) {axis=1}",
+     "B=1..40",
+     {"1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0", "20"},
+     "f32[2, 20] 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 "
+     "0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 "
+     "0.05 0.05 0.05 0.05 0.05 0.05"},
+    {"input x f32[2,B] init a i64[1] = 1 output y output z y = ReduceMax(x) {axes=[1] keepdims=0} "
+     "z = ReduceMin(x) {axes=[1] keepdims=0}",
+     "B=1..40",
+     {"-7 -2 -3 -4 -5 -6 -1 -8 -9 -9 -9 -9 -9 -9 -9 -9 -9 -2 1 2 3 4 5 6 7 8 9 9 9 9 9 9 9 9 9 12",
+      "18"},
+     "f32[2] -1 12; f32[2] -9 1"},
+    /* the depth of a product, and its rows */
+    {"input x f32[B,B] input w f32[B,3] output y y = MatMul(x, w)",
+     "B=1..40",
+     {"1 2 3 4", "1 0 1 0 1 1", "2"},
+     "f32[2, 3] 1 2 3 3 4 7"},
+    /* images of which a run has as many as it says, padded in place */
+    {"opset 13 input x f32[B,1,2,2] init v f32[1,1,3,3] = 0 0 0 0 2 0 0 0 1 output y a = Relu(x) "
+     "b = Mul(a, a) y = Conv(b, v) {pads=[1,1,1,1]}",
+     "B=1..3",
+     {"1 2 3 4 0 1 0 1", "2"},
+     "f32[2, 1, 2, 2] 18 8 18 32 1 2 0 2"},
     /* one result as two outputs */
     {"input x f32[2,B] output y output z y = Relu(x) z = Identity(y)",
      "B=1..3",
@@ -749,6 +773,10 @@ static void test_c(void **state) {
     for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "c", NULL);
 }
 
+static void test_vectors(void **state) {
+    for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "c", "native");
+}
+
 static void test_cuda(void **state) {
     for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "cuda", "cpu");
 }
@@ -794,6 +822,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_work_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interpreter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_c, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_vectors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cuda, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vulkan, set_up, tear_down)};
     return cmocka_run_group_tests_name("sizes that a run finds", tests, NULL, NULL);
