@@ -84,6 +84,11 @@ struct Value {
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
     const int64_t *range; /* of one of Graph.symbols, which bodies and ends of loops load: it lies
                              in range[0] to range[1]; of others NULL */
+    /* Of a flat tensor (rank 1): the dimensions, some of which vary, of the tensor whose elements
+     * it holds without gaps; NULL: it is not known to be one. For lower, which need not divide
+     * then. */
+    const int64_t *dense;
+    int dense_rank;
     int gap;   /* set by pass `place`: elements between one row (the last dimension) and the next in
                   memory */
     int index; /* scratch of the pass at work */

@@ -130,8 +130,12 @@ Value *graph_from_dense(Graph *g, Value *input) {
 Value *graph_to_dense(Graph *g, Value *v) {
     Exprs *x = g->x;
     int64_t count = dim_product(x, v->rank, v->dims), most = value_numel(v);
-    if (dim_max(x, count) == most)
-        return reshape_memory(g, g_reshape(g, v, 1, &count), v->rank, v->dims);
+    if (dim_max(x, count) == most) {
+        Value *flat = g_reshape(g, v, 1, &count);
+        flat->dense = v->dims;
+        flat->dense_rank = v->rank;
+        return reshape_memory(g, flat, v->rank, v->dims);
+    }
     /* not all extents are at their largest at once, or their product has looser bounds */
     Group all = {0, v->rank, 0, 1, true};
     const Expr *index[MAX_RANK];

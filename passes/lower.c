@@ -54,7 +54,7 @@ static void check_place(void *user, const Expr *e) {
 static uint32_t in_place_inputs(Lower *l, const Op *op) {
     const Value *out = op->out[0];
     uint32_t mask = 0;
-    if (op->kind != OP_map || op->guard || out->inside) return 0;
+    if (op->kind != OP_map || op->guard || out->inside || (out->dense && out->rank > 1)) return 0;
     for (int i = 0; i < op->n_in && i < 32; i++) {
         OwnPlace u = {.op = op, .source = i};
         if (op->in[i]->inside || op->in[i]->gap != out->gap ||
@@ -172,6 +172,55 @@ static const Op *limited(Lower *l, const Op *op, const Expr **limit) {
     return any ? own : op;
 }
 
+/* What `e` loads from becomes what it stands for in `own`, whose inputs grow. */
+static const Expr *with_symbols(Lower *l, Op *own, const Expr *e) {
+    Limits u = {l, own, true};
+    e = ex_rewrite(l->p->x, e, load_symbol, &u);
+    return u.known ? e : NULL;
+}
+
+/* A map to a flat tensor that holds another one without gaps (Value.dense), as a map over the
+ * coordinates of that one, which the body then need not divide for. `extent`: of these coordinates
+ * in a run. NULL if the body does something else with its coordinate. */
+static const Op *by_coordinates(Lower *l, const Op *op, const Expr **extent) {
+    Exprs *x = l->p->x;
+    Arena *arena = l->p->arena;
+    const Value *flat = op->out[0];
+    if (op->kind != OP_map || op->guard || !flat->dense || flat->dense_rank < 2) return NULL;
+    int rank = flat->dense_rank;
+    Op *own = arena_copy(arena, op, sizeof *op);
+    own->in = ARENA_ARRAY(arena, op->n_in + l->g->symbols.n, Value *);
+    for (int i = 0; i < op->n_in; i++) own->in[i] = op->in[i];
+    Value *out = arena_copy(arena, flat, sizeof *flat);
+    int64_t *shape = ARENA_ARRAY(arena, rank, int64_t);
+    int outermost = rank;
+    for (int i = rank - 1; i >= 0; i--) {
+        shape[i] = dim_max(x, flat->dense[i]);
+        if (shape[i] != 1) outermost = i;
+        extent[i] = with_symbols(l, own, dim_expr(x, flat->dense[i]));
+        if (!extent[i]) return NULL;
+    }
+    /* coordinate k becomes variable 1 + k at first, for 0 is the flat one */
+    const Expr *place = ex_var(x, 0), *to[MAX_RANK + 1] = {NULL};
+    for (int i = rank - 1; i >= outermost; i--) {
+        if (shape[i] == 1) continue;
+        const Expr *at = i == outermost ? place : ex_bin(x, EX_rem, place, extent[i]);
+        at = ex_simplify(x, at, 1, flat->shape);
+        own->body = ex_replace(x, own->body, at, ex_var(x, 1 + i));
+        place = ex_div(x, place, extent[i]);
+    }
+    if (ex_vars(arena, own->body) & 1) return NULL;
+    for (int i = 0; i < rank; i++) to[1 + i] = ex_var(x, i);
+    own->body = ex_subst_vars(x, own->body, 1 + rank, to);
+    out->storage = op->out[0];
+    out->rank = rank;
+    out->dims = flat->dense;
+    out->shape = shape;
+    own->body = ex_simplify(x, own->body, rank, shape);
+    own->out = arena_copy(arena, &out, sizeof out);
+    return own;
+}
+
 static void lower_compute(Lower *l, const Op *op) {
     int64_t extent[MAX_RANK];
     int n_extents = op_extents(op, extent);
@@ -182,9 +231,12 @@ static void lower_compute(Lower *l, const Op *op) {
         return; /* others write it all */
     Nest n;
     uint64_t key = schedule_key(l->p->arena, op, l->target);
-    const Expr *limit[MAX_RANK] = {NULL};
+    const Expr *limit[MAX_RANK] = {NULL}, *lies[MAX_RANK];
+    const Op *dense = by_coordinates(l, op, lies);
+    if (dense) op = dense;
     op = limited(l, op, limit);
     nest_begin(&n, l->p, op, l->target);
+    if (dense) nest_lay_dense(&n, lies);
     for (int i = 0; i < op->out[0]->rank; i++)
         if (limit[i]) nest_limit(&n, i, limit[i]);
     n.variant = l->variant;

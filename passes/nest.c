@@ -70,6 +70,11 @@ static void take_limits(Nest *n) {
     n->guard[1] = nest_flatten_loads(n->x, body->arg[0], op);
 }
 
+void nest_lay_dense(Nest *n, const Expr *const *extent) {
+    for (int i = 0; i < n->op->out[0]->rank; i++)
+        n->dense[i] = nest_flatten_loads(n->x, extent[i], n->op);
+}
+
 void nest_limit(Nest *n, int axis, const Expr *extent) {
     n->limit[axis] = nest_flatten_loads(n->x, extent, n->op);
 }

@@ -52,7 +52,9 @@ typedef struct Nest {
     const Expr
         *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in
                              a run; NULL: as far as its extent. Beyond may be computed or not */
-    int stage_loop[2];    /* per factor of the product: loop number, -1: not staged */
+    const Expr *dense[MAX_RANK]; /* extents by which elements of the result lie, those of a run;
+                                    NULL: by its shape */
+    int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
@@ -68,6 +70,9 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
 /* Coordinate `axis` of the result goes no further than `extent`, an expression of loads of op's
  * inputs. */
 void nest_limit(Nest *n, int axis, const Expr *extent);
+/* Elements of the result lie without gaps where the extents are these, expressions of loads of op's
+ * inputs; none is stored beyond its limits. Maps only. */
+void nest_lay_dense(Nest *n, const Expr *const *extent);
 /* Loop by name; -1 if there is none. */
 int nest_find(const Nest *n, const char *name);
 int nest_fuse(Nest *n, int a, int b); /* returns the new loop */

@@ -64,11 +64,20 @@ const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op) {
     return ex_rewrite(x, e, flatten_leaf, &f);
 }
 
+/* Where the result's element at these coordinates lies. */
+static const Expr *output_index(const Nest *n, const Expr *const *at) {
+    const Value *out = n->op->out[0];
+    const Expr *flat = ex_i(n->x, 0);
+    if (!out->rank || !n->dense[0]) return flat_index(n->x, out, at);
+    for (int i = 0; i < out->rank; i++) flat = ex_add(n->x, ex_mul(n->x, flat, n->dense[i]), at[i]);
+    return flat;
+}
+
 const Expr *nest_output_index(const Nest *n) {
     const Expr *own[MAX_RANK];
     if (n->op->kind == OP_scatter) return NULL;
     for (int i = 0; i < n->op->out[0]->rank; i++) own[i] = ex_var(n->x, i);
-    return flat_index(n->x, n->op->out[0], own);
+    return output_index(n, own);
 }
 
 const Expr *nest_body(const Nest *n) {
@@ -436,7 +445,7 @@ static const Expr *tile_index(Build *b) {
 
 /* Stores the output element at the op's output coordinates. */
 static Stmt *store_output(Build *b, const Expr *value) {
-    const Expr *flat = flat_index(b->x, b->n->op->out[0], b->coord);
+    const Expr *flat = output_index(b->n, b->coord);
     return new_if(b, b->guard[0], new_store(b, b->n->op->n_in, flat, value));
 }
 
@@ -789,8 +798,11 @@ static Stmt *build_updates(Build *b) {
  * away), or not stored where threads would do so for nothing. */
 static Stmt *build_element(Build *b) {
     const Op *op = b->n->op;
-    const Expr *value = without_limits(b, rewrite(b, op->body));
-    if (!op->guard) return store_output(b, value);
+    const Expr *value = without_limits(b, rewrite(b, op->body)), *inside = NULL;
+    for (int d = 0; d < op->out[0]->rank; d++) /* what lies beyond is another's place */
+        if (b->n->dense[d] && b->n->limit[d] && !b->holds[d])
+            inside = both_hold(b->x, inside, ex_lt(b->x, b->coord[d], b->n->limit[d]));
+    if (!op->guard) return new_if(b, inside, store_output(b, value));
     const Expr *guard = rewrite(b, op->guard);
     if (b->n->target->blocks) return new_if(b, guard, store_output(b, value));
     const Expr *at = simplify(b, flat_index(b->x, op->out[0], b->coord));

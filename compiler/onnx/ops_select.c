@@ -4,7 +4,8 @@
  * Nothing is sorted by exchanging. An element's place in the order is the number of elements before
  * it, a reduction over all others, and a scatter takes it there; so the same few core operators do
  * it on every target, and the order of equals is always that of their positions. NaN counts as the
- * largest number, and as equal to NaN. Only a few of very many are chosen one after the other.
+ * largest number, and as equal to NaN. A few of many are chosen first, by how large the last of
+ * them is, which counting finds bit by bit.
  *
  * How many elements are chosen is known when the inputs are constant. Otherwise what the model
  * declares is what it promises, if it is fixed, and exactly so many are given; and if it is not,
@@ -15,8 +16,8 @@
 
 #include <string.h>
 
-/* Pairs that are compared at most; beyond, TopK chooses one element after the other. */
-#define MAX_COMPARED ((int64_t)1 << 26)
+/* Elements each of which TopK compares with all; of more it looks for the last one first. */
+#define ALL_COMPARED 1024
 
 /* --- order ------------------------------------------------------------------------------------ */
 
@@ -41,6 +42,10 @@ static Value *order_keys(Graph *g, Value *v) {
     return build_map(&b, dt, key);
 }
 
+static int key_bits(DType dt) {
+    return dt == DT_i64 ? 64 : 32;
+}
+
 static const Expr *count_if(Exprs *x, const Expr *cond) {
     return ex_select(x, cond, ex_i(x, 1), ex_i(x, 0));
 }
@@ -62,64 +67,36 @@ static Value *ranks(Node *n, Value *keys, int axis) {
     return build_reduce(&b, DT_i32, COMBINE_sum, count_if(x, before), NULL);
 }
 
-/* Whether the element at `r` of the line at hand comes after the one that was chosen last. */
-static const Expr *is_after(Builder *b, Value *keys, Value *last_key, Value *last_at,
-                            const Expr *r) {
-    Exprs *x = b->x;
-    const Expr *line[2] = {ex_var(x, 0), ex_var(x, 1)}, *at[3] = {line[0], r, line[1]};
-    const Expr *key = build_load(b, keys, at), *last = build_load(b, last_key, line);
-    const Expr *same = ex_bin(x, EX_eq, key, last);
-    const Expr *behind = ex_lt(x, build_load(b, last_at, line), r);
-    return ex_bin(x, EX_or, ex_lt(x, key, last), ex_and(x, same, behind));
-}
-
-/* Chooses the next element of every line of keys [before, n, after], as the body of a loop. State:
- * key and position of the one that was chosen last; result: the position. */
-static Graph *next_largest(Node *n, const Value *whole) {
+/* The body of a loop that finds the k-th largest of every line of keys [lines, n] bit by bit: the
+ * highest number that no fewer than k elements reach. State: its bits so far. */
+static Graph *next_bit(Node *n, const Value *whole, int64_t k) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
-    int64_t shape[2] = {whole->dims[0], whole->dims[2]}, count = whole->dims[1];
-    Value *last_key = graph_input(g, NULL, whole->dt, 2, shape);
-    Value *last_at = graph_input(g, NULL, DT_i32, 2, shape);
-    Value *keys = graph_input(g, NULL, whole->dt, 3, whole->dims);
-    Builder b = build(g, 2, shape);
-    const Expr *r = build_red(&b, count), *at[3] = {ex_var(x, 0), r, ex_var(x, 1)};
-    const Expr *lowest = ex_const(x, whole->dt, combine_identity(COMBINE_max, whole->dt));
-    const Expr *after = is_after(&b, keys, last_key, last_at, r);
-    const Expr *e = ex_select(x, after, build_load(&b, keys, at), lowest);
-    Value *best = build_reduce(&b, whole->dt, COMBINE_max, e, NULL);
-    b = build(g, 2, shape);
-    r = build_red(&b, count);
-    after = is_after(&b, keys, last_key, last_at, r);
-    const Expr *hit = ex_bin(x, EX_eq, build_load(&b, keys, at), build_in(&b, best));
-    e = ex_select(x, ex_and(x, after, hit), r, ex_i(x, count - 1));
-    Value *chosen = build_reduce(&b, DT_i32, COMBINE_min, e, NULL);
-    graph_output(g, best, NULL);
-    graph_output(g, chosen, NULL);
-    graph_output(g, chosen, NULL);
+    DType dt = whole->dt;
+    Value *known = graph_input(g, NULL, dt, 1, whole->dims);
+    Value *keys = graph_input(g, NULL, dt, 2, whole->dims);
+    const Expr *shift = ex_sub(x, ex_i(x, key_bits(dt) - 1), ex_ctr(x, g->depth - 1));
+    Builder b = build(g, 1, known->dims);
+    const Expr *bit = ex_bin(x, EX_shl, ex_int(x, dt, 1), ex_cast(x, dt, shift));
+    Value *trial = build_map(&b, dt, ex_add(x, build_in(&b, known), bit));
+    b = build(g, 1, known->dims);
+    const Expr *at[2] = {ex_var(x, 0), build_red(&b, whole->dims[1])};
+    const Expr *reaches = ex_le(x, build_load(&b, trial, at), build_load(&b, keys, at));
+    Value *reached = build_reduce(&b, DT_i32, COMBINE_sum, count_if(x, reaches), NULL);
+    b = build(g, 1, known->dims);
+    const Expr *enough = ex_le(x, ex_i(x, k), build_in(&b, reached));
+    const Expr *next = ex_select(x, enough, build_in(&b, trial), build_in(&b, known));
+    graph_output(g, build_map(&b, dt, next), NULL);
     return g;
 }
 
-/* The positions of the k largest keys along the axis, i32, by choosing one after the other. */
-static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
-    Graph *g = n->g;
-    int rank = keys->rank;
-    int64_t split[3] = {1, keys->dims[axis], 1}, shape[MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        shape[i] = i == axis ? k : keys->dims[i];
-        int64_t *part = &split[i < axis ? 0 : 2];
-        if (i != axis) *part = dim_mul(n->x, *part, keys->dims[i]);
-    }
-    int64_t line[2] = {split[0], split[2]};
-    keys = g_reshape(g, keys, 3, split);
-    void *top = arena_alloc(g->arena, 8);
-    dt_save(keys->dt, top, 0, combine_identity(COMBINE_min, keys->dt));
-    Value *in[3] = {g_expand(g, graph_const(g, keys->dt, 0, NULL, top), 2, line),
-                    g_expand(g, g_scalar(g, DT_i32, -1), 2, line), keys};
-    Value *out[3];
-    build_loop(g, next_largest(n, keys), k, 2, 3, in, out);
-    static const int perm[3] = {1, 0, 2};
-    return g_reshape(g, g_transpose(g, out[2], perm), rank, shape);
+/* How many elements before each in its line of flags [lines, n] (bool) are set. */
+static Value *flagged_before(Graph *g, Value *flags) {
+    Exprs *x = g->x;
+    Builder b = build(g, 2, flags->dims);
+    const Expr *at[2] = {ex_var(x, 0), ex_var(x, 2)};
+    return build_scan(&b, DT_i32, COMBINE_sum, 1, true, false,
+                      count_if(x, build_load(&b, flags, at)));
 }
 
 /* Takes to place[i] (where that is below the result's extent) the element, or its position. */
@@ -135,10 +112,63 @@ static Value *take_to(Node *n, Value *v, Value *place, int axis, const int64_t *
     return build_scatter(&b, zeros(n->g, dt, v->rank, shape), COMBINE_none, target, guard, e);
 }
 
+/* The positions of the k largest of every line of keys [lines, n], i32: those above the k-th
+ * largest and the first that equal it are taken to a tensor of their own, and ordered there. */
+static Value *choose_from_lines(Node *n, Value *keys, int64_t k) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    int64_t chosen[2] = {keys->dims[0], k};
+    void *lowest = arena_alloc(g->arena, 8);
+    dt_save(keys->dt, lowest, 0, combine_identity(COMBINE_max, keys->dt));
+    Value *in[2] = {g_expand(g, graph_const(g, keys->dt, 0, NULL, lowest), 1, keys->dims), keys};
+    Value *last;
+    build_loop(g, next_bit(n, keys, k), key_bits(keys->dt), 1, 2, in, &last);
+
+    Builder b = build(g, 1, keys->dims);
+    const Expr *at[2] = {ex_var(x, 0), build_red(&b, keys->dims[1])};
+    const Expr *above = ex_lt(x, build_load(&b, last, at), build_load(&b, keys, at));
+    Value *n_above = build_reduce(&b, DT_i32, COMBINE_sum, count_if(x, above), NULL);
+    b = build(g, 2, keys->dims);
+    const Expr *own = build_in(&b, keys);
+    Value *equal = build_map(&b, DT_bool, ex_bin(x, EX_eq, own, build_load(&b, last, at)));
+    Value *equal_before = flagged_before(g, equal);
+    b = build(g, 2, keys->dims);
+    above = ex_lt(x, build_load(&b, last, at), build_in(&b, keys));
+    const Expr *wanted = ex_sub(x, ex_i(x, k), build_load(&b, n_above, at));
+    const Expr *first = ex_lt(x, build_in(&b, equal_before), wanted);
+    first = ex_and(x, build_in(&b, equal), first);
+    Value *flags = build_map(&b, DT_bool, ex_bin(x, EX_or, above, first));
+    Value *before = flagged_before(g, flags);
+    b = build(g, 2, keys->dims);
+    const Expr *place = ex_select(x, build_in(&b, flags), build_in(&b, before), ex_i(x, INT32_MAX));
+    Value *taken = take_to(n, keys, build_map(&b, DT_i32, place), 1, chosen, DT_i32, true);
+
+    b = build(g, 2, chosen);
+    at[1] = index_clamp(x, build_in(&b, taken), keys->dims[1]);
+    Value *chosen_keys = build_map(&b, keys->dt, build_load(&b, keys, at));
+    return take_to(n, taken, ranks(n, chosen_keys, 1), 1, chosen, DT_i32, false);
+}
+
+/* The positions of the k largest keys along the axis, i32. */
+static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
+    Graph *g = n->g;
+    int rank = keys->rank, to[MAX_RANK], from[MAX_RANK];
+    int64_t lines[2] = {1, keys->dims[axis]}, shape[MAX_RANK];
+    for (int i = 0; i < rank; i++) { /* the axis goes last */
+        to[i] = i < axis ? i : i < rank - 1 ? i + 1 : axis;
+        from[to[i]] = i;
+        shape[i] = i < rank - 1 ? keys->dims[to[i]] : k;
+        if (i < rank - 1) lines[0] = dim_mul(n->x, lines[0], shape[i]);
+    }
+    keys = g_reshape(g, g_transpose(g, keys, to), 2, lines);
+    Value *taken = choose_from_lines(n, keys, k);
+    return g_transpose(g, g_reshape(g, taken, rank, shape), from);
+}
+
 /* Are all pairs compared to find the `most` largest along the axis? (There are elements.) */
 static bool compares_all(const Value *v, int axis, int64_t most) {
     int64_t extent = v->shape[axis];
-    return extent <= MAX_COMPARED / value_numel(v) || most > extent / 4;
+    return extent - most * most / extent <= ALL_COMPARED;
 }
 
 Value *largest_at(Node *n, Value *v, int axis, int64_t k) {

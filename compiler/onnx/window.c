@@ -152,11 +152,10 @@ Value *window_trim(Node *n, Window *w, Value *weights, int first) {
         step[i] = 1;
         count[i] = weights->dims[i];
         Slide *s = i < first ? NULL : &w->dim[i - first];
-        if (!s || dim_varies(s->in) || dim_varies(s->out) || dim_varies(s->kernel) ||
-            dim_varies(s->before))
-            continue;
-        int64_t last = (s->out - 1) * s->stride, end = s->kernel;
-        while (end > 1 && (end - 1) * s->dilation - s->before >= s->in) end--;
+        if (!s || dim_varies(s->kernel) || dim_varies(s->before)) continue;
+        int64_t in = dim_max(n->x, s->in), last = (dim_max(n->x, s->out) - 1) * s->stride;
+        int64_t end = s->kernel;
+        while (end > 1 && (end - 1) * s->dilation - s->before >= in) end--;
         while (start[i] < end - 1 && start[i] * s->dilation - s->before + last < 0 &&
                s->before >= (start[i] + 1) * s->dilation)
             start[i]++;

@@ -52,6 +52,9 @@ ROWS = varying("B S 8", floats(2, 3, 8))
 IDS = varying("B S", ints(2, 2, 3))
 IMAGE = varying("B 3 H W", octets(2, 3, 5, 6))
 CASES = [
+    ("", "Conv", 1, [varying("B 16 7 9", floats(2, 16, 7, 9)), floats(16, 16, 3, 3), floats(16)],
+     {"pads": [1, 1, 1, 1]}),
+    ("", "MatMul", 1, [varying("B S 8192", floats(2, 3, 8192)), floats(8192, 64) / 90], {}),
     (MS, "MultiHeadAttention", 1, QKV, {"num_heads": 4}),
     (MS, "MultiHeadAttention", 1, [*QKV, floats(48), varying("B K", ints(2, 2, 4))], {"num_heads": 4}),
     (MS, "MultiHeadAttention", 3, [*QKV[:1] * 3, None, None, None, *PAST],

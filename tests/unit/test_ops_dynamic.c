@@ -70,6 +70,15 @@ static const Row rows[] = {
      "B=1..3",
      {"1 2 3 4 0 1 0 1", "2"},
      "f32[2, 1, 2, 2] 18 8 18 32 1 2 0 2"},
+    /* an extent is never -1, as exporters of Expand ask */
+    {"opset 13 input x f32[1,S,2] init m i64[3] = -1 -1 -1 init o i64[3] = 1 1 1 "
+     "init v f32[1,1,2] = 1 2 init i i64[2] = 0 1 init k i64[2] = -1 1 s = Shape(x) c = Equal(s, "
+     "m) "
+     "w = Where(c, o, s) e = Expand(v, w) a = Add(x, e) f = Shape(e) g = Gather(f, i) "
+     "h = Concat(g, k) {axis=0} output y y = Reshape(a, h)",
+     "S=1..60000",
+     {"1 2 3 4", "2"},
+     "f32[1, 2, 2, 1] 2 4 4 6"},
     /* one result as two outputs */
     {"input x f32[2,B] output y output z y = Relu(x) z = Identity(y)",
      "B=1..3",
@@ -128,6 +137,20 @@ static const Row rows[] = {
      "B=1..5",
      {"1 5 3 2 0 9", "-1", "3"},
      "fault: TopK(y): a computed extent is out of its range"},
+    /* of so many that the last of them is looked for first, where a run has few */
+    {"input x f32[2,B] init k i64[1] = 3 output y output i y, i = TopK(x, k)",
+     "B=3..3000",
+     {"1 5 3 5 2 9 9 -1 9 9", "5"},
+     "f32[2, 3] 5 5 3 9 9 9; i64[2, 3] 1 3 2 0 1 3"},
+    {"input x i64[B,2] input k i64[1] output y output i "
+     "y, i = TopK(x, k) {axis=0 largest=0}",
+     "B=1..3000",
+     {"7 -5000000000 3 4 7 4 -9000000000 0 3 2", "3", "5"},
+     "i64[3, 2] -9000000000 -5000000000 3 0 3 2; i64[3, 2] 3 0 1 3 4 4"},
+    {"input x f32[2,B] input k i64[1] output y output i y, i = TopK(x, k)",
+     "B=1..3000",
+     {"1 5 3 2 0 9", "4", "3"},
+     "fault: TopK(y): an extent is out of its range"},
     {"input b f32[1,B,4] input s f32[1,1,B] init m i64[1] = 9 init i f32[1] = 0.5 "
      "output y i64[n,3] y = NonMaxSuppression(b, s, m, i)",
      "B=0..4",
