@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define SMALL_ARM  24 /* nodes of a guarded part that is printed inline */
+#define EAGER_ARM  4  /* nodes of one that is computed before it is known whether it is wanted */
 #define LONG_LINE  90 /* columns after which a value gets a name */
 #define LONGEST    98 /* columns of any line */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
@@ -269,7 +270,29 @@ static Piece print_guarded(Printer *p, const Expr *e) {
     return piece;
 }
 
+/* A float that a few additions and multiplications make. */
+static bool is_quick(Printer *p, const Expr *e, int *budget) {
+    bool arithmetic = e->op == EX_add || e->op == EX_sub || e->op == EX_mul || e->op == EX_neg;
+    if (node_of(p, e)->name || ex_is_const(e)) return true;
+    if (!dt_is_float((DType)e->dt) || --*budget < 0) return false;
+    if (e->op == EX_load) return loads_inside(p, e);
+    for (int i = 0; i < e->n && arithmetic; i++) arithmetic = is_quick(p, e->arg[i], budget);
+    return arithmetic;
+}
+
+/* Which of two floats is wanted hangs on others, and both are soon computed: then compilers make
+ * vectors of it if they are, as nothing is left behind a branch that could raise a flag. */
+static bool is_eager(Printer *p, const Expr *e) {
+    const Expr *cond = e->arg[0];
+    int yes = EAGER_ARM, no = EAGER_ARM;
+    bool compares = cond->op == EX_lt || cond->op == EX_le || cond->op == EX_eq;
+    return compares && dt_is_float((DType)cond->arg[0]->dt) && !p->inline_only &&
+           is_quick(p, e->arg[1], &yes) && is_quick(p, e->arg[2], &no);
+}
+
 Piece compose_select(Printer *p, const Expr *e) {
+    for (int arm = 1; arm <= 2 && is_eager(p, e); arm++)
+        if (!is_leaf(e->arg[arm])) bind(p, e->arg[arm]);
     if (!is_small(p, e->arg[1]) || !is_small(p, e->arg[2])) return select_statement(p, e);
     Piece condition = print(p, e->arg[0]);
     Piece yes = print_guarded(p, e->arg[1]), no = print_guarded(p, e->arg[2]);

@@ -45,6 +45,8 @@ const char *logic_operand(Printer *p, Piece piece, int prec);
 
 /* The node of `e` with its range: lo <= value <= hi if it is bounded. */
 const Node *range_of(Printer *p, const Expr *e);
+/* Do all loads in `e` stay inside of their buffers, whatever a condition around them says? */
+bool loads_inside(Printer *p, const Expr *e);
 /* The values of a type, if it has at most 32 bits. */
 void type_range(Node *node, DType dt);
 /* The range of a binary integer operator before it wraps; false if it is not known. */

@@ -160,18 +160,6 @@ static bool is_gather(const Expr *e, int var) {
     return dt_is_byte((DType)at->dt);
 }
 
-/* Do all loads stay inside of their buffers, whatever an integer condition around them says? */
-static bool loads_inside(Printer *p, const Expr *e) {
-    if (e->op == EX_load && e->n == 1) {
-        const Node *at = range_of(p, e->arg[0]);
-        const Buffer *b = p->k->buffers.items[e->k.i];
-        if (!at->bounded || at->lo < 0 || at->hi >= shape_numel(b->rank, b->shape)) return false;
-    }
-    for (int i = 0; i < e->n; i++)
-        if (!loads_inside(p, e->arg[i])) return false;
-    return true;
-}
-
 bool lanes_can(Printer *p, const Expr *e, int var) {
     if (!lanes_vary(e, var)) return true;
     DType dt = (DType)e->dt;

@@ -129,3 +129,14 @@ const Node *range_of(Printer *p, const Expr *e) {
     if (!dt_is_float((DType)e->dt)) find_range(p, node);
     return node;
 }
+
+bool loads_inside(Printer *p, const Expr *e) {
+    if (e->op == EX_load && e->n == 1) {
+        const Node *at = range_of(p, e->arg[0]);
+        const Buffer *b = p->k->buffers.items[e->k.i];
+        if (!at->bounded || at->lo < 0 || at->hi >= shape_numel(b->rank, b->shape)) return false;
+    }
+    for (int i = 0; i < e->n; i++)
+        if (!loads_inside(p, e->arg[i])) return false;
+    return true;
+}
