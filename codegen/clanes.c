@@ -692,7 +692,7 @@ static const char *before(Lanes *l, const Expr *e) {
     if (l->width == 1) return TEXT("(%s %s %s)", first, sign, end);
     const char *list = "0";
     for (int i = 1; i < l->width; i++) list = TEXT("%s, %d", list, i);
-    return TEXT("((%s){%s} %s %s - %s)", lane_type(p, DT_i32, l->width), list, sign, end, first);
+    return TEXT("((%s){%s} + %s %s %s)", lane_type(p, DT_i32, l->width), list, first, sign, end);
 }
 
 /* A select of the same arm in all lanes: the arms are evaluated only if they are wanted. */

@@ -579,8 +579,7 @@ static const Expr *load_as_var(void *user, const Expr *e, const Expr *const *arg
     return ex_var(u->b->x, u->n++);
 }
 
-/* How far a loop goes that ends with `limit`, which has no variables: not beyond its extent,
- * whatever a run loads. */
+/* `limit`, which has no variables, of a coordinate: not beyond its extent, whatever a run loads. */
 static const Expr *end_of(Build *b, const Expr *limit, int64_t extent) {
     Loaded u = {.b = b};
     int64_t low, high;
@@ -599,10 +598,13 @@ static bool ends_loop(Build *b, const Expr *part, int first) {
         const NestLoop *l = &n->loop[loop];
         if (l->role != ROLE_serial || !reads_var(part->arg[0], l->var)) continue;
         const Expr *at = begin_within(b, part->arg[0], i + 1, n->n_order);
-        int64_t step;
-        const Expr *until = b->until[loop] ? NULL : count_to(b, at, l, part->arg[1], &step);
-        if (until) b->until[loop] = end_of(b, until, l->extent);
-        return until && at == part->arg[0];
+        int64_t step, low, high;
+        if (b->until[loop] || !ex_bounds(part->arg[0], b->k->vars.n, b->extent, &low, &high))
+            return false;
+        const Expr *until = count_to(b, at, l, end_of(b, part->arg[1], high + 1), &step);
+        if (!until || l->extent * step <= high) return false;
+        b->until[loop] = until;
+        return at == part->arg[0];
     }
     return false;
 }
