@@ -111,7 +111,9 @@ static bool set_at_once(Printer *p, const Stmt *alloc) {
 
 static void print_alloc(Printer *p, const Stmt *s) {
     const Buffer *b = p->k->buffers.items[s->buffer];
-    if (!p->buffer_used[s->buffer] || print_held_alloc(p, s->buffer)) return;
+    if (!p->buffer_used[s->buffer] || print_held_alloc(p, s->buffer) ||
+        print_sums_alloc(p, s->buffer))
+        return;
     if (b->space == SPACE_shared) {
         if (p->d->global_shared) return;
         print_line(p, "%s %s %s[%lld];", p->d->shared ? p->d->shared : "", mem_type(p->unit, b->dt),
@@ -120,9 +122,7 @@ static void print_alloc(Printer *p, const Stmt *s) {
     }
     const char *type = type_of(p, b->dt), *name = p->buffer[s->buffer];
     if (!is_scalar_buffer(b))
-        print_line(p, "%s%s %s[%lld];",
-                   lies_in_tiles(p, s->buffer) ? "__attribute__((aligned(64))) " : "", type, name,
-                   (long long)buffer_elements(b));
+        print_line(p, "%s %s[%lld];", type, name, (long long)buffer_elements(b));
     else if (set_at_once(p, s))
         p->declared[s->buffer] = true;
     else
@@ -131,12 +131,10 @@ static void print_alloc(Printer *p, const Stmt *s) {
 
 /* --- statements ------------------------------------------------------------------------------- */
 
-static void print_block(Printer *p, const Stmt *s);
-
 static void print_indented(Printer *p, const Stmt *body) {
     int mark = p->named.n;
     p->indent++;
-    print_block(p, body);
+    print_statements(p, body);
     p->indent--;
     end_scope(p, mark);
 }
@@ -215,7 +213,7 @@ static void print_if(Printer *p, const Stmt *s) {
     int mark = p->named.n;
     const Expr *condition = prepare(p, s->value);
     if (ex_is_const(condition)) {
-        print_block(p, condition->k.i ? s->body : s->other);
+        print_statements(p, condition->k.i ? s->body : s->other);
         return;
     }
     begin_statement(p, 1, &condition);
@@ -261,7 +259,7 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
         print_indented(p, s->body);
         print_line(p, "}");
     } else {
-        print_block(p, s->body);
+        print_statements(p, s->body);
     }
     end_scope(p, mark);
     if (scope) {
@@ -313,7 +311,7 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (ex_is_const(extent) && extent->k.i <= 0) return;
     if (ex_is_const(extent) && extent->k.i == 1 && (!position || p->extent[s->var] == 1)) {
         p->extent[s->var] = 1; /* ex_simplify makes the variable 0 */
-        print_block(p, s->body);
+        print_statements(p, s->body);
         return;
     }
     if (position) {
@@ -358,8 +356,9 @@ static void print_for(Printer *p, const Stmt *s) {
     if (sums) end_tiles(p);
 }
 
-static void print_block(Printer *p, const Stmt *s) {
+void print_statements(Printer *p, const Stmt *s) {
     for (; s; s = s->next) {
+        if (print_later(p, s)) return;
         switch (s->kind) {
         case ST_for:
             print_for(p, s);
@@ -389,7 +388,7 @@ static void print_block(Printer *p, const Stmt *s) {
 void print_body(Printer *p) {
     p->indent = 1;
     print_tiles_begin(p);
-    print_block(p, p->k->body);
+    print_statements(p, p->k->body);
     print_tiles_end(p);
 }
 

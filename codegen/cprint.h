@@ -111,6 +111,8 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
 /* The function is to do a part of this loop of the kernel's body only: of the iterations from a
  * parameter `begin` to a parameter `end`. */
 void printer_share(Printer *p, const Stmt *loop);
+/* Prints a list of statements. */
+void print_statements(Printer *p, const Stmt *s);
 /* Prints the statements of the kernel, indented by one step, into p->out. */
 void print_body(Printer *p);
 
@@ -156,7 +158,11 @@ void print_vector_types(const Unit *unit, Text *out);
 
 /* Is the loop a product of tiles on a matrix unit? Then its sums stay in an array. */
 bool find_tiles(Printer *p, const Stmt *s);
-bool lies_in_tiles(const Printer *p, int buffer);
+/* The array's declaration; false if the buffer is none of sums. */
+bool print_sums_alloc(Printer *p, int buffer);
+/* If the statement is the first of those that follow the product and they are done a tile later:
+ * does those of the tile before. */
+bool print_later(Printer *p, const Stmt *s);
 /* Around all statements of a kernel: nothing, if it has no such product. */
 void print_tiles_begin(Printer *p);
 void print_tiles_end(Printer *p);

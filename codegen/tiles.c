@@ -1,73 +1,104 @@
 /* Products on a matrix unit; see cprint.h.
  *
  * A reduction loop of role tile, around rows and columns of accumulators and a sum of the few
- * products that the unit adds in a lane, becomes loads of at most two tiles of rows and two of
- * columns, and the products of each with each. The accumulators lie in an array; the reduction
- * loops around are printed as they are, and the array is loaded before the outermost and stored
- * behind it.
+ * products that the unit adds in a lane, becomes loads of tiles of rows and of columns, and the
+ * products of each with each. The accumulators lie in an array; the reduction loops around are
+ * printed as they are, and the array is loaded before the outermost and stored behind it.
  *
- * Intel's AMX (Software Developer's Manual, volume 1, chapter 18): eight tiles of 16 rows of 64
- * bytes. Compiled for other processors, functions do the same.
+ * Intel's AMX; see tile_plan.h. Compiled for other processors, functions do the same.
  */
 #include "codegen/clanes.h"
 #include "codegen/codegen.h"
+#include "ir/tile_plan.h"
 
 #define TEXT(...) arena_printf(p->scratch, __VA_ARGS__)
 
 struct TileNest {
     const Stmt *loop;                  /* of role tile */
-    int64_t rows, columns, depth;      /* the latter in words */
-    int row, column;                   /* variables */
+    int64_t columns, depth;            /* the latter in words */
+    int64_t stretch;                   /* rows of the inner of two loops over them */
+    int outer, row, column;            /* variables; outer: -1 if there is but one loop of rows */
     int64_t row_stride, column_stride; /* bytes from a row of a tile to the next, in the operands */
+    TilePlan plan;
     LaneDot dot;
-    bool taken;   /* between begin_tiles and end_tiles */
-    bool cleared; /* the array was to be zeros: the unit begins with them */
+    bool taken;         /* between begin_tiles and end_tiles */
+    bool cleared;       /* the array was to be zeros: the unit begins with them */
+    const Stmt *finish; /* a loop over parts of the sums that are finished a tile later; NULL: all
+                           is done at once */
+    int64_t slots, at_once;  /* in so many places of each step, so many parts */
+    VEC(int) around;         /* variables around the product that they read */
+    const char *sums, *turn; /* names: two arrays of sums, which of them is at work, */
+    const char **at_before;  /* and for each variable around its value at the tile before */
 };
 
 static int64_t bytes_of(const Expr *load) {
     return (int64_t)dt_store((DType)load->dt);
 }
 
-static bool is_loop(const Stmt *s, Role role, int64_t most) {
+static bool is_loop(const Stmt *s, Role role) {
     return s && s->kind == ST_for && !s->next && s->role == role && ex_is_const(s->extent) &&
-           s->extent->k.i >= 1 && s->extent->k.i <= most;
+           s->extent->k.i >= 1 && s->extent->k.i <= TILE_REGISTERS * TILE_SIDE;
 }
 
 /* The index with the loops of the nest at their beginnings, but for these. */
 static const Expr *placed(Printer *p, const TileNest *t, const Expr *index, int64_t row,
                           int64_t column) {
     const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    at[t->row] = ex_i(p->x, row);
+    if (t->outer >= 0) at[t->outer] = ex_i(p->x, row / t->stretch);
+    at[t->row] = ex_i(p->x, t->outer >= 0 ? row % t->stretch : row);
     at[t->column] = ex_i(p->x, column);
     at[t->loop->var] = at[t->dot.var] = ex_i(p->x, 0);
     index = ex_subst_vars(p->x, index, p->k->vars.n, at);
     return ex_simplify(p->x, index, p->k->vars.n, p->extent);
 }
 
+/* Divides rows and columns among the unit's registers. Rows of two loops are one stretch where they
+ * lie at one stride. */
+static bool plan_nest(TileNest *t, int64_t times) {
+    const Expr *rows = t->dot.rows->arg[0];
+    int64_t inner, outer = 0, extent = t->stretch;
+    if (!ex_stride(rows, t->row, &inner)) return false;
+    if (t->outer >= 0 && !ex_stride(rows, t->outer, &outer)) return false;
+    t->row_stride = inner * bytes_of(t->dot.rows);
+    if (outer == inner * t->stretch) {
+        extent *= times;
+        times = 1;
+    }
+    return tile_pieces(times, extent, 1, &t->plan.rows) &&
+           tile_pieces(1, t->columns, TILE_SIDE, &t->plan.columns) && tile_plan(&t->plan);
+}
+
 static bool read_nest(Printer *p, const Stmt *s, TileNest *t) {
     if (s->kind != ST_for || s->role != ROLE_tile || !ex_is_const(s->extent)) return false;
-    const Stmt *row = s->body, *column = row ? row->body : NULL;
-    if (!is_loop(row, ROLE_unroll, 2 * TILE_SIDE) || !is_loop(column, ROLE_vector, 2 * TILE_SIDE) ||
-        !column->body || !lanes_read_dot(p, column->body, column->var, &t->dot) || t->dot.each ||
+    const Stmt *outer = NULL, *row = s->body, *column = row ? row->body : NULL;
+    if (is_loop(column, ROLE_unroll)) {
+        outer = row;
+        row = column;
+        column = row->body;
+    }
+    if ((outer && !is_loop(outer, ROLE_unroll)) || !is_loop(row, ROLE_unroll) ||
+        !is_loop(column, ROLE_vector) || !column->body ||
+        !lanes_read_dot(p, column->body, column->var, &t->dot) || t->dot.each ||
         t->dot.rows->dt == DT_i16)
         return false;
     *t = (TileNest){.loop = s,
-                    .rows = row->extent->k.i,
                     .columns = column->extent->k.i,
                     .depth = s->extent->k.i,
+                    .stretch = row->extent->k.i,
+                    .outer = outer ? outer->var : -1,
                     .row = row->var,
                     .column = column->var,
                     .dot = t->dot};
     const Expr *rows = t->dot.rows->arg[0], *columns = t->dot.columns->arg[0];
     const Expr *sums = prepare(p, t->dot.store->index[0]);
     if (t->depth < 1 || t->depth > TILE_SIDE || !lanes_apart(sums, row->var, t->columns) ||
+        (outer && !lanes_apart(sums, outer->var, t->columns * t->stretch)) ||
         !ex_is_const(placed(p, t, sums, 0, 0)) || !lanes_apart(rows, s->var, t->dot.count) ||
-        !ex_stride(rows, row->var, &t->row_stride) || lanes_vary(columns, row->var) ||
+        lanes_vary(columns, row->var) || (outer && lanes_vary(columns, outer->var)) ||
         !ex_stride(columns, s->var, &t->column_stride))
         return false;
-    t->row_stride *= bytes_of(t->dot.rows);
     t->column_stride *= bytes_of(t->dot.columns);
-    return true;
+    return plan_nest(t, outer ? outer->extent->k.i : 1);
 }
 
 bool find_tiles(Printer *p, const Stmt *s) {
@@ -79,7 +110,7 @@ bool find_tiles(Printer *p, const Stmt *s) {
     return true;
 }
 
-bool lies_in_tiles(const Printer *p, int buffer) {
+static bool lies_in_tiles(const Printer *p, int buffer) {
     return p->tiles && p->tiles->dot.store->buffer == buffer;
 }
 
@@ -90,20 +121,18 @@ static const char *address(Printer *p, int buffer, const Expr *index, int64_t ro
     return TEXT("&%s[%s]", p->buffer[buffer], print(p, index).text);
 }
 
-static int parts(int64_t extent) {
-    return extent > TILE_SIDE ? 2 : 1;
-}
-
 /* What is done with each tile of sums. */
 static void print_sums(Printer *p, const char *macro) {
     const TileNest *t = p->tiles;
     const Stmt *store = t->dot.store;
-    for (int i = 0; i < parts(t->rows); i++)
-        for (int j = 0; j < parts(t->columns); j++) {
+    int64_t row = 0;
+    for (int i = 0; i < t->plan.rows.n; row += t->plan.rows.extent[i++])
+        for (int j = 0; j < t->plan.columns.n; j++) {
             int mark = p->named.n;
-            const char *at = address(p, store->buffer, prepare(p, store->index[0]), TILE_SIDE * i,
-                                     TILE_SIDE * j);
-            print_line(p, "%s(%d, %s, %lld);", macro, 2 * i + j, at, (long long)t->columns * 4);
+            const char *at =
+                address(p, store->buffer, prepare(p, store->index[0]), row, TILE_SIDE * j);
+            print_line(p, "%s(%d, %s, %lld);", macro, i * t->plan.columns.n + j, at,
+                       (long long)t->columns * 4);
             end_statement(p, mark);
         }
 }
@@ -117,10 +146,26 @@ static void print_operand(Printer *p, int tile, const Expr *load, int64_t row, i
     end_statement(p, mark);
 }
 
-/* Does the loop do nothing but the product? */
+static void print_row_tile(Printer *p, int i) {
+    const TileNest *t = p->tiles;
+    int64_t row = 0;
+    for (int k = 0; k < i; k++) row += t->plan.rows.extent[k];
+    print_operand(p, t->plan.rows.reg[i], t->dot.rows, row, 0, t->row_stride);
+}
+
+static void print_column_tile(Printer *p, int j) {
+    const TileNest *t = p->tiles;
+    print_operand(p, t->plan.columns.reg[j], t->dot.columns, 0, TILE_SIDE * j, t->column_stride);
+}
+
+/* Does the loop do nothing but the product and fetching ahead for it? */
 static bool is_around(const Printer *p, const Stmt *s) {
-    while (s && s != p->tiles->loop)
-        s = s->kind == ST_for && s->body && !s->body->next ? s->body : NULL;
+    while (s && s != p->tiles->loop) {
+        if (s->kind != ST_for) return false;
+        s = s->body;
+        while (s && s->kind == ST_prefetch) s = s->next;
+        if (s && s->next) return false;
+    }
     return s;
 }
 
@@ -135,26 +180,166 @@ bool take_clearing(Printer *p, const Stmt *s) {
 
 bool begin_tiles(Printer *p, const Stmt *s) {
     if (!p->tiles || p->tiles->taken || !is_around(p, s)) return false;
-    for (int i = 0; i < parts(p->tiles->rows) && p->tiles->cleared; i++)
-        for (int j = 0; j < parts(p->tiles->columns); j++)
-            print_line(p, "MLCC_TILE_CLEAR(%d);", 2 * i + j);
+    int sums = p->tiles->plan.rows.n * p->tiles->plan.columns.n;
+    for (int i = 0; i < sums && p->tiles->cleared; i++) print_line(p, "MLCC_TILE_CLEAR(%d);", i);
     if (!p->tiles->cleared) print_sums(p, "MLCC_TILE_TAKE");
     p->tiles->cleared = false;
     p->tiles->taken = true;
     return true;
 }
 
+/* --- a tile later ---------------------------------------------------------------------------- */
+
+static bool mentions_var(const Stmt *s, int var) {
+    for (; s; s = s->next) {
+        if ((s->extent && lanes_vary(s->extent, var)) || (s->value && lanes_vary(s->value, var)))
+            return true;
+        if (s->kind == ST_store && s->index && lanes_vary(s->index[0], var)) return true;
+        if (mentions_var(s->body, var) || mentions_var(s->other, var)) return true;
+    }
+    return false;
+}
+
+/* Finds the product in a list of statements; the variables around it go to `around`. */
+static const Stmt *find_product(Printer *p, const Stmt *s) {
+    TileNest *t = p->tiles;
+    const int mark = t->around.n;
+    for (; s; s = s->next) {
+        if (is_around(p, s)) return s;
+        if (s->kind == ST_let) vec_push(p->scratch, &t->around, s->var);
+        if (s->kind != ST_for) continue;
+        const int inside = t->around.n;
+        if (!ex_is_const(s->extent) || s->extent->k.i > 1) vec_push(p->scratch, &t->around, s->var);
+        const Stmt *found = find_product(p, s->body);
+        if (found) return found;
+        t->around.n = inside;
+    }
+    t->around.n = mark;
+    return NULL;
+}
+
+/* How often the unit's loop runs for a tile; 0: that is not known. */
+static int64_t count_steps(const TileNest *t, const Stmt *s) {
+    int64_t steps = 1;
+    while (s != t->loop) {
+        if (s->kind == ST_for && !ex_is_const(s->extent)) return 0;
+        if (s->kind == ST_for) steps *= s->extent->k.i;
+        s = s->kind == ST_for ? s->body : s->next;
+    }
+    return steps;
+}
+
+/* Finishes the sums of a tile, rows by rows, while the unit is at the next one: both work at once
+ * if their instructions alternate. Not if there is but one tile. */
+static void find_finish(Printer *p) {
+    TileNest *t = p->tiles;
+    const Stmt *loop = p->k->body, *product = find_product(p, loop);
+    const Stmt *finish = product ? product->next : NULL;
+    if (loop->next || t->around.n == 0 || !finish || finish->next || finish->kind != ST_for ||
+        finish->role != ROLE_serial || !ex_is_const(finish->extent))
+        return;
+    const int64_t steps = count_steps(t, product), parts = finish->extent->k.i;
+    if (steps == 0) return;
+    int n = 0;
+    for (int i = 0; i < t->around.n; i++) {
+        int var = t->around.items[i];
+        if (p->k->vars.items[var].dt != DT_i32) return;
+        if (mentions_var(finish, var)) t->around.items[n++] = var;
+    }
+    t->around.n = n;
+    t->finish = finish;
+    t->slots = (parts + steps - 1) / steps;
+    const int64_t products = t->plan.rows.n * t->plan.columns.n;
+    if (t->slots > products) t->slots = products;
+    t->at_once = (parts + steps * t->slots - 1) / (steps * t->slots);
+    t->sums = names_take(&p->names, "sums", "v");
+    t->turn = names_take(&p->names, "turn", "v");
+    t->at_before = ARENA_ARRAY(p->scratch, n + 1, const char *);
+    for (int i = 0; i < n; i++)
+        t->at_before[i] = names_take(&p->names, TEXT("%s_before", p->var[t->around.items[i]]), "v");
+}
+
+/* Finishes up to `count` parts of the tile before; 0: all that are left. */
+static void print_finish(Printer *p, int64_t count) {
+    const TileNest *t = p->tiles;
+    const int sums = t->dot.store->buffer, n_named = p->named.n;
+    const char *done = p->var[t->finish->var];
+    const long long parts = (long long)t->finish->extent->k.i;
+    Node **named = arena_copy(p->scratch, p->named.items, (size_t)n_named * sizeof *named);
+    const char **name = ARENA_ARRAY(p->scratch, n_named + 1, const char *);
+    for (int i = 0; i < n_named; i++) { /* they are those of the tile at work */
+        name[i] = named[i]->name;
+        named[i]->name = NULL;
+    }
+    p->named.n = 0;
+    if (count == 1)
+        print_line(p, "if (%s < %lld) {", done, parts);
+    else if (count)
+        print_line(p, "for (int n = 0; n < %lld && %s < %lld; n++) {", (long long)count, done,
+                   parts);
+    else
+        print_line(p, "while (%s < %lld) {", done, parts);
+    p->indent++;
+    for (int i = 0; i < t->around.n; i++)
+        print_line(p, "const int32_t %s = %s;", p->var[t->around.items[i]], t->at_before[i]);
+    print_line(p, "const %s *const %s = %s[!%s];", mem_type(p->unit, p->k->buffers.items[sums]->dt),
+               p->buffer[sums], t->sums, t->turn);
+    print_statements(p, t->finish->body);
+    print_line(p, "%s++;", done);
+    p->indent--;
+    print_line(p, "}");
+    end_scope(p, 0);
+    for (int i = 0; i < n_named; i++) {
+        named[i]->name = name[i];
+        vec_push(p->scratch, &p->named, named[i]);
+    }
+}
+
+bool print_later(Printer *p, const Stmt *s) {
+    const TileNest *t = p->tiles;
+    if (!t || !t->finish || s != t->finish) return false;
+    for (int i = 0; i < t->around.n; i++)
+        print_line(p, "%s = %s;", t->at_before[i], p->var[t->around.items[i]]);
+    print_line(p, "%s = 0;", p->var[s->var]);
+    print_line(p, "%s = !%s;", t->turn, t->turn);
+    return true;
+}
+
+bool print_sums_alloc(Printer *p, int buffer) {
+    if (!lies_in_tiles(p, buffer)) return false;
+    const TileNest *t = p->tiles;
+    const Buffer *b = p->k->buffers.items[buffer];
+    const char *type = mem_type(p->unit, b->dt);
+    if (t->finish)
+        print_line(p, "%s *const %s = %s[%s];", type, p->buffer[buffer], t->sums, t->turn);
+    else
+        print_line(p, "__attribute__((aligned(64))) %s %s[%lld];", type, p->buffer[buffer],
+                   (long long)buffer_elements(b));
+    return true;
+}
+
+static void print_product(Printer *p, int i, int j, int64_t *slots) {
+    const TileNest *t = p->tiles;
+    print_line(p, "MLCC_TILE_%s(%d, %d, %d);", t->dot.count == 4 ? "BYTES" : "BF16",
+               i * t->plan.columns.n + j, t->plan.rows.reg[i], t->plan.columns.reg[j]);
+    if ((*slots)-- > 0) print_finish(p, t->at_once);
+}
+
 bool print_tiles(Printer *p, const Stmt *s) {
     const TileNest *t = p->tiles;
     if (!t || s != t->loop) return false;
-    for (int i = 0; i < parts(t->rows); i++)
-        print_operand(p, 4 + i, t->dot.rows, TILE_SIDE * i, 0, t->row_stride);
-    for (int j = 0; j < parts(t->columns); j++)
-        print_operand(p, 6 + j, t->dot.columns, 0, TILE_SIDE * j, t->column_stride);
-    for (int i = 0; i < parts(t->rows); i++)
-        for (int j = 0; j < parts(t->columns); j++)
-            print_line(p, "MLCC_TILE_%s(%d, %d, %d);", t->dot.count == 4 ? "BYTES" : "BF16",
-                       2 * i + j, 4 + i, 6 + j);
+    const int rows = t->plan.rows.n, columns = t->plan.columns.n;
+    const bool rows_stay = rows <= columns;
+    int64_t slots = t->finish ? t->slots : 0;
+    for (int i = 0; i < rows && rows_stay; i++) print_row_tile(p, i);
+    for (int j = 0; j < columns; j++) {
+        print_column_tile(p, j);
+        for (int i = 0; i < rows && rows_stay; i++) print_product(p, i, j, &slots);
+    }
+    for (int i = 0; i < rows && !rows_stay; i++) {
+        print_row_tile(p, i);
+        for (int j = 0; j < columns; j++) print_product(p, i, j, &slots);
+    }
     return true;
 }
 
@@ -163,14 +348,47 @@ void end_tiles(Printer *p) {
     p->tiles->taken = false;
 }
 
+/* A row's bytes, and rows. */
+static void add_shape(Text *out, int tile, int rows, int words) {
+    text_addf(out, ", [%d] = %d, [%d] = %d", 16 + 2 * tile, 4 * words, 48 + tile, rows);
+}
+
+/* Of each register that holds some of the pieces. */
+static void add_shapes(Text *out, const TilePieces *pieces, const TileNest *t, bool rows) {
+    for (int i = 0; i < pieces->n; i++)
+        if (pieces->reg[i] == pieces->reg[0] + i) /* else it is one of those before */
+            add_shape(out, pieces->reg[i], rows ? pieces->extent[i] : (int)t->depth,
+                      rows ? (int)t->depth : pieces->extent[i]);
+}
+
+/* What the unit is to be told. */
 void print_tiles_begin(Printer *p) {
-    if (p->tiles)
-        print_line(p, "MLCC_TILES_BEGIN(%d, %d, %d);", (int)p->tiles->rows, (int)p->tiles->columns,
-                   (int)p->tiles->depth);
+    const TileNest *t = p->tiles;
+    if (!t) return;
+    Text out = text_new(p->scratch);
+    const TilePieces *rows = &t->plan.rows, *columns = &t->plan.columns;
+    for (int i = 0; i < rows->n; i++)
+        for (int j = 0; j < columns->n; j++)
+            add_shape(&out, i * columns->n + j, rows->extent[i], columns->extent[j]);
+    add_shapes(&out, rows, t, true);
+    add_shapes(&out, columns, t, false);
+    print_line(p, "static const unsigned char shapes[64] = {1%s};", text_get(&out));
+    print_line(p, "MLCC_TILES_BEGIN(shapes);");
+    find_finish(p);
+    if (!t->finish) return;
+    const Buffer *sums = p->k->buffers.items[t->dot.store->buffer];
+    print_line(p, "__attribute__((aligned(64))) %s %s[2][%lld];", mem_type(p->unit, sums->dt),
+               t->sums, (long long)(buffer_elements(sums) + 15) / 16 * 16);
+    print_line(p, "int %s = 0;", t->turn);
+    for (int i = 0; i < t->around.n; i++) print_line(p, "int32_t %s = 0;", t->at_before[i]);
+    print_line(p, "int32_t %s = %lld; /* parts of the tile before that are finished */",
+               p->var[t->finish->var], (long long)t->finish->extent->k.i);
 }
 
 void print_tiles_end(Printer *p) {
-    if (p->tiles) print_line(p, "MLCC_TILES_END();");
+    if (!p->tiles) return;
+    if (p->tiles->finish) print_finish(p, 0);
+    print_line(p, "MLCC_TILES_END();");
 }
 
 const char may_tile_text[] =
@@ -191,58 +409,38 @@ const char may_tile_text[] =
 
 void print_tile_functions(const Unit *unit, Text *out) {
     if (!(unit->needs & NEEDS_tiles)) return;
-    text_add(
-        out,
-        "/* A matrix unit: tiles 0 to 3 hold sums, 4 and 5 rows, 6 and 7 columns of products; two\n"
-        " * side by side where there are more than 16. A row is `depth` words of columns. */\n"
-        "static inline void mlcc_tile_shapes(unsigned char *shape, int rows, int columns,\n"
-        "                                    int depth) {\n"
-        "    for (int i = 0; i < 64; i++) shape[i] = i == 0;\n"
-        "    for (int t = 0; t < 8; t++) {\n"
-        "        const int i = t < 4 ? t / 2 : t % 2, j = t % 2;\n"
-        "        int r = i ? rows - 16 : rows, c = j ? columns - 16 : columns;\n"
-        "        r = t >= 6 ? depth : r > 16 ? 16 : r;\n"
-        "        c = t == 4 || t == 5 ? depth : c > 16 ? 16 : c;\n"
-        "        if (r <= 0 || c <= 0) continue;\n"
-        "        shape[16 + 2 * t] = (unsigned char)(4 * c); /* bytes of a row */\n"
-        "        shape[48 + t] = (unsigned char)r;\n"
-        "    }\n"
-        "}\n\n"
-        "#if defined(__AMXTILE__) /* as clang has named them */\n"
-        "#define __AMX_TILE__ 1\n"
-        "#define __AMX_INT8__ __AMXINT8__\n"
-        "#define __AMX_BF16__ __AMXBF16__\n"
-        "#endif\n"
-        "#if defined(__AMX_TILE__) && defined(__AMX_INT8__) && defined(__AMX_BF16__)\n"
-        "#include <immintrin.h>\n\n"
-        "/* Compilers do not know what the instructions read. */\n"
-        "#define MLCC_IN_MEMORY(p) __asm__ volatile(\"\" : : \"r\"(p) : \"memory\")\n"
-        "#define MLCC_TILES_BEGIN(rows, columns, depth) \\\n"
-        "    unsigned char mlcc_shape[64]; \\\n"
-        "    mlcc_tile_shapes(mlcc_shape, rows, columns, depth); \\\n"
-        "    MLCC_IN_MEMORY(mlcc_shape); \\\n"
-        "    _tile_loadconfig(mlcc_shape)\n"
-        "#define MLCC_TILES_END() _tile_release()\n"
-        "#define MLCC_TILE_CLEAR(t) _tile_zero(t)\n"
-        "#define MLCC_TILE_TAKE(t, at, stride) \\\n"
-        "    do { \\\n"
-        "        MLCC_IN_MEMORY(at); \\\n"
-        "        _tile_loadd(t, at, stride); \\\n"
-        "    } while (0)\n"
-        "#define MLCC_TILE_GIVE(t, at, stride) \\\n"
-        "    do { \\\n"
-        "        _tile_stored(t, at, stride); \\\n"
-        "        MLCC_IN_MEMORY(at); \\\n"
-        "    } while (0)\n"
-        "#define MLCC_TILE_LOAD(t, at, stride) _tile_loadd(t, at, stride)\n"
-        "#define MLCC_TILE_BYTES(sum, rows, columns) _tile_dpbusd(sum, rows, columns)\n"
-        "#define MLCC_TILE_BF16(sum, rows, columns) _tile_dpbf16ps(sum, rows, columns)\n\n");
+    text_add(out,
+             "#if defined(__AMXTILE__) /* as clang has named them */\n"
+             "#define __AMX_TILE__ 1\n"
+             "#define __AMX_INT8__ __AMXINT8__\n"
+             "#define __AMX_BF16__ __AMXBF16__\n"
+             "#endif\n"
+             "#if defined(__AMX_TILE__) && defined(__AMX_INT8__) && defined(__AMX_BF16__)\n"
+             "#include <immintrin.h>\n\n"
+             "/* Compilers do not know what the instructions read. */\n"
+             "#define MLCC_IN_MEMORY(p) __asm__ volatile(\"\" : : \"r\"(p) : \"memory\")\n"
+             "#define MLCC_TILES_BEGIN(shapes) _tile_loadconfig(shapes)\n"
+             "#define MLCC_TILES_END() _tile_release()\n"
+             "#define MLCC_TILE_CLEAR(t) _tile_zero(t)\n"
+             "#define MLCC_TILE_TAKE(t, at, stride) \\\n"
+             "    do { \\\n"
+             "        MLCC_IN_MEMORY(at); \\\n"
+             "        _tile_loadd(t, at, stride); \\\n"
+             "    } while (0)\n"
+             "#define MLCC_TILE_GIVE(t, at, stride) \\\n"
+             "    do { \\\n"
+             "        _tile_stored(t, at, stride); \\\n"
+             "        MLCC_IN_MEMORY(at); \\\n"
+             "    } while (0)\n"
+             "#define MLCC_TILE_LOAD(t, at, stride) _tile_loadd(t, at, stride)\n"
+             "#define MLCC_TILE_BYTES(sum, rows, columns) _tile_dpbusd(sum, rows, columns)\n"
+             "#define MLCC_TILE_BF16(sum, rows, columns) _tile_dpbf16ps(sum, rows, columns)\n\n");
     text_add(out, may_tile_text);
     text_add(out, "#else\n");
     text_add(
         out,
         "typedef struct mlcc_tiles {\n"
-        "    unsigned char shape[64];\n"
+        "    const unsigned char *shape; /* of tile t: 16 + 2 t bytes of a row, 48 + t rows */\n"
         "    union {\n"
         "        unsigned char byte[64];\n"
         "        uint16_t half[32];\n"
@@ -285,9 +483,9 @@ void print_tile_functions(const Unit *unit, Text *out) {
         "                            mlcc_tile_bf16(m->row[rows][r].half[2 * k + i]) *\n"
         "                            mlcc_tile_bf16(m->row[columns][k].half[2 * c + i]);\n"
         "}\n\n"
-        "#define MLCC_TILES_BEGIN(rows, columns, depth) \\\n"
+        "#define MLCC_TILES_BEGIN(shapes) \\\n"
         "    mlcc_tiles tiles; \\\n"
-        "    mlcc_tile_shapes(tiles.shape, rows, columns, depth)\n"
+        "    tiles.shape = shapes\n"
         "#define MLCC_TILES_END() ((void)0)\n"
         "#define MLCC_TILE_CLEAR(t) mlcc_tile_clear(&tiles, t)\n"
         "#define MLCC_TILE_TAKE(t, at, stride) mlcc_tile_load(&tiles, t, at, stride)\n"

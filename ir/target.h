@@ -12,8 +12,6 @@
 #define LINE_BYTES   64 /* of a cache */
 #define L1_WAY_BYTES 4096
 
-#define TILE_SIDE 16 /* of a matrix unit: rows of a tile, and words of 32 bits in one of them */
-
 typedef struct Target {
     const char *name;    /* -t */
     const char *meaning; /* one line for --help */

@@ -305,16 +305,18 @@ bool nest_replay(Nest *n, const char *steps) {
 
 #define MOST_ACCUMULATORS 16384
 
-/* Is the loop of role tile at this position around rows, columns and a sum of few products, and
- * are all loops of the reduction before it that? */
+/* Is the loop of role tile at this position around rows, of one loop or two, columns and a sum of
+ * few products, and are all loops of the reduction before it that? */
 static bool is_unit_tile(const Nest *n, int at) {
-    static const Role roles[] = {ROLE_tile, ROLE_unroll, ROLE_vector, ROLE_unroll};
-    bool fits = n->target->matrix_tiles && at + 4 == n->n_order, reducing = false;
+    static const Role roles[] = {ROLE_tile, ROLE_unroll, ROLE_unroll, ROLE_vector, ROLE_unroll};
+    const int skipped = n->n_order - at == 4;
+    bool fits = n->target->matrix_tiles && at + 5 - skipped == n->n_order, reducing = false;
     for (int i = 0; i < n->n_order && fits; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
+        const int inside = i == at ? 0 : i - at + skipped;
         reducing |= l->reduce;
         fits = i < at ? l->reduce || !reducing
-                      : l->role == roles[i - at] && l->reduce == (i == at || i == at + 3);
+                      : l->role == roles[inside] && l->reduce == (inside == 0 || inside == 4);
     }
     return fits;
 }

@@ -119,8 +119,9 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args);
 const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Value **args);
 /* Hints for the innermost reduction loop around the tile, for constants that such a body reads
  * panel by panel; NULL: there are none. `first`, `tile`: where in the order the reduction loops and
- * the tile begin. */
-Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile);
+ * the tile begin; `unit`: that of a matrix unit. */
+Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile,
+                       bool unit);
 
 /* The place of the output's element at the operator's coordinates. NULL for a scatter. */
 const Expr *nest_output_index(const Nest *n);

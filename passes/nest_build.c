@@ -4,6 +4,7 @@
  * simplified, so that divisions that take an index apart meet the products that put it together.
  */
 #include "ir/constant.h"
+#include "ir/tile_plan.h"
 #include "passes/nest.h"
 
 #include <math.h>
@@ -669,8 +670,9 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
             depth++;
         Stmt *list = NULL;
         bool unit = depth > 0 && n->loop[serial[depth - 1]].role == ROLE_tile;
-        if (n->pack && n->target->vector_types && !unit)
-            list = nest_fetch_ahead(n, b->k, body, b->args, first, first + depth);
+        if (unit) depth--; /* hints do not go into the tile */
+        if (n->pack && n->target->vector_types)
+            list = nest_fetch_ahead(n, b->k, body, b->args, first, first + depth, unit);
         stmt_append(&list, wrap(b, count - depth, serial + depth, update));
         return new_if(b, around, wrap(b, depth, serial, list));
     }
@@ -695,21 +697,66 @@ static void find_acc(void *user, const Expr *e) {
     }
 }
 
+static bool has_unit(const Nest *n) {
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].role == ROLE_tile) return true;
+    return false;
+}
+
 /* What a sum may start with: `identity`, or, of integers, what is added to the result anyway. Then
  * *post is without it. */
 static const Expr *first_value(Build *b, const Expr *identity, const Expr **post) {
     const Nest *n = b->n;
     AccUses u = {0};
-    bool unit = false; /* which begins with zeros */
-    for (int i = 0; i < n->n_order; i++) unit |= n->loop[n->order[i]].role == ROLE_tile;
     if (n->op->combine != COMBINE_sum || dt_is_float((DType)identity->dt) || b->guard[0] ||
-        n->target->blocks || n->lane_loop >= 0 || unit)
+        n->target->blocks || n->lane_loop >= 0 || has_unit(n)) /* a unit begins with zeros */
         return identity;
     ex_visit(b->p->arena, *post, find_acc, &u);
     if (u.count != 1 || !u.sum) return identity;
     bool left = u.sum->arg[0]->op == EX_acc;
     *post = ex_replace(b->x, *post, u.sum, u.sum->arg[!left]);
     return rewrite(b, u.sum->arg[left]);
+}
+
+/* The statement with other expressions for the kernel's variables. */
+static Stmt *with_vars(Build *b, const Stmt *from, const Expr *const *to) {
+    Stmt *s = arena_copy(b->p->arena, from, sizeof *from);
+    const Expr **part[] = {&s->extent, &s->value};
+    for (int i = 0; i < 2; i++)
+        if (*part[i]) *part[i] = simplify(b, ex_subst_vars(b->x, *part[i], b->k->vars.n, to));
+    if (s->kind == ST_store) {
+        s->index = ARENA_ARRAY(b->p->arena, 1, const Expr *);
+        s->index[0] = simplify(b, ex_subst_vars(b->x, from->index[0], b->k->vars.n, to));
+    }
+    if (s->body) s->body = with_vars(b, s->body, to);
+    if (s->other) s->other = with_vars(b, s->other, to);
+    if (s->next) s->next = with_vars(b, s->next, to);
+    return s;
+}
+
+/* What is done with the sums of a matrix unit's tile, as a loop over parts of a few rows: they can
+ * be finished while the unit works at the next tile (codegen/tiles.c). NULL: the loops are bounded
+ * by what a run finds. */
+static Stmt *finish_parts(Build *b, Stmt *store) {
+    const int count = b->n_tile, column = b->tile[count - 1], row = b->tile[count - 2];
+    const NestLoop *rows = &b->n->loop[row];
+    for (int i = 0; i < count; i++)
+        if (b->until[b->tile[i]] || b->inside[b->tile[i]]) return NULL;
+    const int64_t each = tile_part(rows->extent, b->n->loop[column].extent);
+    int64_t stretch = rows->extent / each, parts = stretch;
+    if (count > 2) parts *= b->n->loop[b->tile[0]].extent;
+    const int part = add_var(b, "done", parts), one = add_var(b, "row", each);
+    const Expr **to = ARENA_ARRAY(b->p->arena, b->k->vars.n, const Expr *);
+    const Expr *at = ex_var(b->x, part), *within = at;
+    if (count > 2) {
+        to[b->n->loop[b->tile[0]].var] = ex_div(b->x, at, ex_i(b->x, stretch));
+        within = ex_bin(b->x, EX_rem, at, ex_i(b->x, stretch));
+    }
+    to[rows->var] = ex_add(b->x, ex_mul(b->x, within, ex_i(b->x, each)), ex_var(b->x, one));
+    Stmt *loop = new_for(b, part, parts, ROLE_serial);
+    loop->body = new_for(b, one, each, ROLE_unroll);
+    loop->body->body = with_vars(b, wrap(b, 1, &column, store), to);
+    return loop;
 }
 
 static Stmt *build_reduction(Build *b) {
@@ -749,7 +796,8 @@ static Stmt *build_reduction(Build *b) {
         stmt_append(&list, combine_lanes(b, at, tile_size));
     } else {
         Stmt *store = store_output(b, rewrite(b, post));
-        stmt_append(&list, wrap(b, b->n_tile, b->tile, store));
+        Stmt *parts = has_unit(n) ? finish_parts(b, store) : NULL;
+        stmt_append(&list, parts ? parts : wrap(b, b->n_tile, b->tile, store));
     }
     return wrap_outer(b, first, list);
 }

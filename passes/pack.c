@@ -130,16 +130,18 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
  * tile brings a bit of the next panel into the L2 cache, and likewise the rows of the next tile.
  * And where the L1 cache does not keep the panel, each iteration brings what a few later ones read
  * into it. */
-#define FEWEST_TIMES 2 /* that a panel is read */
-#define MOST_LINES   2 /* of it to fetch in an iteration */
-#define MOST_NEAR    8 /* the same, into the L1 cache, */
-#define STEPS_AHEAD  8 /* as many iterations before they are read */
+#define FEWEST_TIMES 2  /* that a panel is read */
+#define MOST_LINES   2  /* of it to fetch in an iteration, */
+#define MOST_OF_UNIT 16 /* or in one of a matrix unit, whose tiles take so many lines each */
+#define MOST_NEAR    8  /* the same, into the L1 cache, */
+#define STEPS_AHEAD  8  /* as many iterations before they are read */
 
 typedef struct Ahead {
     Nest *n;
     Kernel *k;
     Value **args;
     int first, tile; /* positions in the order: of the first reduction loop, of the tile */
+    bool unit;       /* the tile is one of a matrix unit */
     Stmt *list;
 } Ahead;
 
@@ -233,7 +235,7 @@ static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
     Exprs *x = a->n->x;
     const int64_t each = (panel->size + panel->steps - 1) / panel->steps;
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)load->dt);
-    if (each > MOST_LINES * line) return;
+    if (each > (a->unit ? MOST_OF_UNIT : MOST_LINES) * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
     const Expr *step = ex_i(x, 0);
     for (int i = 0; i < a->k->vars.n; i++) to[i] = ex_var(x, i);
@@ -272,8 +274,9 @@ static void fetch_operand(void *user, const Expr *e) {
     if (find_panel(a, e, &panel)) fetch_panel(a, e, &panel);
 }
 
-Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile) {
-    Ahead a = {.n = n, .k = k, .args = args, .first = first, .tile = tile};
+Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile,
+                       bool unit) {
+    Ahead a = {.n = n, .k = k, .args = args, .first = first, .tile = tile, .unit = unit};
     ex_visit(n->p->arena, body, fetch_operand, &a);
     return a.list;
 }

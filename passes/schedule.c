@@ -105,7 +105,7 @@ static Tile ranked_tile(const Ranking *ranking, int variant) {
     return ranking->tile[variant < ranking->n ? variant : 0];
 }
 
-static int64_t tiles_of(int64_t extent, int64_t tile) {
+int64_t tiles_of(int64_t extent, int64_t tile) {
     return (extent + tile - 1) / tile;
 }
 
@@ -193,8 +193,7 @@ static Tile choose_tile(const Target *t, int lanes, const Operands *o, int varia
     return ranked_tile(&ranking, variant);
 }
 
-/* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
-static int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles) {
+int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles) {
     int64_t extent = n->loop[loop].extent;
     int outer, inner;
     if (extent <= tile) return loop;
@@ -297,8 +296,7 @@ static void join_loops(Nest *n) {
     }
 }
 
-/* The outer part of the loop that was split into `inner` and it: made just before. */
-static int outer_of(int inner) {
+int outer_of(int inner) {
     return inner - 1;
 }
 
@@ -319,8 +317,7 @@ static void note_strides(void *user, const Expr *e) {
     }
 }
 
-/* Appends the reduction loops, those that walk through memory in small steps last. */
-static int reductions_by_stride(Nest *n, const Expr *body, int *order, int k) {
+int reductions_by_stride(Nest *n, const Expr *body, int *order, int k) {
     LoadStrides s = {.n = n};
     ex_visit(n->p->arena, body, note_strides, &s);
     int first = k;
@@ -366,7 +363,7 @@ static int lanes_of(const Nest *n) {
     return lanes < 4 ? 4 : lanes;
 }
 
-static int without(int *order, int count, int loop) {
+int without(int *order, int count, int loop) {
     for (int i = 0; i < count; i++)
         if (order[i] == loop) {
             memmove(&order[i], &order[i + 1], (size_t)(--count - i) * sizeof *order);
@@ -388,9 +385,7 @@ static void look_at_footprint(void *user, const Expr *e) {
     if (e->op == EX_load) u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
 }
 
-/* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,
- * for the places of a window overlap. */
-static double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop) {
+double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop) {
     int64_t extent = listed(loop, m->row, m->n_row) ? m->rows : m->columns;
     double bytes = (double)extent * (double)m->depths * (double)dt_store((DType)body->dt);
     for (int f = 0; f < 2; f++) {
@@ -556,10 +551,6 @@ static NarrowFactor narrow_factor(const Nest *n, const Expr *factor) {
 
 /* The loops of a tile of such a product; `columns` has elements `at_once` apart unless it is
  * packed. */
-typedef struct NarrowTile {
-    int row, column, depth;
-} NarrowTile;
-
 static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const NarrowFactor *columns,
                              int at_once, bool packs, NarrowTile *t) {
     *t = (NarrowTile){-1, -1, -1};
@@ -579,44 +570,6 @@ static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const Narr
         }
     }
     return t->column >= 0 && t->depth >= 0;
-}
-
-#define LEAST_ROWS        4  /* and words: below, vectors are as fast */
-#define COST_OF_UNIT_TILE 20 /* cycles to begin and to end one */
-
-/* The tile of at most two by two tiles of the unit that is fastest: the products of a row start in
- * a cycle, two rows are loaded in one meanwhile, which delays a little, and sums are stored and
- * finished in about four for each. Tiles at the edge cost as much as whole ones. */
-static Tile choose_unit_tile(int64_t rows, int64_t columns, int64_t words, int64_t steps) {
-    Tile best = {.cost = HUGE_VAL};
-    for (int64_t c = 2 * TILE_SIDE; c >= TILE_SIDE / 2; c -= TILE_SIDE / 2)
-        for (int64_t r = 2 * TILE_SIDE; r >= 1; r--) {
-            int64_t width = c < columns ? c : columns, height = r < rows ? r : rows;
-            double across = (double)tiles_of(width, TILE_SIDE);
-            double products = (double)height * across;
-            double loads = ((double)height + (double)words * across) / 2;
-            double cycles = (products > loads ? products : loads) + loads / 4;
-            cycles = cycles * (double)steps + 4 * products + COST_OF_UNIT_TILE;
-            cycles *= (double)(tiles_of(rows, height) * tiles_of(columns, width));
-            if (cycles < best.cost) best = (Tile){height, width, false, cycles};
-        }
-    return best;
-}
-
-/* A product whose depth goes by words of `few` elements as one of a matrix unit: t->depth becomes
- * loops over tiles, their words and their elements. False, without a change, if it is too small, or
- * has no number of words that divides it. */
-static bool unit_tile(Nest *n, const Product *m, const NarrowTile *t, int few) {
-    int64_t all = n->loop[t->depth].extent / few, words = TILE_SIDE;
-    while (all % words) words--;
-    if (t->row < 0 || n->loop[t->row].extent < LEAST_ROWS || words < LEAST_ROWS) return false;
-    Tile tile = choose_unit_tile(n->loop[t->row].extent, n->loop[t->column].extent, words,
-                                 m->depths / few / words);
-    int outer, inner, word, element;
-    nest_split(n, t->depth, words * few, &outer, &inner);
-    nest_split(n, inner, few, &word, &element);
-    place_tile(n, m, t->column, t->row, tile, word, ROLE_tile, element);
-    return true;
 }
 
 /* The loop over fours of the depth, where a tile's depth is one of them; -1: there is none. */
@@ -648,7 +601,7 @@ static bool narrow_tile(Nest *n) {
         const Product turned = k ? transposed(&m) : m;
         int variant = n->variant, outer, few;
         bool tiles = n->target->matrix_tiles && rows.load->dt != DT_i16;
-        if (!tiles || variant > 0 || !unit_tile(n, &turned, &t, at_once)) {
+        if (!tiles || variant > 0 || !schedule_tiles(n, &turned, &t, at_once, rows.load, packs)) {
             if (tiles && variant > 0) variant--; /* vectors come after tiles */
             int pair = -1, fours = loop_of_fours(n, &columns, &t);
             if (fours >= 0)

@@ -1,4 +1,4 @@
-/* Inside of schedule.c and schedule_blocks.c: the first schedule of a nest. */
+/* Inside of schedule.c, schedule_blocks.c and schedule_tiles.c: the first schedule of a nest. */
 #ifndef PASSES_SCHEDULE_H
 #define PASSES_SCHEDULE_H
 
@@ -16,5 +16,31 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
+
+/* How many tiles cover the extent. */
+int64_t tiles_of(int64_t extent, int64_t tile);
+/* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
+int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles);
+/* The outer part of the loop that was split into `inner` and it: made just before. */
+int outer_of(int inner);
+/* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,
+ * for the places of a window overlap. */
+double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop);
+/* Appends the reduction loops to the k loops in `order`, those that walk through memory in small
+ * steps last; returns how many there are then. */
+int reductions_by_stride(Nest *n, const Expr *body, int *order, int k);
+/* Takes `loop` out of the list; returns how many remain. */
+int without(int *order, int count, int loop);
+
+/* The loops of a tile of a product of which the target adds several at once; -1: none. */
+typedef struct NarrowTile {
+    int row, column, depth;
+} NarrowTile;
+
+/* Has a matrix unit do the product, `at_once` in a word of its tiles; `rows`: the load of those,
+ * `packs`: columns are laid out as wanted. False, without a change, if it is too small for it or
+ * has no number of words that divides the depth. */
+bool schedule_tiles(Nest *n, const Product *m, const NarrowTile *t, int at_once, const Expr *rows,
+                    bool packs);
 
 #endif

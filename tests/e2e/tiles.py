@@ -80,12 +80,50 @@ def convolution(folder, channels, kernel, stride, maps, size):
     save(folder, name, [node], given, result, constants)
 
 
+PRODUCTS = ((37, 96, 40), (16, 64, 16), (4, 16, 100), (33, 80, 9), (128, 300, 64), (5, 512, 256))
+
+# channels, window, stride, maps, size: lines of an image in one tile, windows of few channels, and
+# tiles whose last one overlaps the one before
+CONVOLUTIONS = (
+    (16, 3, 1, 24, 19),
+    (64, 1, 1, 32, 14),
+    (32, 3, 2, 48, 17),
+    (20, 5, 1, 17, 9),
+    (3, 7, 2, 64, 30),
+    (64, 3, 1, 80, 7),
+    (64, 3, 1, 32, 14),
+    (128, 1, 2, 96, 14),
+    (256, 1, 1, 64, 5),
+)
+
+
+def float_convolution(folder, channels, kernel, stride, maps, size):
+    """Two, so that bytes of the second lie with channels innermost; for --precision=bf16."""
+    nodes, constants, name = [], [], "x"
+    for i, (to, step) in enumerate(((maps, stride), (maps, 1))):
+        given = channels if i == 0 else maps
+        weights = rng.standard_normal((to, given, kernel, kernel)).astype(np.float32)
+        constants.append(constant(f"w{i}", weights / np.float32(kernel * given**0.5)))
+        nodes.append(
+            helper.make_node(
+                "Conv", [name, f"w{i}"], [f"y{i}"], pads=[kernel // 2] * 4, strides=[step, step]
+            )
+        )
+        name = f"y{i}"
+    after = (size - 1) // stride + 1
+    given, result = [("x", F, [1, channels, size, size])], [(name, F, [1, maps, after, after])]
+    label = f"floats_conv_{channels}_{kernel}_{stride}_{maps}_{size}"
+    save(folder, label, nodes, given, result, constants)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for rows, depth, columns in ((37, 96, 40), (16, 64, 16), (4, 16, 100), (33, 80, 9), (128, 300, 64)):
+    for rows, depth, columns in PRODUCTS:
         product(folder, rows, depth, columns)
-    for each in ((16, 3, 1, 24, 19), (64, 1, 1, 32, 14), (32, 3, 2, 48, 17), (20, 5, 1, 17, 9)):
+    for each in CONVOLUTIONS:
         convolution(folder, *each)
+    for each in ((3, 7, 2, 64, 30), (64, 3, 1, 80, 7), (16, 3, 1, 32, 12)):
+        float_convolution(folder, *each)
     save(
         folder,
         "varying",
