@@ -25,10 +25,11 @@ struct TileNest {
     bool cleared;       /* the array was to be zeros: the unit begins with them */
     const Stmt *finish; /* a loop over parts of the sums that are finished a tile later; NULL: all
                            is done at once */
-    int64_t slots, at_once;  /* in so many places of each step, so many parts */
-    VEC(int) around;         /* variables around the product that they read */
-    const char *sums, *turn; /* names: two arrays of sums, which of them is at work, */
-    const char **at_before;  /* and for each variable around its value at the tile before */
+    int64_t slots, at_once;          /* in so many places of each step, so many parts */
+    VEC(int) around;                 /* variables around the product that they read */
+    const char *sums, *turn, *count; /* names: two arrays of sums, which of them is at work, how
+                                        many parts have been finished in this place, */
+    const char **at_before;          /* each variable around at the tile before */
 };
 
 static int64_t bytes_of(const Expr *load) {
@@ -254,6 +255,7 @@ static void find_finish(Printer *p) {
     t->at_once = (parts + steps * t->slots - 1) / (steps * t->slots);
     t->sums = names_take(&p->names, "sums", "v");
     t->turn = names_take(&p->names, "turn", "v");
+    t->count = names_take(&p->names, "n", "v");
     t->at_before = ARENA_ARRAY(p->scratch, n + 1, const char *);
     for (int i = 0; i < n; i++)
         t->at_before[i] = names_take(&p->names, TEXT("%s_before", p->var[t->around.items[i]]), "v");
@@ -275,8 +277,8 @@ static void print_finish(Printer *p, int64_t count) {
     if (count == 1)
         print_line(p, "if (%s < %lld) {", done, parts);
     else if (count)
-        print_line(p, "for (int n = 0; n < %lld && %s < %lld; n++) {", (long long)count, done,
-                   parts);
+        print_line(p, "for (int %s = 0; %s < %lld && %s < %lld; %s++) {", t->count, t->count,
+                   (long long)count, done, parts, t->count);
     else
         print_line(p, "while (%s < %lld) {", done, parts);
     p->indent++;

@@ -15,6 +15,7 @@
 
 #define MIN_REUSE   4 /* rows and depth that make a copy worth while */
 #define MIN_COLUMNS 4
+#define MIN_ALONG   8 /* elements of a row of weights */
 
 typedef struct Factor {
     Graph *g;
@@ -118,11 +119,29 @@ static int products_at_once(const Op *op, int i, const Target *t) {
     return op->n_red == 1 && op->red[0] % count == 0 ? count : 1;
 }
 
+/* Weights of one result, or of few, are added up along a coordinate in which the other factor's
+ * elements lie side by side (channels): there theirs should, too. The schedule packs them itself
+ * where they fill its vectors. */
+static void turn_weights(Graph *g, Op *op, int i, const Factor *f) {
+    int64_t extent[MAX_RANK], results = 1;
+    int n = op_extents(op, extent), rank = op->out[0]->rank, along = -1;
+    for (int k = 0; k < rank; k++)
+        if (f[i].vars >> k & 1) results *= extent[k];
+    for (int k = rank; k < n; k++) {
+        Factor weights = factor_of(g, op, i, k), other = factor_of(g, op, !i, k);
+        if (extent[k] >= MIN_ALONG && weights.other && other.unit && !other.other) along = k;
+    }
+    if (results >= MIN_COLUMNS || along < 0 || extent[along] % MIN_COLUMNS == 0) return;
+    turn_factor(g, op, i, f[i].vars, along, 1);
+    graph_fold(g, op->in[op->n_in - 1]->def, 1);
+}
+
 static void turn_product(Graph *g, Op *op, const Target *t) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
     int64_t extent[MAX_RANK];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
     Factor f[2] = {factor_of(g, op, 0, -1), factor_of(g, op, 1, -1)};
+    if (f[0].constant != f[1].constant) turn_weights(g, op, f[1].constant, f);
     if (f[0].constant || f[1].constant) return;
     uint32_t either = f[0].vars ^ f[1].vars;
     int column = -1;
