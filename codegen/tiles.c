@@ -195,7 +195,7 @@ static bool mentions_var(const Stmt *s, int var) {
     for (; s; s = s->next) {
         if ((s->extent && lanes_vary(s->extent, var)) || (s->value && lanes_vary(s->value, var)))
             return true;
-        if (s->kind == ST_store && s->index && lanes_vary(s->index[0], var)) return true;
+        if (s->index && lanes_vary(s->index[0], var)) return true;
         if (mentions_var(s->body, var) || mentions_var(s->other, var)) return true;
     }
     return false;

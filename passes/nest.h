@@ -123,6 +123,18 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
 Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile,
                        bool unit);
 
+/* A part of a tile's results that is finished at once: `store`, at variables of the kernel, for the
+ * part, a row of it and the columns, and how many of each there are in a tile. */
+typedef struct Part {
+    const Stmt *store;
+    int part, row, column;
+    int64_t parts, rows, columns;
+} Part;
+
+/* Hints for what the same part of the next tile of rows stores and reads (a residual), if that does
+ * not stay in the L2 cache; NULL: there are none. */
+Stmt *nest_fetch_results(Nest *n, Kernel *k, Value **args, const Part *part);
+
 /* The place of the output's element at the operator's coordinates. NULL for a scatter. */
 const Expr *nest_output_index(const Nest *n);
 /* `e` with the loads of op's inputs flattened to one index each, row-major. */

@@ -753,9 +753,13 @@ static Stmt *finish_parts(Build *b, Stmt *store) {
         within = ex_bin(b->x, EX_rem, at, ex_i(b->x, stretch));
     }
     to[rows->var] = ex_add(b->x, ex_mul(b->x, within, ex_i(b->x, each)), ex_var(b->x, one));
-    Stmt *loop = new_for(b, part, parts, ROLE_serial);
-    loop->body = new_for(b, one, each, ROLE_unroll);
-    loop->body->body = with_vars(b, wrap(b, 1, &column, store), to);
+    Stmt *loop = new_for(b, part, parts, ROLE_serial), *body = new_for(b, one, each, ROLE_unroll);
+    store = with_vars(b, store, to);
+    body->body = wrap(b, 1, &column, store);
+    const NestLoop *columns = &b->n->loop[column];
+    const Part what = {store, part, one, columns->var, parts, each, columns->extent};
+    loop->body = nest_fetch_results(b->n, b->k, b->args, &what);
+    stmt_append(&loop->body, body);
     return loop;
 }
 

@@ -280,3 +280,45 @@ Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int f
     ex_visit(n->p->arena, body, fetch_operand, &a);
     return a.list;
 }
+
+typedef struct Results {
+    Ahead a;
+    const Part *part;
+} Results;
+
+/* The lines of one tensor, at the flat index `at` of the part's elements. */
+static void fetch_lines(Results *u, int buffer, DType dt, const Expr *at) {
+    const Part *part = u->part;
+    Exprs *x = u->a.n->x;
+    const int64_t line = LINE_BYTES / (int64_t)dt_store(dt);
+    const Expr **to = ARENA_ARRAY(u->a.n->p->arena, u->a.k->vars.n + 1, const Expr *);
+    const Expr *load = ex_load(x, dt, buffer, 1, &at);
+    int64_t step;
+    if (!ex_stride(at, part->column, &step) || step != 1) return;
+    if (ex_stride(at, part->part, &step) && step == 0) return;
+    to[part->part] = ex_add(x, ex_var(x, part->part), ex_i(x, part->parts));
+    for (int64_t row = 0; row < part->rows; row++)
+        for (int64_t column = 0; column < part->columns; column += line) {
+            to[part->row] = ex_i(x, row);
+            to[part->column] = ex_i(x, column);
+            add_prefetch(&u->a, load, ex_subst_vars(x, at, u->a.k->vars.n, to), true);
+        }
+}
+
+static void fetch_read(void *user, const Expr *e) {
+    Results *u = user;
+    const bool input = e->op == EX_load && e->n == 1 && e->k.i < u->a.n->op->n_in;
+    if (input && !value_is_const(u->a.args[e->k.i]))
+        fetch_lines(u, (int)e->k.i, (DType)e->dt, e->arg[0]);
+}
+
+Stmt *nest_fetch_results(Nest *n, Kernel *k, Value **args, const Part *part) {
+    const Op *op = n->op;
+    Results u = {{.n = n, .k = k, .args = args}, part};
+    int64_t bytes = (int64_t)value_bytes(op->out[0]);
+    for (int i = 0; i < op->n_in; i++) bytes += (int64_t)value_bytes(op->in[i]);
+    if (part->store->kind != ST_store || bytes <= n->target->l2_bytes / 2) return NULL;
+    fetch_lines(&u, part->store->buffer, op->out[0]->dt, part->store->index[0]);
+    ex_visit(n->p->arena, part->store->value, fetch_read, &u);
+    return u.a.list;
+}
