@@ -119,6 +119,7 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define LATE_COMPETING  0.3 /* of rows whose lines push each other out of the L1 cache */
 #define MOST_ROWS       16
 #define MANY_TILES      32
+#define MOST_PARTS      4
 
 /* The operands of a product as its tiles read them. */
 typedef struct Operands {
@@ -450,6 +451,16 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
         int around;
         nest_slide(n, row_outer, block_of(row_tiles, block), &around, &row_outer);
         order[k++] = around;
+    } else if (m->n_row == 1 && m->batches == 1 && rows + columns <= l2 / 2) {
+        /* each thread should find the rows that it has made in its own cache: columns come from
+         * there a few times more */
+        int64_t parts = MOST_PARTS;
+        while (row_tiles % parts) parts--;
+        if (parts > 1 && parts < row_tiles) {
+            int around;
+            nest_split(n, row_outer, row_tiles / parts, &around, &row_outer);
+            order[k++] = around;
+        }
     }
     order[k++] = column_outer;
     order[k++] = row_outer;
