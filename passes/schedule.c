@@ -77,22 +77,7 @@ static void score_load(void *user, const Expr *e) {
         s->other += stride != 0;
 }
 
-/* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
-typedef struct Tile {
-    int64_t rows, columns;
-    bool turned; /* the tiles come in the other order than the one that reads less */
-    double cost;
-} Tile;
-
-#define MOST_TILES 24
-
-/* The tiles to choose from, the cheapest first; of equal ones the first added. */
-typedef struct Ranking {
-    Tile tile[MOST_TILES];
-    int n;
-} Ranking;
-
-static void rank_tile(Ranking *ranking, Tile tile) {
+void rank_tile(Ranking *ranking, Tile tile) {
     int at = ranking->n;
     while (at > 0 && ranking->tile[at - 1].cost > tile.cost) at--;
     if (at == MOST_TILES) return;
@@ -101,7 +86,7 @@ static void rank_tile(Ranking *ranking, Tile tile) {
     ranking->tile[at] = tile;
 }
 
-static Tile ranked_tile(const Ranking *ranking, int variant) {
+Tile ranked_tile(const Ranking *ranking, int variant) {
     return ranking->tile[variant < ranking->n ? variant : 0];
 }
 
@@ -185,7 +170,8 @@ static Tile choose_tile(const Target *t, int lanes, const Operands *o, int varia
             if (vectors > 1 && (t->vector_types ? width - lanes >= o->columns : width > o->columns))
                 break;
             double cost = cost_of_tiles(t, o, r, vectors, width);
-            Tile tile = {r, width < o->columns ? width : o->columns, false, cost};
+            Tile tile = {
+                .rows = r, .columns = width < o->columns ? width : o->columns, .cost = cost};
             rank_tile(&ranking, tile);
             tile.turned = true;
             tile.cost *= COST_OF_TURNING;
@@ -612,8 +598,9 @@ static bool narrow_tile(Nest *n) {
         const Product turned = k ? transposed(&m) : m;
         int variant = n->variant, outer, few;
         bool tiles = n->target->matrix_tiles && rows.load->dt != DT_i16;
-        if (!tiles || variant > 0 || !schedule_tiles(n, &turned, &t, at_once, rows.load, packs)) {
-            if (tiles && variant > 0) variant--; /* vectors come after tiles */
+        if (!tiles || variant % 2 || /* every other one is of vectors */
+            !schedule_tiles(n, &turned, &t, at_once, rows.load, packs, variant / 2)) {
+            if (tiles) variant /= 2;
             int pair = -1, fours = loop_of_fours(n, &columns, &t);
             if (fours >= 0)
                 few = t.depth;

@@ -17,6 +17,27 @@ bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
 
+/* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
+typedef struct Tile {
+    int64_t rows, columns;
+    int64_t lines; /* of an image, each of so many rows; 0 or 1: one */
+    bool turned;   /* the tiles come in the other order than the one that reads less */
+    double cost;
+} Tile;
+
+#define MOST_TILES 24
+
+/* The tiles to choose from, the cheapest first; of equal ones the first added. */
+typedef struct Ranking {
+    Tile tile[MOST_TILES];
+    int n;
+} Ranking;
+
+void rank_tile(Ranking *ranking, Tile tile);
+/* The cheapest for variant 0, the next for 1 and so on; where there are not so many the cheapest.
+ */
+Tile ranked_tile(const Ranking *ranking, int variant);
+
 /* How many tiles cover the extent. */
 int64_t tiles_of(int64_t extent, int64_t tile);
 /* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
@@ -38,9 +59,9 @@ typedef struct NarrowTile {
 } NarrowTile;
 
 /* Has a matrix unit do the product, `at_once` in a word of its tiles; `rows`: the load of those,
- * `packs`: columns are laid out as wanted. False, without a change, if it is too small for it or
- * has no number of words that divides the depth. */
+ * `packs`: columns are laid out as wanted; `variant`: which of the ranked tiles. False, without a
+ * change, if it is too small for it or has no number of words that divides the depth. */
 bool schedule_tiles(Nest *n, const Product *m, const NarrowTile *t, int at_once, const Expr *rows,
-                    bool packs);
+                    bool packs, int variant);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define LEAST_ROWS 4 /* and words: below, vectors are as fast */
 #define MOST_LINES 8 /* of an image */
-#define MOST_TILES 6 /* of rows or of columns */
+#define MOST_SIDE  6 /* tiles of rows or of columns */
 
 /* Cycles, measured on a Xeon with AMX and 2 MB of L2 cache. Products of a row start in one each,
  * but for small tiles; lines of a cache that tiles are loaded from delay that, the more the farther
@@ -41,12 +41,6 @@ typedef struct UnitProduct {
     int64_t stored; /* bytes of an element of the result */
 } UnitProduct;
 
-typedef struct UnitTile {
-    int64_t lines, rows, columns;
-    bool columns_first; /* a panel of columns meets all rows before the next one comes */
-    double cost;
-} UnitTile;
-
 /* Of a cache line that comes from where so many bytes stay. */
 static double cost_of_line(const Target *t, double bytes) {
     return bytes <= (double)t->l1_bytes / 2   ? 0
@@ -70,45 +64,58 @@ static double cost_of_loads(const Target *t, double outer_bytes, double outer_pa
     return outer_panels * (first + (inner_panels - 1) * again + (all ? 0 : inner_panels * others));
 }
 
-/* False if the unit has too few registers for it. */
-static bool find_cost(const UnitProduct *u, UnitTile *tile) {
+/* Is it a size to consider: the least of those that make as many tiles, or a bit more of which
+ * parts are even? */
+static bool is_size(int64_t extent, int64_t size) {
+    int64_t tiles = tiles_of(extent, size), least = tiles_of(extent, tiles);
+    return size == least || (size % 2 == 0 && size < least + 4);
+}
+
+/* Ranks the tile in both orders, if the unit has registers enough for it. `turned`: a panel of rows
+ * meets all columns before the next one comes, not one of columns all rows. */
+static void rank_unit_tile(const UnitProduct *u, Ranking *ranking, Tile tile) {
     TilePlan plan;
-    if (u->flat ? !tile_pieces(1, tile->lines * tile->rows, 1, &plan.rows)
-                : !tile_pieces(tile->lines, tile->rows, 1, &plan.rows))
-        return false;
-    if (!tile_pieces(1, tile->columns, TILE_SIDE, &plan.columns) || !tile_plan(&plan)) return false;
-    double products = 0, rows = (double)(tile->lines * tile->rows);
+    if (u->flat ? !tile_pieces(1, tile.lines * tile.rows, 1, &plan.rows)
+                : !tile_pieces(tile.lines, tile.rows, 1, &plan.rows))
+        return;
+    if (!tile_pieces(1, tile.columns, TILE_SIDE, &plan.columns) || !tile_plan(&plan)) return;
+    double products = 0, rows = (double)(tile.lines * tile.rows);
     for (int i = 0; i < plan.rows.n; i++)
         products += fmax(plan.rows.extent[i], LEAST_CYCLES) * plan.columns.n;
     double row_lines = rows, column_lines = (double)(u->words * plan.columns.n);
     double step =
         fmax(products + COST_OF_LINE * (row_lines + column_lines), row_lines + column_lines);
     double row_panels =
-        (double)(u->times * tiles_of(u->lines, tile->lines) * tiles_of(u->rows, tile->rows));
-    double column_panels = (double)tiles_of(u->columns, tile->columns);
+        (double)(u->times * tiles_of(u->lines, tile.lines) * tiles_of(u->rows, tile.rows));
+    double column_panels = (double)tiles_of(u->columns, tile.columns);
     double each = step * (double)u->steps + COST_OF_BEGIN + COST_OF_VECTOR * rows * plan.columns.n;
-    each += COST_OF_PART * rows / (double)tile_part(tile->rows, tile->columns);
-    each += COST_OF_OUTPUT * rows * (double)tiles_of(tile->columns * u->stored, LINE_BYTES);
+    each += COST_OF_PART * rows / (double)tile_part(tile.rows, tile.columns);
+    each += COST_OF_OUTPUT * rows * (double)tiles_of(tile.columns * u->stored, LINE_BYTES);
     row_lines *= (double)u->steps, column_lines *= (double)u->steps;
     double loads = cost_of_loads(u->target, u->column_bytes, column_panels, column_lines,
                                  u->row_bytes, row_panels, row_lines);
     double turned = cost_of_loads(u->target, u->row_bytes, row_panels, row_lines, u->column_bytes,
                                   column_panels, column_lines);
     const double all = each * row_panels * column_panels;
-    tile->columns_first = loads + all * GAIN_OF_STRETCH < turned;
-    tile->cost = all + (tile->columns_first ? loads : turned);
-    return true;
+    for (int k = 0; k < 2; k++) {
+        tile.turned = k == 0;
+        tile.cost = all + (tile.turned ? turned : loads + all * GAIN_OF_STRETCH);
+        rank_tile(ranking, tile);
+    }
 }
 
-static UnitTile choose_unit_tile(const UnitProduct *u) {
-    UnitTile best = {.cost = HUGE_VAL};
-    for (int64_t c = TILE_SIDE / 2; c <= MOST_TILES * TILE_SIDE; c += TILE_SIDE / 2)
-        for (int64_t r = 1; r <= u->rows && r <= MOST_TILES * TILE_SIDE; r++)
-            for (int64_t l = 1; l <= u->lines && l <= MOST_LINES && (l == 1 || r == u->rows); l++) {
-                UnitTile tile = {.lines = l, .rows = r, .columns = c < u->columns ? c : u->columns};
-                if (find_cost(u, &tile) && tile.cost < best.cost) best = tile;
-            }
-    return best;
+static Tile choose_unit_tile(const UnitProduct *u, int variant) {
+    Ranking ranking = {.n = 0};
+    for (int64_t c = TILE_SIDE / 2; c <= MOST_SIDE * TILE_SIDE; c += TILE_SIDE / 2) {
+        for (int64_t r = 1; r <= u->rows && r <= MOST_SIDE * TILE_SIDE; r++)
+            for (int64_t l = 1; l <= u->lines && l <= MOST_LINES && (l == 1 || r == u->rows); l++)
+                if (is_size(u->rows, r) && is_size(u->lines, l))
+                    rank_unit_tile(
+                        u, &ranking,
+                        (Tile){.lines = l, .rows = r, .columns = c < u->columns ? c : u->columns});
+        if (c >= u->columns) break;
+    }
+    return ranked_tile(&ranking, variant);
 }
 
 /* Words of a tile: as many as divide those of the depth. */
@@ -142,7 +149,7 @@ static int find_lines(const Nest *n, const Product *m, int row) {
 }
 
 bool schedule_tiles(Nest *n, const Product *m, const NarrowTile *t, int at_once, const Expr *rows,
-                    bool packs) {
+                    bool packs, int variant) {
     int depth = t->depth, window = packs ? find_window(n, m, depth, at_once, rows) : -1;
     int64_t deep = n->loop[depth].extent * (window >= 0 ? n->loop[window].extent : 1);
     int64_t words = words_of(deep / at_once), line_stride, row_stride;
@@ -161,7 +168,7 @@ bool schedule_tiles(Nest *n, const Product *m, const NarrowTile *t, int at_once,
     u.times = m->rows / u.lines / u.rows;
     u.flat = lines >= 0 && ex_stride(rows->arg[0], lines, &line_stride) &&
              ex_stride(rows->arg[0], t->row, &row_stride) && line_stride == row_stride * u.rows;
-    const UnitTile tile = choose_unit_tile(&u);
+    const Tile tile = choose_unit_tile(&u, variant);
     int order[NEST_MAX_LOOPS], k = 0, inner[3], count = 0, outer, word, few;
     int around_lines = lines, around_rows = -1, around_columns = -1;
     int64_t tiles = 1;
@@ -181,12 +188,12 @@ bool schedule_tiles(Nest *n, const Product *m, const NarrowTile *t, int at_once,
     nest_bind(n, word, ROLE_tile);
     nest_bind(n, few, ROLE_unroll);
 
-    if (tile.columns_first && around_columns >= 0) order[k++] = around_columns;
+    if (!tile.turned && around_columns >= 0) order[k++] = around_columns;
     for (int i = 0; i < m->n_row; i++)
         if (m->row[i] != lines && m->row[i] != t->row) order[k++] = m->row[i];
     if (around_lines >= 0) order[k++] = around_lines;
     if (around_rows >= 0) order[k++] = around_rows;
-    if (!tile.columns_first && around_columns >= 0) order[k++] = around_columns;
+    if (tile.turned && around_columns >= 0) order[k++] = around_columns;
     k = without(order, reductions_by_stride(n, nest_body(n), order, k), few);
     k = without(order, k, word);
     order[k++] = word;
