@@ -143,10 +143,11 @@ const Program *share_loops(const Program *p, int64_t least) {
 
 /* --- barriers --------------------------------------------------------------------------------- */
 
-/* What was touched since the last barrier. */
+/* What a step touches, and what was touched since the last barrier. */
 typedef struct Access {
+    const Value *value;
     const Place *place;
-    bool written, alone;
+    bool read, written, alone;
 } Access;
 
 typedef struct Share {
@@ -155,28 +156,72 @@ typedef struct Share {
     VEC(Access) since;
 } Share;
 
+static void note_load(void *user, const Expr *e) {
+    bool *read = user;
+    if (e->op == EX_load) read[e->k.i] = true;
+}
+
+/* Sets `read` for buffers that the statements load from. */
+static void note_loads(Arena *arena, const Kernel *k, const Stmt *s, bool *read) {
+    for (; s; s = s->next) {
+        if (s->extent) ex_visit(arena, s->extent, note_load, read);
+        if (s->value) ex_visit(arena, s->value, note_load, read);
+        for (int i = 0; s->index && i < k->buffers.items[s->buffer]->rank; i++)
+            ex_visit(arena, s->index[i], note_load, read);
+        note_loads(arena, k, s->body, read);
+        note_loads(arena, k, s->other, read);
+    }
+}
+
+/* What step `s` touches of memory that is ever written; returns how many, `access` in the arena. */
+static int accesses_of(const Share *h, int s, Access **access) {
+    Arena *arena = h->p->arena;
+    const Step *step = &h->p->steps.items[s];
+    const Kernel *k = step->kernel;
+    if (step->kind != STEP_launch) return 0;
+    bool *read = ARENA_ARRAY(arena, k->buffers.n + 1, bool);
+    note_loads(arena, k, k->body, read);
+    *access = ARENA_ARRAY(arena, k->n_params + 1, Access);
+    int n = 0;
+    for (int i = 0; i < k->n_params; i++) {
+        const Place *place = &step->places[i];
+        bool written = k->buffers.items[i]->written;
+        if (place->space == PLACE_input || place->space == PLACE_weights) continue;
+        if (read[i] || written)
+            (*access)[n++] = (Access){step->args[i], place, read[i], written, h->step[s].alone};
+    }
+    return n;
+}
+
+/* Does each write elements of its own? Pieces of a map do, and makers of tensors that lie inside of
+ * the same one. */
+static bool write_apart(const Access *a, const Access *b) {
+    if (a->read || b->read) return false;
+    if (a->place == b->place) return true; /* of one launch */
+    const Value *v = a->value, *w = b->value;
+    while (v->inside) v = v->inside;
+    while (w->inside) w = w->inside;
+    return v == w && a->value != b->value;
+}
+
 /* Must step `s` wait for what was done since the last barrier? */
 static bool must_wait(const Share *h, int s) {
-    const Step *step = &h->p->steps.items[s];
-    for (int i = 0; step->kind == STEP_launch && i < step->kernel->n_params; i++)
+    Access *access;
+    int n = accesses_of(h, s, &access);
+    for (int i = 0; i < n; i++)
         for (int k = 0; k < h->since.n; k++) {
-            const Access *a = &h->since.items[k];
-            bool writes = step->kernel->buffers.items[i]->written || a->written;
-            bool ordered = h->step[s].alone && a->alone;
-            if (writes && !ordered && places_overlap(a->place, &step->places[i])) return true;
+            const Access *a = &access[i], *b = &h->since.items[k];
+            bool writes = a->written || b->written, ordered = a->alone && b->alone;
+            if (writes && !ordered && places_overlap(a->place, b->place) && !write_apart(a, b))
+                return true;
         }
     return false;
 }
 
 static void note_step(Share *h, int s) {
-    const Step *step = &h->p->steps.items[s];
-    for (int i = 0; step->kind == STEP_launch && i < step->kernel->n_params; i++) {
-        const Place *place = &step->places[i];
-        if (place->space == PLACE_input || place->space == PLACE_weights)
-            continue; /* never written */
-        Access a = {place, step->kernel->buffers.items[i]->written, h->step[s].alone};
-        vec_push(h->p->arena, &h->since, a);
-    }
+    Access *access;
+    int n = accesses_of(h, s, &access);
+    for (int i = 0; i < n; i++) vec_push(h->p->arena, &h->since, access[i]);
 }
 
 static void wait_before(Share *h, int s) {

@@ -3,8 +3,9 @@
  * All threads walk through the same list of steps. Of a kernel whose body is one parallel loop each
  * does a part of the iterations; one that is several such loops is taken apart. Any other kernel is
  * done by the first thread alone. Threads wait for each other only where a step touches memory that
- * a step since the last such place has touched, one of the two writing; steps of the first thread
- * alone need not wait for one another.
+ * a step since the last such place has touched, one of the two writing. Steps of the first thread
+ * alone need not wait for one another, nor those that write elements of their own: pieces of a
+ * kernel, and makers of tensors that lie inside of the same one.
  */
 #ifndef CODEGEN_SHARE_H
 #define CODEGEN_SHARE_H

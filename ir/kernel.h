@@ -29,7 +29,8 @@ typedef struct Buffer {
 
 typedef enum Role {
     ROLE_serial,
-    ROLE_parallel, /* iterations are independent and may run on several CPU threads */
+    ROLE_parallel, /* iterations are independent and may run on several CPU threads; of such loops
+                      one after the other in a kernel each stores elements of its own */
     ROLE_vector,   /* innermost, independent, contiguous: to be vectorised */
     ROLE_unroll,
     ROLE_tile,    /* of a reduction, around rows and columns of sums: a tile of a matrix unit, of

@@ -9,7 +9,8 @@ static const EmitOptions all = {.least_shared = 0};
 
 /* --- where threads wait ----------------------------------------------------------------------- */
 
-/* Kernels: `each` is shared, `one` is not, `two` is two loops; buffers of 32 bytes. */
+/* Kernels: `each` is shared, `one` is not, `two` is two loops, `again` two of which one reads what
+ * the other writes, `fill` reads nothing; buffers of 32 bytes. */
 static const char kernels[] =
     "  kernel @each src \"each\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
@@ -18,9 +19,16 @@ static const char kernels[] =
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
     "    for i in 8 {\n      store y[i] = x0[i] + 1.0\n    }\n  }\n"
     "  kernel @two src \"two\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k, v\n"
+    "    for i in 4 parallel {\n      store y[i] = 0.5\n    }\n"
+    "    for k in 4 parallel {\n      let v : f32 = x0[k]\n      store y[k + 4] = v\n    }\n  }\n"
+    "  kernel @again src \"again\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
-    "    for i in 8 parallel {\n      store y[i] = 0.5\n    }\n"
-    "    for k in 4 parallel {\n      store y[k + 2] = x0[k]\n    }\n  }\n"
+    "    for i in 4 parallel {\n      store y[i] = x0[i]\n    }\n"
+    "    for k in 4 parallel {\n      store y[k + 4] = y[k]\n    }\n  }\n"
+    "  kernel @fill src \"fill\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
+    "    for i in 4 parallel {\n      store y[i] = 0.5\n    }\n  }\n"
     "  kernel @apart src \"apart\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    reg r : f32[8]\n    vars i, k\n"
     "    alloc r\n"
@@ -30,15 +38,18 @@ static const char kernels[] =
 static const char *place_text(Fixture *f, char letter) {
     if (letter == 'x') return "%0 input 0 +0 bytes 32";
     if (letter == 'y') return "%2 output 0 +0 bytes 32";
+    if (letter == 'p') return "%3 arena +0 bytes 32";
     return arena_printf(&f->arena, "%%1 arena +%d bytes 32", (letter - 'a') * 32);
 }
 
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" ... "end".
- * x and y are the input and output, a, b, ... are places in the arena. */
+ * x and y are the input and output, a, b, ... are places in the arena, p lies inside of a. */
 static const Program *program_of(Fixture *f, const char *words, int64_t least) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
-                 "    %1 = map (%0) : f32[8]\n      body $0[i0] * 2.0\n"
+                 "    %3 = map (%0) : f32[4]\n      body $0[i0] * 2.0\n"
+                 "    %1 = map (%3) : f32[8]\n      if !(i0 < 4)\n      body 0.5\n"
+                 "      holds %3 [0]\n"
                  "    %2 = map (%1) : f32[8]\n      body $0[i0] * 2.0\n"
                  "    output %2 \"y\"\n  }\n");
     text_add(&t, kernels);
@@ -98,8 +109,14 @@ static void test_plan(void **state) {
     check_plan(f, "one:xa one:ab each:by", "11|s");
     check_plan(f, "each:xa one:ab one:bc each:xd one:dy", "s|11s|1");
     check_plan(f, "each:xa one:ab each:xc one:cb", "s|1s|1");
-    check_plan(f, "two:xa each:ab", "s|s|s"); /* taken apart */
-    check_plan(f, "apart:xa", "1");           /* registers are a thread's own */
+    check_plan(f, "two:xa each:ab", "ss|s"); /* taken apart; each loop writes elements of its own */
+    check_plan(f, "again:xa", "s|s");
+    check_plan(f, "each:xa two:xa", "s|ss");
+    check_plan(f, "each:xp fill:pa each:ab", "ss|s"); /* p lies inside of a */
+    check_plan(f, "each:xp each:xp fill:pa", "s|ss");
+    check_plan(f, "each:xp two:pa", "ss|s"); /* the second loop reads p */
+    check_plan(f, "fill:xa each:xa", "s|s"); /* what is filled and then written anew */
+    check_plan(f, "apart:xa", "1");          /* registers are a thread's own */
     /* loops: what comes last in an iteration comes before what is first in the next */
     check_plan(f, "each:xa loop each:ab each:ba end each:ay", "s|(s|s|)s");
     check_plan(f, "loop each:xa end", "(s|)");
