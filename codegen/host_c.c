@@ -23,6 +23,8 @@ typedef struct Host {
     StrMap local;        /* pointers into the arena: place -> name */
     int n_locals;        /* of them without a name of their own */
     bool uses_base;      /* some of them lie in the arena */
+    const Step *apart;   /* with a team: the loop at work, whose iterations threads do each ... */
+    const char *own;     /* ... and the thread's memory for what they make */
     bool team;           /* the steps are for several threads */
 } Host;
 
@@ -116,6 +118,7 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_steps",
                                                "mlcc_team",
                                                "mlcc_take_part",
+                                               "mlcc_team_memory",
                                                "mlcc_tensor",
                                                "mlcc_read_weights",
                                                "mlcc_reset",
@@ -250,8 +253,12 @@ static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     }
     bool weight = place->space == PLACE_weights, state = place->space == PLACE_state;
     const void *storage = v && !weight ? value_storage(step->args[i]) : NULL;
+    bool own = h->own && place->space == PLACE_arena && place->offset >= h->apart->own_offset &&
+               place->offset < h->apart->own_offset + h->apart->own_bytes;
+    int64_t offset = place->offset - (own ? h->apart->own_offset : 0);
+    const char *base = weight ? "constants" : state ? "kept" : own ? h->own : "base";
     const char *key =
-        PRINTF("%d %lld %s %p", place->space, (long long)place->offset, type, storage);
+        PRINTF("%d %s %lld %s %p", place->space, base, (long long)offset, type, storage);
     void **slot = strmap_put(&h->local, key);
     if (*slot) return *slot;
     const char *wanted = v && v->name ? v->name : PRINTF("t%d", h->n_locals++);
@@ -261,13 +268,21 @@ static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     *slot = (void *)(uintptr_t)name;
     const char *is_const = weight ? "const " : "";
     text_addf(locals, "    %s%s *const %s = (%s%s *)(%svoid *)(%s + %lld);\n", is_const, type, name,
-              is_const, type, is_const,
-              weight  ? "constants"
-              : state ? "kept"
-                      : "base",
-              (long long)place->offset);
+              is_const, type, is_const, base, (long long)offset);
     if (!weight && !state) h->uses_base = true;
     return name;
+}
+
+/* From here on, steps are those of a loop whose iterations threads do each, in memory of their own:
+ * that of the first thread is in the arena. */
+static void enter_apart(Host *h, const Step *loop, Text *locals) {
+    h->apart = loop;
+    if (!loop->own_bytes) return;
+    h->own = names_take(&h->names, "own", "own");
+    text_addf(locals,
+              "    unsigned char *const %s =\n"
+              "        thread ? mlcc_team_memory(team, thread) : base + %lld;\n",
+              h->own, (long long)loop->own_offset);
 }
 
 /* A line of PREFIX_run that calls the kernel of a step. */
@@ -316,10 +331,24 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             indent -= 4;
             text_addf(out, "%*s}\n", indent, "");
             depth--;
+            h->apart = NULL;
+            h->own = NULL;
         } else if (step->kind == STEP_loop) {
             const char *t = counter[depth] = names_take(&h->names, PRINTF("step%d", depth), "step");
-            text_addf(out, "%*sfor (int32_t %s = 0; %s < %lld; %s++) {\n", indent, "", t, t,
-                      (long long)step->trips, t);
+            long long trips = (long long)step->trips;
+            if (h->team && step->apart) {
+                enter_apart(h, step, locals);
+                const char *end = names_take(&h->names, "end", "end");
+                text_addf(out, "%*sconst int32_t %s = mlcc_part(%lld, 1, thread + 1, threads);\n",
+                          indent, "", end, trips);
+                text_addf(out,
+                          "%*sfor (int32_t %s = mlcc_part(%lld, 1, thread, threads); %s < %s; "
+                          "%s++) {\n",
+                          indent, "", t, trips, t, end, t);
+            } else {
+                text_addf(out, "%*sfor (int32_t %s = 0; %s < %lld; %s++) {\n", indent, "", t, t,
+                          trips, t);
+            }
             depth++;
             indent += 4;
         } else {
@@ -792,12 +821,13 @@ static void print_includes(Host *h, Text *out) {
                  "#define MLCC_OPAQUE(type, x) \\\n"
                  "    (*(const type *const volatile *)&(const type *const){x})\n\n");
     if (h->unit.needs & NEEDS_prefetch) /* an address: no pointer may point behind an array */
-        text_add(out, "/* Brings x[i], which may lie behind the array, into the L1 cache (near: 3) or\n"
-                      " * the L2 cache (2). */\n"
-                      "#if defined(__GNUC__)\n#define MLCC_PREFETCH(x, i, near) \\\n"
-                      "    __builtin_prefetch((const void *)((uintptr_t)(x) + (uintptr_t)(i) * "
-                      "sizeof *(x)), 0, near)\n#else\n"
-                      "#define MLCC_PREFETCH(x, i, near) ((void)0)\n#endif\n\n");
+        text_add(out,
+                 "/* Brings x[i], which may lie behind the array, into the L1 cache (near: 3) or\n"
+                 " * the L2 cache (2). */\n"
+                 "#if defined(__GNUC__)\n#define MLCC_PREFETCH(x, i, near) \\\n"
+                 "    __builtin_prefetch((const void *)((uintptr_t)(x) + (uintptr_t)(i) * "
+                 "sizeof *(x)), 0, near)\n#else\n"
+                 "#define MLCC_PREFETCH(x, i, near) ((void)0)\n#endif\n\n");
 }
 
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {

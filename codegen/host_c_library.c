@@ -2,6 +2,7 @@
  * mlcc/model.h. Instances that keep states are host_instance.c's.
  */
 #include "codegen/host.h"
+#include "codegen/share.h"
 
 #include <string.h>
 
@@ -55,7 +56,7 @@ static void print_open_close(const Library *h, bool file, Text *out) {
         text_add(out, file ? "    void *data = NULL;\n"
                              "    int code = mlcc_read_weights(&data, weights);\n"
                            : "    void *const data = NULL;\n    (void)weights;\n");
-        text_add(out, "    *state = mlcc_team_new(data);\n");
+        text_addf(out, "    *state = mlcc_team_new(data, %lldu);\n", (long long)apart_bytes(h->p));
         if (file)
             text_add(out, "    if (MLCC_HAS_THREADS && !*state) {\n        free(data);\n"
                           "        return MLCC_E_MEMORY;\n    }\n    return code;\n}\n\n");

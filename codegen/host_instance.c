@@ -2,6 +2,7 @@
  * weights of a side file. See host.h.
  */
 #include "codegen/host.h"
+#include "codegen/share.h"
 
 void print_instance(const Program *p, const EmitOptions *o, bool team, Text *out) {
     bool file = o->weights_file != NULL;
@@ -36,11 +37,15 @@ void print_instance(const Program *p, const EmitOptions *o, bool team, Text *out
     print_hold_weights(p, o, out);
     text_add(out, "    mlcc_instance *own;\n"
                   "    const int code = mlcc_new_instance(&own, weights);\n");
-    text_add(out, team ? "    *state = mlcc_team_new(own);\n"
-                         "    if (MLCC_HAS_THREADS && !*state) {\n"
-                         "        mlcc_free_instance(own);\n"
-                         "        return MLCC_E_MEMORY;\n    }\n"
-                       : "    *state = own;\n");
+    if (team)
+        text_addf(out,
+                  "    *state = mlcc_team_new(own, %lldu);\n"
+                  "    if (MLCC_HAS_THREADS && !*state) {\n"
+                  "        mlcc_free_instance(own);\n"
+                  "        return MLCC_E_MEMORY;\n    }\n",
+                  (long long)apart_bytes(p));
+    else
+        text_add(out, "    *state = own;\n");
     text_addf(out,
               "    return code;\n}\n\n"
               "static void mlcc_close(void *state) {\n"

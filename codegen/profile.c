@@ -17,36 +17,46 @@ int64_t step_macs(const Step *step) {
 
 typedef struct Uses {
     Arena *arena;
-    bool *buffer;
+    bool *buffer;  /* by number: it is used, ... */
+    bool *counted; /* ... at places that depend on the number of a loop's iteration */
 } Uses;
 
+static void note_counter(void *user, const Expr *e) {
+    *(bool *)user |= e->op == EX_ctr;
+}
+
+static void note_use(Uses *u, int buffer, int n, const Expr *const *index) {
+    u->buffer[buffer] = true;
+    for (int i = 0; i < n; i++) ex_visit(u->arena, index[i], note_counter, &u->counted[buffer]);
+}
+
 static void note_load(void *user, const Expr *e) {
-    Uses *u = user;
-    if (e->op == EX_load) u->buffer[e->k.i] = true;
+    if (e->op == EX_load) note_use(user, (int)e->k.i, e->n, e->arg);
 }
 
 static void note_block(Uses *u, const Kernel *k, const Stmt *s) {
     for (; s; s = s->next) {
         if (s->value) ex_visit(u->arena, s->value, note_load, u);
         if (s->kind == ST_store) {
-            u->buffer[s->buffer] = true;
-            for (int i = 0; i < k->buffers.items[s->buffer]->rank; i++)
-                ex_visit(u->arena, s->index[i], note_load, u);
+            int rank = k->buffers.items[s->buffer]->rank;
+            note_use(u, s->buffer, rank, s->index);
+            for (int i = 0; i < rank; i++) ex_visit(u->arena, s->index[i], note_load, u);
         }
         note_block(u, k, s->body);
         note_block(u, k, s->other);
     }
 }
 
-int64_t step_bytes(const Step *step) {
+int64_t step_bytes(const Step *step, int64_t times) {
     const Kernel *k = step->kernel;
     Arena arena;
     arena_init(&arena, 0, NULL, NULL);
-    Uses u = {&arena, ARENA_ARRAY(&arena, k->buffers.n + 1, bool)};
+    Uses u = {&arena, ARENA_ARRAY(&arena, k->buffers.n + 1, bool),
+              ARENA_ARRAY(&arena, k->buffers.n + 1, bool)};
     note_block(&u, k, k->body);
     int64_t bytes = 0;
     for (int i = 0; i < k->n_params; i++)
-        if (u.buffer[i]) bytes += step->places[i].bytes;
+        if (u.buffer[i]) bytes += step->places[i].bytes * (u.counted[i] ? 1 : times);
     arena_free(&arena);
     return bytes;
 }
@@ -68,7 +78,7 @@ void print_profile(const Program *p, const char *const *kernel_name, Text *out) 
         text_addf(out, "    {\"%s\", %s, %lldu, %lldu, %lldu, 0x%llxu},\n", kernel_name[k],
                   c_string(p->arena, step->kernel->src ? step->kernel->src : ""), times[depth],
                   times[depth] * (long long)step_macs(step),
-                  times[depth] * (long long)step_bytes(step), (unsigned long long)step->key);
+                  (long long)step_bytes(step, times[depth]), (unsigned long long)step->key);
         n++;
     }
     text_addf(out,

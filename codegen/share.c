@@ -76,9 +76,28 @@ static bool is_worth(const Program *p, const Kernel *k, int64_t least) {
     return work_of(p->arena, k, k->body) >= (double)least;
 }
 
+/* The end of the loop that begins at step `s`. */
+static int loop_end(const Program *p, int s) {
+    for (int depth = 0;; s++) {
+        if (p->steps.items[s].kind == STEP_loop) depth++;
+        if (p->steps.items[s].kind == STEP_end && --depth == 0) return s;
+    }
+}
+
+/* Is step `s` a loop of which threads do iterations each? */
+static bool is_apart(const Program *p, int s, int64_t least) {
+    const Step *loop = &p->steps.items[s];
+    double work = 0;
+    if (loop->kind != STEP_loop || !loop->apart) return false;
+    for (int i = s + 1; p->steps.items[i].kind == STEP_launch; i++)
+        work += work_of(p->arena, p->steps.items[i].kernel, p->steps.items[i].kernel->body);
+    return work * (double)loop->trips >= (double)least;
+}
+
 bool emit_c_shares(const Program *p, const EmitOptions *o) {
     for (int i = 0; i < p->steps.n; i++) {
         const Kernel *k = p->steps.items[i].kernel;
+        if (is_apart(p, i, o->least_shared)) return true;
         if (p->steps.items[i].kind == STEP_launch && (shared_loop(k) || count_loops(k)) &&
             is_worth(p, k, o->least_shared))
             return true;
@@ -109,10 +128,28 @@ static Kernel *serial_copy(Arena *arena, const Kernel *k) {
     return copy;
 }
 
+int64_t apart_bytes(const Program *p) {
+    int64_t most = 0;
+    for (int i = 0; i < p->steps.n; i++) {
+        const Step *step = &p->steps.items[i];
+        if (step->kind == STEP_loop && step->apart && step->own_bytes > most)
+            most = step->own_bytes;
+    }
+    return most;
+}
+
+static int kernel_number(const Program *p, const Kernel *k) {
+    int i = 0;
+    while (p->kernels.items[i] != k) i++;
+    return i;
+}
+
 const Program *share_loops(const Program *p, int64_t least) {
     Arena *arena = p->arena;
     /* of each kernel, then NULL */
     Kernel ***pieces = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel **);
+    /* of each kernel, as a thread calls it in an iteration of its own; NULL: none does */
+    Kernel **whole = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel *);
     Program *split = arena_copy(arena, p, sizeof *p);
     memset(&split->kernels, 0, sizeof split->kernels);
     memset(&split->steps, 0, sizeof split->steps);
@@ -128,12 +165,21 @@ const Program *share_loops(const Program *p, int64_t least) {
             for (const Stmt *s = k->body; s; s = s->next) pieces[i][n++] = piece_of(arena, k, s);
         for (int m = 0; m < n; m++) vec_push(arena, &split->kernels, pieces[i][m]);
     }
+    bool apart = false; /* in a loop of which threads do iterations each */
     for (int s = 0; s < p->steps.n; s++) {
         Step step = p->steps.items[s];
-        int k = 0;
-        while (step.kernel && p->kernels.items[k] != step.kernel) k++;
-        if (!step.kernel) vec_push(arena, &split->steps, step);
-        for (Kernel **piece = step.kernel ? pieces[k] : NULL; piece && *piece; piece++) {
+        if (step.kind != STEP_launch) {
+            apart = step.apart = is_apart(p, s, least);
+            vec_push(arena, &split->steps, step);
+            continue;
+        }
+        int k = kernel_number(p, step.kernel);
+        if (apart && !whole[k]) {
+            whole[k] = serial_copy(arena, step.kernel);
+            vec_push(arena, &split->kernels, whole[k]);
+        }
+        Kernel *const alone[] = {whole[k], NULL};
+        for (Kernel *const *piece = apart ? alone : pieces[k]; *piece; piece++) {
             step.kernel = *piece;
             vec_push(arena, &split->steps, step);
         }
@@ -229,14 +275,6 @@ static void wait_before(Share *h, int s) {
     h->since.n = 0;
 }
 
-/* The end of the loop that begins at step `s`. */
-static int loop_end(const Program *p, int s) {
-    for (int depth = 0;; s++) {
-        if (p->steps.items[s].kind == STEP_loop) depth++;
-        if (p->steps.items[s].kind == STEP_end && --depth == 0) return s;
-    }
-}
-
 /* Marks the steps of the first thread alone. */
 static void mark_alone(Share *h) {
     const Program *p = h->p;
@@ -246,6 +284,7 @@ static void mark_alone(Share *h) {
         if (step->kind != STEP_loop) continue;
         int end = loop_end(p, s);
         for (int i = s + 1; i < end; i++) h->step[s].alone &= h->step[i].alone;
+        for (int i = s; i <= end && step->apart; i++) h->step[i].alone = false;
         h->step[end].alone = h->step[s].alone;
     }
 }
@@ -256,12 +295,13 @@ StepShare *share_steps(const Program *p) {
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
         int last = s;
-        if (step->kind != STEP_launch && !h.step[s].alone) {
+        if (step->kind != STEP_launch && !h.step[s].alone && !step->apart) {
             /* the first step of a loop also comes after its last */
             if (h.since.n) wait_before(&h, s);
             continue;
         }
-        if (step->kind == STEP_loop) last = loop_end(p, s); /* of the first thread: like one step */
+        /* of the first thread, or of iterations of several: like one step */
+        if (step->kind == STEP_loop) last = loop_end(p, s);
         bool wait = false;
         for (int i = s; i <= last; i++) wait |= must_wait(&h, i);
         if (wait) wait_before(&h, s);

@@ -1,8 +1,9 @@
 /* How the steps of a program are shared among threads.
  *
  * All threads walk through the same list of steps. Of a kernel whose body is one parallel loop each
- * does a part of the iterations; one that is several such loops is taken apart. Any other kernel is
- * done by the first thread alone. Threads wait for each other only where a step touches memory that
+ * does a part of the iterations; one that is several such loops is taken apart. Of loops of steps
+ * whose iterations are apart (Step.apart) each does some iterations. Any other kernel is done by
+ * the first thread alone. Threads wait for each other only where a step touches memory that
  * a step since the last such place has touched, one of the two writing. Steps of the first thread
  * alone need not wait for one another, nor those that write elements of their own: pieces of a
  * kernel, and makers of tensors that lie inside of the same one.
@@ -22,9 +23,13 @@ const Stmt *shared_loop(const Kernel *k);
 int shared_unit(const Stmt *loop);
 
 /* The program as threads share it. Kernels of less work than `least` (see EmitOptions) have no
- * parallel loop any more. Those that are several parallel loops, one after the other, are in
- * pieces: each loop is a kernel of its own, and each launch as many. */
+ * parallel loop any more, nor have those in loops whose iterations threads do each on their own
+ * (Step.apart, which then says so). Those that are several parallel loops, one after the other, are
+ * in pieces: each loop is a kernel of its own, and each launch as many. */
 const Program *share_loops(const Program *p, int64_t least);
+
+/* The most that a thread needs for iterations of its own. */
+int64_t apart_bytes(const Program *p);
 
 /* Of each step: */
 typedef struct StepShare {

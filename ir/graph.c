@@ -51,6 +51,7 @@ int64_t shape_numel(int rank, const int64_t *shape) {
 
 int64_t value_span(const Value *v) {
     while (v->inside) v = v->inside;
+    if (v->stacked) v = v->storage;
     int64_t rows = v->gap ? shape_numel(v->rank - 1, v->shape) : 0;
     return value_numel(v) + rows * v->gap;
 }

@@ -91,6 +91,8 @@ struct Value {
     int dense_rank;
     int gap;   /* set by pass `place`: elements between one row (the last dimension) and the next in
                   memory */
+    int stacked; /* set by lowering, of an output of a loop's body: 1 + the number of the loop
+                    counter that says in which row of `storage` it is computed; else 0 */
     int index; /* scratch of the pass at work */
 };
 

@@ -114,6 +114,10 @@ typedef struct Step {
     bool copy; /* launch: argument 1 becomes what argument 0 is; the memory plan leaves the step out
                   where both are one state's memory */
     int64_t trips; /* loop; its counter is ctr <number of loops around> */
+    bool apart;    /* loop: no iteration needs another, there is no loop inside, and what one makes
+                      for itself lies together: so several threads may each do some, with a block of
+                      memory of their own in place of this one */
+    int64_t own_offset, own_bytes; /* in the arena, filled by the memory plan */
 } Step;
 
 /* What is kept from one run for the next. */

@@ -9,7 +9,7 @@
  *       states 64
  *       state at 0 bytes 4 initial 0
  *       launch @k0 (%0 input 0 +0 bytes 32, %1 weights +0 bytes 64, %2 arena +128 bytes 32)
- *       loop 10
+ *       loop 10 apart +256 bytes 64
  *       launch @k1 (%3.%0)
  *       end
  *     }
@@ -68,7 +68,11 @@ static void print_step(Text *out, const Program *p, const Step *s) {
         text_add(out, ")\n");
         return;
     case STEP_loop:
-        text_addf(out, "  loop %lld\n", (long long)s->trips);
+        text_addf(out, "  loop %lld", (long long)s->trips);
+        if (s->apart)
+            text_addf(out, " apart +%lld bytes %lld", (long long)s->own_offset,
+                      (long long)s->own_bytes);
+        text_add(out, "\n");
         return;
     case STEP_end:
         text_add(out, "  end\n");
@@ -224,6 +228,12 @@ static bool read_line(Lexer *lx, Program *p) {
         if (lex_accept_name(lx, "loop")) {
             step.kind = STEP_loop;
             ok = lex_want_int(lx, 0, INT64_MAX, "a number of iterations", &step.trips);
+            step.apart = ok && lex_accept_name(lx, "apart");
+            if (step.apart)
+                ok = lex_want(lx, '+') &&
+                     lex_want_int(lx, 0, INT64_MAX, "an offset", &step.own_offset) &&
+                     lex_want_name(lx, "bytes") &&
+                     lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &step.own_bytes);
         } else {
             lex_next(lx);
         }

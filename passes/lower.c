@@ -1,7 +1,8 @@
 /* lower: from a graph to a program, one scheduled kernel per computing operator.
  *
  * Values that share memory are tied together here (Value.storage): reshapes with their operand, the
- * invariants of a loop with the outer values, a loop's carried outputs with the state it updates.
+ * invariants of a loop with the outer values, a loop's carried outputs with the state it updates,
+ * what it stacks with its outputs.
  */
 #include "ir/text.h"
 #include "passes/nest.h"
@@ -18,6 +19,7 @@ typedef struct Lower {
     const Schedules *schedules; /* NULL: none */
     bool *used;                 /* of each of its entries */
     int variant;
+    bool apart; /* in a loop whose iterations threads may do apart */
 } Lower;
 
 /* k<number>_<first source node, as an identifier> */
@@ -54,10 +56,12 @@ static void check_place(void *user, const Expr *e) {
 static uint32_t in_place_inputs(Lower *l, const Op *op) {
     const Value *out = op->out[0];
     uint32_t mask = 0;
-    if (op->kind != OP_map || op->guard || out->inside || (out->dense && out->rank > 1)) return 0;
+    if (op->kind != OP_map || op->guard || out->inside || out->stacked ||
+        (out->dense && out->rank > 1))
+        return 0;
     for (int i = 0; i < op->n_in && i < 32; i++) {
         OwnPlace u = {.op = op, .source = i};
-        if (op->in[i]->inside || op->in[i]->gap != out->gap ||
+        if (op->in[i]->inside || op->in[i]->stacked || op->in[i]->gap != out->gap ||
             dt_store(op->in[i]->dt) != dt_store(out->dt) ||
             !shape_equal(op->in[i]->rank, op->in[i]->shape, out->rank, out->shape))
             continue;
@@ -240,6 +244,7 @@ static void lower_compute(Lower *l, const Op *op) {
     for (int i = 0; i < op->out[0]->rank; i++)
         if (limit[i]) nest_limit(&n, i, limit[i]);
     n.variant = l->variant;
+    n.apart = l->apart;
     if (!replay_measured(l, &n, key)) schedule_choose(&n);
     add_launch(l, &n, key, false);
 }
@@ -263,6 +268,25 @@ static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src
     add_launch(l, &n, 0, !skip);
 }
 
+/* Can output `at` of a loop's body, which the loop stacks, be computed in its row at once? It then
+ * has no memory of its own, which other operators' results might share. */
+static bool goes_to_row(const Graph *sub, int at) {
+    const Value *v = sub->outputs.items[at];
+    if ((v->def->kind != OP_map && v->def->kind != OP_reduce) || v->inside || v->gap) return false;
+    for (int i = 0; i < sub->outputs.n; i++)
+        if (i != at && sub->outputs.items[i] == v) return false;
+    for (const Op *op = v->def->next; op; op = op->next)
+        for (int i = 0; i < op->n_in; i++)
+            if (op->in[i] == v && op->kind != OP_map && op->kind != OP_reduce) return false;
+    return true;
+}
+
+static bool has_loop(const Graph *g) {
+    for (const Op *op = g->first; op; op = op->next)
+        if (op->kind == OP_loop) return true;
+    return false;
+}
+
 static void lower_graph(Lower *l, Graph *g);
 
 static void lower_loop(Lower *l, Op *op) {
@@ -278,10 +302,20 @@ static void lower_loop(Lower *l, Op *op) {
     }
     if (op->trips == 0) return; /* what it stacks is empty */
     Step begin = {.kind = STEP_loop, .trips = op->trips}, end = {.kind = STEP_end};
+    begin.apart = op->n_state == 0 && op->trips > 1 && !l->target->blocks && !has_loop(sub);
+    for (int i = op->n_state; i < op->n_out; i++) {
+        Value *row = sub->outputs.items[i];
+        if (!goes_to_row(sub, i)) continue;
+        row->storage = op->out[i];
+        row->stacked = sub->depth;
+    }
     vec_push(l->p->arena, &l->p->steps, begin);
+    l->apart = begin.apart;
     lower_graph(l, sub);
+    l->apart = false;
     for (int i = op->n_state; i < op->n_out; i++)
-        lower_copy(l, sub->outputs.items[i], op->out[i], sub->depth - 1, op->src);
+        if (!sub->outputs.items[i]->stacked)
+            lower_copy(l, sub->outputs.items[i], op->out[i], sub->depth - 1, op->src);
     for (int i = 0; i < op->n_state; i++)
         lower_copy(l, sub->outputs.items[i], sub->inputs.items[i], -1, op->src);
     vec_push(l->p->arena, &l->p->steps, end);

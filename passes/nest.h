@@ -61,6 +61,7 @@ typedef struct Nest {
     int64_t lane_tail; /* ... and what is left over behind the last of them */
     int share;         /* the outermost loops that threads share as one */
     int variant;       /* see schedule_choose */
+    bool apart;        /* a thread runs all of it, others run it at the same time (Step.apart) */
     Text steps;
 } Nest;
 

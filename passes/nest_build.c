@@ -45,6 +45,8 @@ static const Expr *flat_index(Exprs *x, const Value *v, const Expr *const *index
         int64_t extent = v->shape[i] + (i == v->rank - 1 ? v->gap : 0);
         flat = ex_add(x, ex_mul(x, flat, ex_i(x, extent)), at[i]);
     }
+    if (v->stacked)
+        flat = ex_add(x, ex_mul(x, ex_ctr(x, v->stacked - 1), ex_i(x, value_numel(v))), flat);
     return flat;
 }
 
@@ -921,6 +923,9 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         int64_t numel = value_span(b.args[i]);
         const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";
         kernel_buffer(p, k, param, SPACE_param, b.args[i]->dt, 1, &numel);
+        const Value *whole = b.args[i];
+        while (whole->inside) whole = whole->inside;
+        if (k->n_scalars < whole->stacked) k->n_scalars = whole->stacked;
     }
     k->buffers.items[op->n_in]->written = true;
     if (op->kind == OP_reduce)

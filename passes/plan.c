@@ -4,7 +4,8 @@
  * between runs in the block of states, all else in one arena. A tensor lives from the first step
  * that touches it to the last; one that is used inside a loop but made outside, or carried, lives
  * as long as the loop. Elementwise kernels write over an operand that dies with them. Offsets:
- * largest tensors first, each at the lowest place free for its whole life.
+ * largest tensors first, each at the lowest place free for its whole life. What an iteration of a
+ * loop makes for itself lies together where threads may do iterations apart.
  *
  * What a state is after the run gets the state's memory at once where nothing reads the state any
  * more when it is first written, or where each element is read just before it is written. Where
@@ -22,6 +23,7 @@ typedef struct Life {
     int64_t bytes, offset;
     int merged; /* lies in this other life's memory; -1: in its own */
     int state;  /* its memory is that of this state; -1: it is in the arena */
+    int block;  /* it lies in the block of this loop, at `offset` there; -1: it does not */
 } Life;
 
 typedef struct PlanLoop {
@@ -127,7 +129,7 @@ static void begin_states(Plan *pl) {
     for (int i = 0; i < g->n_states; i++) {
         Value *root = g->inputs.items[graph_n_inputs(g) + i];
         root->index = pl->lives.n;
-        Life life = {root, -1, -1, bytes_of(root), 0, -1, i};
+        Life life = {root, -1, -1, bytes_of(root), 0, -1, i, -1};
         vec_push(pl->p->arena, &pl->lives, life);
     }
 }
@@ -152,7 +154,7 @@ static void find_lives(Plan *pl) {
             if (root->index < 0) {
                 root->index = pl->lives.n;
                 int64_t bytes = bytes_of(root);
-                Life life = {root, i, i, bytes > 0 ? bytes : 1, 0, -1, -1};
+                Life life = {root, i, i, bytes > 0 ? bytes : 1, 0, -1, -1, -1};
                 vec_push(p->arena, &pl->lives, life);
             }
             extend_life(pl, &pl->lives.items[root->index], i);
@@ -211,7 +213,7 @@ static void merge_in_place(Plan *pl) {
     Program *p = pl->p;
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
-        if (s->kind != STEP_launch || !s->in_place || pl->loop_of[i] >= 0) continue;
+        if (s->kind != STEP_launch || !s->in_place) continue;
         Value *out = value_storage(s->args[s->kernel->n_params - 1]);
         if (out->index < 0 || pl->lives.items[out->index].first != i) continue;
         if (pl->lives.items[out->index].merged >= 0) continue; /* in a state */
@@ -295,23 +297,60 @@ static int64_t free_place(const Plan *pl, Timeline *t, const Life *life) {
     return offset;
 }
 
+/* Gives each of the lives its offset; returns how many bytes they take together. */
+static int64_t place_together(Plan *pl, int n, Life **lives) {
+    int64_t bytes = 0;
+    if (n) qsort(lives, (size_t)n, sizeof *lives, by_size);
+    Timeline t = timeline_new(pl->p->arena, pl->p->steps.n);
+    for (int i = 0; i < n; i++) {
+        Life *life = lives[i];
+        life->offset = free_place(pl, &t, life);
+        timeline_add(&t, life, 1, 0, t.steps);
+        if (life->offset + life->bytes > bytes) bytes = life->offset + life->bytes;
+    }
+    return align_up(bytes, pl->target->buffer_align);
+}
+
+/* Puts what lives within loop number `at` alone into a block, for a thread to have its own, and
+ * returns the block's life. Many threads would need much memory if it were more than their caches
+ * keep: then the loop's iterations come one after the other, and it returns an empty life. */
+static Life place_block(Plan *pl, int at, Life **lives) {
+    const PlanLoop *loop = &pl->loops.items[at];
+    Step *step = &pl->p->steps.items[loop->begin];
+    int n = 0;
+    for (int i = 0; i < pl->lives.n; i++) {
+        Life *life = &pl->lives.items[i];
+        if (life->merged < 0 && life->state < 0 && life->first > loop->begin &&
+            life->last < loop->end)
+            lives[n++] = life;
+    }
+    step->own_bytes = place_together(pl, n, lives);
+    step->apart = step->own_bytes <= pl->target->l2_bytes;
+    if (!step->apart) step->own_bytes = 0;
+    for (int i = 0; i < n && step->apart; i++) lives[i]->block = at;
+    Value *root = n ? lives[0]->root : NULL;
+    return (Life){root, loop->begin, loop->end, step->own_bytes, 0, -1, -1, -1};
+}
+
 static void place_lives(Plan *pl) {
     Program *p = pl->p;
     int n = 0;
-    Life **order = ARENA_ARRAY(p->arena, pl->lives.n + 1, Life *);
-    for (int i = 0; i < pl->lives.n; i++)
-        if (pl->lives.items[i].merged < 0 && pl->lives.items[i].state < 0)
-            order[n++] = &pl->lives.items[i];
-    if (n) qsort(order, (size_t)n, sizeof *order, by_size);
-    Timeline t = timeline_new(p->arena, p->steps.n);
-    for (int i = 0; i < n; i++) {
-        Life *life = order[i];
-        life->offset = free_place(pl, &t, life);
-        timeline_add(&t, life, 1, 0, t.steps);
-        if (life->offset + life->bytes > p->arena_bytes)
-            p->arena_bytes = life->offset + life->bytes;
+    Life **order = ARENA_ARRAY(p->arena, pl->lives.n + pl->loops.n + 1, Life *);
+    Life *block = ARENA_ARRAY(p->arena, pl->loops.n + 1, Life);
+    for (int i = 0; i < pl->loops.n; i++)
+        if (p->steps.items[pl->loops.items[i].begin].apart) block[i] = place_block(pl, i, order);
+    for (int i = 0; i < pl->lives.n; i++) {
+        Life *life = &pl->lives.items[i];
+        if (life->merged < 0 && life->state < 0 && life->block < 0) order[n++] = life;
     }
-    p->arena_bytes = align_up(p->arena_bytes, pl->target->buffer_align);
+    for (int i = 0; i < pl->loops.n; i++)
+        if (block[i].bytes) order[n++] = &block[i];
+    p->arena_bytes = place_together(pl, n, order);
+    for (int i = 0; i < pl->loops.n; i++)
+        p->steps.items[pl->loops.items[i].begin].own_offset = block[i].offset;
+    for (int i = 0; i < pl->lives.n; i++)
+        if (pl->lives.items[i].block >= 0)
+            pl->lives.items[i].offset += block[pl->lives.items[i].block].offset;
 }
 
 /* Constants are placed in the weights block in the order of their first use. An empty one takes a

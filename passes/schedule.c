@@ -437,7 +437,7 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
         int around;
         nest_slide(n, row_outer, block_of(row_tiles, block), &around, &row_outer);
         order[k++] = around;
-    } else if (m->n_row == 1 && m->batches == 1 && rows + columns <= l2) {
+    } else if (m->n_row == 1 && m->batches == 1 && rows + columns <= l2 && !n->apart) {
         /* each thread should find the rows that it has made in its own cache: columns come from
          * there a few times more */
         int64_t parts = MOST_PARTS;

@@ -109,7 +109,7 @@ static double best_round(mlcc_team *team, Work *w) {
  * areas of n sizes. MLCC_OK, or an MLCC_E_ code. */
 __attribute__((visibility("default"))) int mlcc_peak_v1(int threads, double *flops, int n,
                                                         const size_t *sizes, double *reads) {
-    mlcc_team *team = mlcc_team_new(NULL);
+    mlcc_team *team = mlcc_team_new(NULL, 0);
     Work *w = calloc(1, sizeof *w);
     int code = team && w ? mlcc_team_resize(team, threads) : MLCC_E_MEMORY;
     if (code == MLCC_OK) *flops = 2.0 * CHAINS * LANES * threads / best_round(team, w);

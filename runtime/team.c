@@ -35,6 +35,8 @@ typedef struct mlcc_worker {
 
 struct mlcc_team {
     void *owner;
+    size_t bytes; /* of memory for each worker, a multiple of 64 */
+    unsigned char *memory;
     int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
     /* the job at work; NULL: workers end */
@@ -184,14 +186,19 @@ static void dismiss(mlcc_team *team) {
     }
     for (int32_t i = 1; i < team->threads; i++) pthread_join(team->worker[i - 1].thread, NULL);
     free(team->worker);
+    free(team->memory);
     team->worker = NULL;
+    team->memory = NULL;
     team->threads = 1;
 }
 
 /* Makes the workers of a team of one; false if the system has not so many. */
 static bool recruit(mlcc_team *team, int threads) {
-    team->worker = calloc((size_t)threads - 1, sizeof *team->worker);
-    if (!team->worker) return false;
+    const size_t workers = (size_t)threads - 1;
+    team->worker = calloc(workers, sizeof *team->worker);
+    if (team->bytes && team->bytes <= SIZE_MAX / workers)
+        team->memory = aligned_alloc(64, team->bytes * workers);
+    if (!team->worker || (team->bytes && !team->memory)) return false;
     team->most_rounds = spin_rounds(threads);
     set_rounds(team, team->most_rounds);
     sigset_t all, before;
@@ -219,11 +226,12 @@ int mlcc_team_resize(mlcc_team *team, int threads) {
     return MLCC_E_MEMORY;
 }
 
-mlcc_team *mlcc_team_new(void *user) {
+mlcc_team *mlcc_team_new(void *user, size_t bytes) {
     mlcc_team *team = aligned_alloc(_Alignof(mlcc_team), sizeof *team);
     if (!team) return NULL;
     memset(team, 0, sizeof *team);
     team->owner = user;
+    team->bytes = (bytes + 63) / 64 * 64;
     team->threads = 1;
     pthread_mutex_init(&team->mutex, NULL);
     pthread_cond_init(&team->next_phase, NULL);
@@ -232,6 +240,10 @@ mlcc_team *mlcc_team_new(void *user) {
 
 void *mlcc_team_user(const mlcc_team *team) {
     return team ? team->owner : NULL;
+}
+
+unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread) {
+    return team->memory ? team->memory + (size_t)(thread - 1) * team->bytes : NULL;
 }
 
 void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {

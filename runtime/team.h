@@ -39,10 +39,12 @@ static inline int32_t mlcc_part(int64_t extent, int32_t unit, int32_t thread, in
 #define MLCC_TEAM_API
 #endif
 
-/* A team of the calling thread alone; `user` is the owner's, see mlcc_team_user. NULL: no memory.
- */
-MLCC_TEAM_API mlcc_team *mlcc_team_new(void *user);
+/* A team of the calling thread alone; `user` is the owner's, see mlcc_team_user. Every thread but
+ * the first will have `bytes` of memory of its own. NULL: no memory. */
+MLCC_TEAM_API mlcc_team *mlcc_team_new(void *user, size_t bytes);
 MLCC_TEAM_API void *mlcc_team_user(const mlcc_team *team);
+/* The memory of thread number `thread` > 0, 64-byte aligned. */
+MLCC_TEAM_API unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread);
 /* Makes it a team of `threads` threads, the calling one among them. MLCC_OK, MLCC_E_ARGUMENT if
  * that is no number of threads, or MLCC_E_MEMORY if the system has no more: then the team is of
  * one. */
@@ -57,8 +59,15 @@ MLCC_TEAM_API void mlcc_team_free(mlcc_team *team);
 
 #else
 
-static inline mlcc_team *mlcc_team_new(void *user) {
+static inline mlcc_team *mlcc_team_new(void *user, size_t bytes) {
+    (void)bytes;
     return (mlcc_team *)user;
+}
+
+static inline unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread) {
+    (void)team;
+    (void)thread;
+    return NULL;
 }
 
 static inline void *mlcc_team_user(const mlcc_team *team) {

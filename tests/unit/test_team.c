@@ -76,7 +76,7 @@ static void test_one_thread(void **unused) {
     int owner = 0;
     (void)unused;
     run_ring(NULL, 1, 10);
-    mlcc_team *team = mlcc_team_new(&owner);
+    mlcc_team *team = mlcc_team_new(&owner, 0);
     assert_ptr_equal(mlcc_team_user(team), &owner);
     run_ring(team, 1, 10);
     mlcc_team_free(team);
@@ -87,7 +87,7 @@ static void test_one_thread(void **unused) {
 static void test_sizes(void **unused) {
     static const int sizes[] = {2, 3, 1, 5, 2, 2, 16, 1, 4};
     (void)unused;
-    mlcc_team *team = mlcc_team_new(NULL);
+    mlcc_team *team = mlcc_team_new(NULL, 0);
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
         assert_int_equal(mlcc_team_resize(team, sizes[i]), MLCC_OK);
         run_ring(team, sizes[i], ROUNDS);
@@ -102,11 +102,39 @@ static void test_sizes(void **unused) {
     mlcc_team_free(team);
 }
 
+/* Each thread has memory of its own, which nobody else writes to. */
+static void fill_own(void *user, int32_t thread, int32_t threads, mlcc_team *team) {
+    enum { BYTES = 100 };
+    (void)user;
+    if (thread == 0) return;
+    unsigned char *own = mlcc_team_memory(team, thread);
+    assert_int_equal((uintptr_t)own % 64, 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(own, thread + threads + i, BYTES);
+        for (int k = 0; k < BYTES; k++)
+            if (own[k] != (unsigned char)(thread + threads + i)) fail();
+    }
+}
+
+static void test_memory(void **unused) {
+    (void)unused;
+    mlcc_team *team = mlcc_team_new(NULL, 100);
+    for (int threads = 1; threads < 6; threads += 2) {
+        assert_int_equal(mlcc_team_resize(team, threads), MLCC_OK);
+        mlcc_team_run(team, fill_own, NULL);
+    }
+    mlcc_team_free(team);
+    team = mlcc_team_new(NULL, SIZE_MAX / 2);
+    assert_int_equal(mlcc_team_resize(team, 4), MLCC_E_MEMORY);
+    run_ring(team, 1, ROUNDS); /* a team of one */
+    mlcc_team_free(team);
+}
+
 /* Teams that never run a job, and many short lives. */
 static void test_lives(void **unused) {
     (void)unused;
     for (int i = 0; i < 100; i++) {
-        mlcc_team *team = mlcc_team_new(NULL);
+        mlcc_team *team = mlcc_team_new(NULL, 0);
         assert_int_equal(mlcc_team_resize(team, 1 + i % 4), MLCC_OK);
         if (i % 3) run_ring(team, 1 + i % 4, 2);
         mlcc_team_free(team);
@@ -124,7 +152,7 @@ static void sleep_first(void *user, int32_t thread, int32_t threads, mlcc_team *
 
 static void test_sleep(void **unused) {
     (void)unused;
-    mlcc_team *team = mlcc_team_new(NULL);
+    mlcc_team *team = mlcc_team_new(NULL, 0);
     assert_int_equal(mlcc_team_resize(team, 3), MLCC_OK);
     for (int i = 0; i < 5; i++) {
         mlcc_team_run(team, sleep_first, NULL);
@@ -145,7 +173,7 @@ static void test_rounding(void **unused) {
     static const int modes[] = {FE_UPWARD, FE_TONEAREST, FE_DOWNWARD, FE_TONEAREST};
     float result[4];
     (void)unused;
-    mlcc_team *team = mlcc_team_new(NULL);
+    mlcc_team *team = mlcc_team_new(NULL, 0);
     assert_int_equal(mlcc_team_resize(team, 4), MLCC_OK);
     for (int m = 0; m < 4; m++) {
         fesetround(modes[m]);
@@ -157,7 +185,7 @@ static void test_rounding(void **unused) {
 }
 
 static void *run_own_team(void *argument) {
-    mlcc_team *team = mlcc_team_new(NULL);
+    mlcc_team *team = mlcc_team_new(NULL, 0);
     (void)argument;
     assert_int_equal(mlcc_team_resize(team, 2), MLCC_OK);
     for (int i = 0; i < 20; i++) run_ring(team, 2, 10);
@@ -194,9 +222,10 @@ static void test_sanitized(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),     cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_lives),
-        cmocka_unit_test(test_sleep),     cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_two_teams), cmocka_unit_test(test_sanitized),
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_lives),     cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_rounding),  cmocka_unit_test(test_two_teams),
+        cmocka_unit_test(test_sanitized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
