@@ -42,8 +42,9 @@ static const char *place_text(Fixture *f, char letter) {
     return arena_printf(&f->arena, "%%1 arena +%d bytes 32", (letter - 'a') * 32);
 }
 
-/* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" ... "end".
- * x and y are the input and output, a, b, ... are places in the arena, p lies inside of a. */
+/* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" or "apart"
+ * ... "end", of which the second is a loop whose iterations have c and d for themselves. x and y
+ * are the input and output, a, b, ... are places in the arena, p lies inside of a. */
 static const Program *program_of(Fixture *f, const char *words, int64_t least) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
@@ -60,7 +61,9 @@ static const Program *program_of(Fixture *f, const char *words, int64_t least) {
             text_addf(&t, "  launch @%.*s (%s, %s)\n", (int)(colon - word), word,
                       place_text(f, colon[1]), place_text(f, colon[2]));
         else
-            text_add(&t, strcmp(word, "loop") == 0 ? "  loop 3\n" : "  end\n");
+            text_add(&t, strcmp(word, "loop") == 0    ? "  loop 3\n"
+                         : strcmp(word, "apart") == 0 ? "  loop 3 apart +64 bytes 64\n"
+                                                      : "  end\n");
     }
     text_add(&t, "}\n");
     return share_loops(read_program(f, text_get(&t), t.length), least);
@@ -86,6 +89,10 @@ static void check_plan(Fixture *f, const char *words, const char *wanted) {
 static void test_work(void **state) {
     Fixture *f = *state;
     static const int64_t least[] = {8, 9, 12, 13};
+    assert_true(
+        emit_c_shares(program_of(f, "apart one:xa end", 0), &(EmitOptions){.least_shared = 24}));
+    assert_false(
+        emit_c_shares(program_of(f, "apart one:xa end", 0), &(EmitOptions){.least_shared = 25}));
     static const char *const wanted[] = {"sss", "1ss", "1ss", "11"};
     for (int i = 0; i < 4; i++) {
         const Program *p = program_of(f, "each:xa two:xb", least[i]);
@@ -125,6 +132,11 @@ static void test_plan(void **state) {
     check_plan(f, "each:xa loop one:bc one:ca end each:ay", "s|(11)|s");
     check_plan(f, "one:xa loop one:ab loop one:bc end end one:cy", "1(1(1))1");
     check_plan(f, "loop loop each:xa end one:bc end", "((s|)1|)");
+    /* iterations that threads do apart: kernels are not shared, and need not wait */
+    check_plan(f, "each:xa apart each:ac one:cd one:db end each:by", "s|(sss)|s");
+    check_plan(f, "each:xa apart one:xc each:cb end one:ay", "s(ss)|1");
+    check_plan(f, "each:xc apart one:xc each:cb end", "s|(ss)");
+    check_plan(f, "loop apart one:xc each:cb end one:by end", "((ss)|1|)");
 }
 
 /* --- results ---------------------------------------------------------------------------------- */
@@ -300,6 +312,32 @@ static void test_kinds(void **state) {
         true);
 }
 
+/* Loops whose iterations threads do apart, with memory of their own. */
+static void test_apart(void **state) {
+    Fixture *f = *state;
+    check_program(
+        f,
+        lower_text(f,
+                   "graph @loop {\n  %0 = input : f32[30, 40] \"x\"\n"
+                   "  %1, %2 = loop 30 state 0 (%0) : f32[30, 40], f32[30, 40] {\n"
+                   "    %0 = input : f32[30, 40]\n"
+                   "    %1 = map (%0) : f32[40]\n      body exp($0[ctr0, 39 - i0])\n"
+                   "    %2 = reduce sum (%1) [r0: 40] : f32[1]\n      body $0[r0]\n      post acc\n"
+                   "    %3 = map (%1, %2) : f32[40]\n      body $0[39 - i0] / $1[0]\n"
+                   "    output %3\n    output %1\n  }\n"
+                   "  output %1 \"y\"\n  output %2 \"z\"\n}\n",
+                   "c"),
+        true);
+    size_t length;
+    char *text = read_text(f, "tests/passes/strips/depthwise.ir", &length);
+    *strstr(text, "; after") = 0;
+    Program *p = lower_text(f, text, "c");
+    bool apart = false;
+    for (int i = 0; i < p->steps.n; i++) apart |= p->steps.items[i].apart;
+    assert_true(apart);
+    check_program(f, p, true);
+}
+
 static void test_random(void **state) {
     Fixture *f = *state;
     for (int seed = 1; seed <= 12; seed++) {
@@ -320,6 +358,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_work, setup, teardown),
         cmocka_unit_test_setup_teardown(test_perceptron, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(test_random, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

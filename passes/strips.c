@@ -1,0 +1,633 @@
+/* strips: chains of operators are computed a strip of rows after the other, for targets of plain
+ * loops, so that what lies between them stays in the cache.
+ *
+ * What attention computes for a few queries, or a depthwise convolution and the products around it
+ * for a few lines of an image, needs little memory; for all of them it is often more than the L2
+ * cache keeps, and more than a small device has. Where the last operator of a chain runs over rows
+ * that its operands follow, which is read off the indices of loads, the chain becomes a loop over
+ * strips of such rows, without a state: threads do iterations apart. Lines that two strips read, as
+ * windows overlap, both compute.
+ *
+ * A strip of the result is a block of its first coordinates: one of each but the last, of which it
+ * is `rows`. Of an operator before it the strip is as much of one of its coordinates as the strips
+ * of those that read it need:
+ *
+ *   count rows, the first of which is number scale * (number of the strip) + first
+ *
+ * What lies outside of the tensor there (lines around an image, which a map replaces by zeros) is
+ * computed as the line next to it is.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MOST_AXES       3
+#define MOST_MEMBERS    16
+#define FAR_BYTES       8.0   /* that come in a cycle from beyond the L2 cache, */
+#define NEAR_BYTES      32.0  /* and from there */
+#define VECTORS         1.5   /* of products in a cycle */
+#define FUNCTION_CYCLES 20.0  /* of exp and the like */
+#define LAUNCH_CYCLES   300.0 /* of a kernel, for what happens before its loops and behind them */
+#define LEAST_ROWS      8     /* of a tile of a product */
+#define LEAST_GAIN      20000.0
+#define MOST_ROWS       4096
+#define MOST_NUMBERS    6 /* rows and columns of a matrix in the body, whose sums share terms */
+#define LEAST_STRIPS    8
+
+/* The strips of one coordinate of the chain's result. */
+typedef struct Axis {
+    int64_t strips, rows;
+} Axis;
+
+/* What a strip has of one coordinate of an operator, see above. */
+typedef struct Span {
+    int coord;
+    int64_t scale, first, count;
+} Span;
+
+typedef struct Member {
+    Op *op;
+    Span span[MOST_AXES];
+    Value *made; /* its strip, once it is built */
+} Member;
+
+typedef struct Chain {
+    int n_axes, n; /* n: members, the last one of the chain first */
+    Axis axis[MOST_AXES];
+    Member member[MOST_MEMBERS];
+    double gain; /* cycles */
+} Chain;
+
+typedef struct Strips {
+    Graph *g;
+    const Target *target;
+    Arena *scratch;
+    VEC(Op *) ops;   /* those that compute, in order; Op.index is the number here, others' is -1 */
+    int *uses;       /* by value id: by operators, and as an output */
+    bool *box;       /* by value id: it may become a box of another one */
+    int *from_chain; /* by value id: uses by operators of the chain */
+} Strips;
+
+/* --- which rows are read ---------------------------------------------------------------------- */
+
+/* The extents of the coordinates of a strip of the member. */
+static int strip_extents(const Chain *c, const Member *m, int64_t *extent) {
+    int n = op_extents(m->op, extent);
+    for (int a = 0; a < c->n_axes; a++) extent[m->span[a].coord] = m->span[a].count;
+    return n;
+}
+
+typedef struct Reading {
+    Strips *s;
+    const Chain *c;
+    const Member *reader;
+    const Value *value; /* that is looked at */
+    int64_t extent[MAX_RANK];
+    int n;
+    Span span[MOST_AXES]; /* coord -1: no load was seen */
+    bool follows;         /* each load has one index for each axis */
+} Reading;
+
+/* Widens the span of axis `a` by a load whose index of dimension `dim` is `e`; false if it does not
+ * run with the reader's rows. */
+static bool read_rows(Reading *r, int a, int dim, const Expr *e) {
+    const Span *rows = &r->reader->span[a];
+    Span *span = &r->span[a];
+    int64_t coef[MAX_RANK];
+    const Expr *base;
+    if (!ex_affine(r->s->g->x, e, r->n, coef, &base) || !ex_is_const(base)) return false;
+    int64_t low = base->k.i, high = base->k.i;
+    for (int i = 0; i < r->n; i++) {
+        if (i == rows->coord || !coef[i]) continue;
+        for (int b = 0; b < r->c->n_axes; b++)
+            if (r->reader->span[b].coord == i) return false;
+        *(coef[i] < 0 ? &low : &high) += coef[i] * (r->extent[i] - 1);
+    }
+    int64_t scale = coef[rows->coord] * rows->scale;
+    int64_t first = coef[rows->coord] * rows->first + low;
+    int64_t end = coef[rows->coord] * (rows->first + rows->count - 1) + high + 1;
+    if (scale <= 0) return false;
+    if (span->coord < 0) {
+        *span = (Span){dim, scale, first, end - first};
+        return true;
+    }
+    if (span->coord != dim || span->scale != scale) return false;
+    if (first > span->first) first = span->first;
+    if (end < span->first + span->count) end = span->first + span->count;
+    *span = (Span){dim, scale, first, end - first};
+    return true;
+}
+
+static void look_at_load(void *user, const Expr *e) {
+    Reading *r = user;
+    if (e->op != EX_load || r->reader->op->in[e->k.i] != r->value || !r->follows) return;
+    for (int a = 0; a < r->c->n_axes; a++) {
+        uint64_t rows = (uint64_t)1 << r->reader->span[a].coord;
+        int dim = -1;
+        for (int i = 0; i < e->n; i++) {
+            if (!(ex_vars(r->s->scratch, e->arg[i]) & rows)) continue;
+            r->follows &= dim < 0;
+            dim = i;
+        }
+        r->follows = r->follows && dim >= 0 && read_rows(r, a, dim, e->arg[dim]);
+    }
+}
+
+/* The part of `v` that a strip needs, if the members of the chain that read it all read it along
+ * their rows. */
+static bool spans_of(Strips *s, const Chain *c, const Value *v, Span *span) {
+    Reading r = {.s = s, .c = c, .value = v, .follows = true};
+    for (int a = 0; a < c->n_axes; a++) r.span[a].coord = -1;
+    for (int i = 0; i < c->n; i++) {
+        const Member *m = r.reader = &c->member[i];
+        r.n = strip_extents(c, m, r.extent);
+        ex_visit(s->scratch, m->op->body, look_at_load, &r);
+        if (m->op->post) ex_visit(s->scratch, m->op->post, look_at_load, &r);
+    }
+    for (int a = 0; a < c->n_axes; a++) {
+        span[a] = r.span[a];
+        if (!r.follows || span[a].coord < 0) return false;
+        for (int b = 0; b < a; b++)
+            if (span[b].coord == span[a].coord) return false;
+        /* most of the tensor for every strip is no strip */
+        if (c->axis[a].strips > 1 && span[a].count >= v->shape[span[a].coord]) return false;
+    }
+    return true;
+}
+
+/* --- what it is worth ------------------------------------------------------------------------- */
+
+static double strips_of(const Chain *c) {
+    double n = 1;
+    for (int a = 0; a < c->n_axes; a++) n *= (double)c->axis[a].strips;
+    return n;
+}
+
+/* The part of the operator that one strip computes. */
+static double part_of(const Chain *c, const Member *m) {
+    double part = 1;
+    for (int a = 0; a < c->n_axes; a++)
+        part *= (double)m->span[a].count / (double)m->op->out[0]->shape[m->span[a].coord];
+    return part;
+}
+
+static double strip_bytes(const Chain *c, const Member *m) {
+    return (double)value_bytes(m->op->out[0]) * part_of(c, m);
+}
+
+static double steps_of(const Op *op) {
+    int64_t extent[MAX_RANK];
+    double steps = 1;
+    int n = op_extents(op, extent);
+    for (int i = 0; i < n; i++) steps *= (double)extent[i];
+    return steps;
+}
+
+typedef struct Footprint {
+    const Op *op;
+    int n;
+    const int64_t *extent;
+    bool *member;  /* by input: is it of the chain? */
+    double *bytes; /* by input: that a strip reads */
+} Footprint;
+
+static void look_at_reach(void *user, const Expr *e) {
+    Footprint *f = user;
+    int64_t low, high;
+    double elements = 1;
+    if (e->op != EX_load || f->member[e->k.i]) return;
+    const Value *v = f->op->in[e->k.i];
+    for (int i = 0; i < e->n; i++) {
+        bool known = ex_bounds(e->arg[i], f->n, f->extent, &low, &high);
+        double width = known ? (double)(high - low + 1) : (double)v->shape[i];
+        elements *= fmin(width, (double)v->shape[i]);
+    }
+    f->bytes[e->k.i] = fmax(f->bytes[e->k.i], elements * (double)dt_store(v->dt));
+}
+
+static bool is_member(const Chain *c, const Op *op) {
+    for (int i = 0; i < c->n; i++)
+        if (c->member[i].op == op) return true;
+    return false;
+}
+
+/* Bytes from outside of the chain that a strip of the member reads, but for those of its own rows
+ * alone, which all strips together read once. */
+static double bytes_again(Strips *s, const Chain *c, const Member *m) {
+    Arena *a = s->scratch;
+    int64_t extent[MAX_RANK];
+    Footprint f = {m->op, strip_extents(c, m, extent), extent, NULL, NULL};
+    f.member = ARENA_ARRAY(a, m->op->n_in + 1, bool);
+    f.bytes = ARENA_ARRAY(a, m->op->n_in + 1, double);
+    for (int i = 0; i < m->op->n_in; i++) f.member[i] = is_member(c, m->op->in[i]->def);
+    ex_visit(a, m->op->body, look_at_reach, &f);
+    double bytes = 0;
+    for (int i = 0; i < m->op->n_in; i++)
+        if (f.bytes[i] * strips_of(c) > 1.5 * (double)value_bytes(m->op->in[i]))
+            bytes += f.bytes[i];
+    return bytes;
+}
+
+/* Cycles in which so many bytes come, of a tensor or of what is there `at_once`: much of what is a
+ * little larger than the cache is still in it. */
+static double cycles_for(const Strips *s, double bytes, double at_once) {
+    double l2 = (double)s->target->l2_bytes;
+    double far = fmin(fmax((at_once - l2 / 2) / (1.5 * l2), 0), 1);
+    return bytes / NEAR_BYTES + far * bytes * (1 / FAR_BYTES - 1 / NEAR_BYTES);
+}
+
+static void count_functions(void *user, const Expr *e) {
+    double *work = user;
+    if ((e->op >= EX_exp && e->op <= EX_erf) || e->op == EX_pow) *work += FUNCTION_CYCLES;
+}
+
+/* Cycles that the operator takes for all of its result. */
+static double cycles_of(const Strips *s, const Op *op) {
+    double lanes = s->target->vector_types ? s->target->vector_bytes / 4.0 : 1, each = 1, last = 0;
+    ex_visit(s->scratch, op->body, count_functions, &each);
+    if (op->post) ex_visit(s->scratch, op->post, count_functions, &last);
+    return (steps_of(op) * each / VECTORS + (double)value_numel(op->out[0]) * last) / lanes;
+}
+
+/* Does the operator move whole tensors into boxes of its result? Then they are computed there
+ * (place.c), unless the result of a chain is one of them. */
+static bool moves_boxes(const Op *op) {
+    return op->kind == OP_map && op->body->op == EX_select;
+}
+
+/* Is the member's result a box of another one's? */
+static bool boxed(const Strips *s, const Chain *c, const Member *m) {
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < c->member[i].op->n_in; k++)
+            if (c->member[i].op->in[k] == m->op->out[0])
+                return moves_boxes(c->member[i].op) && s->uses[m->op->out[0]->id] == 1;
+    return false;
+}
+
+/* Bytes that are there at once, at most, while a strip is computed: what an operator reads of the
+ * chain and what it makes, which a map may write over an operand. */
+static double bytes_held(const Chain *c) {
+    double most = 0;
+    for (int i = 0; i < c->n; i++) {
+        const Op *op = c->member[i].op;
+        double own = i ? strip_bytes(c, &c->member[i]) : 0, read = 0, over = 0;
+        for (int k = 1; k < c->n; k++)
+            for (int n = 0; n < op->n_in; n++) {
+                if (op->in[n] != c->member[k].op->out[0]) continue;
+                double bytes = strip_bytes(c, &c->member[k]);
+                read += bytes;
+                if (op->kind == OP_map && bytes == own) over = own;
+            }
+        most = fmax(most, read + own - over);
+    }
+    return most;
+}
+
+/* How many cycles the chain gains. What lies between operators comes from the L2 cache, and so does
+ * what maps write, which nothing hides; but some of it is computed twice, and what all strips read
+ * (weights, keys) is read again for each. */
+static double gain_of(Strips *s, const Chain *c) {
+    double strips = strips_of(c), held = bytes_held(c), gain = 0, work = 0;
+    double room = (double)s->target->l2_bytes * 0.8;
+    if (strips < LEAST_STRIPS) return 0;
+    for (int i = 0; i < c->n; i++) {
+        const Member *m = &c->member[i];
+        const Value *out = m->op->out[0];
+        double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
+        double again = bytes_again(s, c, m), moved = 0, rows = 1;
+        bool product = m->op->kind == OP_reduce && m->op->combine == COMBINE_sum;
+        for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
+        if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
+        for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
+            if (!is_member(c, m->op->in[k]->def)) moved += strip;
+        if (i > 0 && !boxed(s, c, m)) {
+            int times = s->uses[out->id] + !product;
+            gain += times * cycles_for(s, whole, whole);
+            gain -= times * strip * strips / (held <= room ? NEAR_BYTES : FAR_BYTES);
+        }
+        gain -= cycles_for(s, moved * strips, whole) + LAUNCH_CYCLES * strips;
+        gain -= again * strips / (again + held <= room ? NEAR_BYTES : FAR_BYTES);
+        gain += cycles_for(s, again, again);
+        if (moves_boxes(m->op)) continue;
+        gain -= (part * strips - 1) * cycles_of(s, m->op);
+        work += cycles_of(s, m->op);
+    }
+    /* two threads, of which one does a strip more */
+    return gain - (ceil(strips / 2) * 2 / strips - 1) * work;
+}
+
+/* --- chains ----------------------------------------------------------------------------------- */
+
+static bool computes(const Op *op) {
+    return (op->kind == OP_map || op->kind == OP_reduce) && op->n_out == 1 && op->index >= 0 &&
+           value_numel(op->out[0]) > 0;
+}
+
+static void add_member(Strips *s, Chain *c, Op *op, const Span *span) {
+    Member *m = &c->member[c->n++];
+    *m = (Member){.op = op};
+    memcpy(m->span, span, sizeof m->span);
+    for (int i = 0; i < op->n_in; i++) s->from_chain[op->in[i]->id]++;
+}
+
+static void forget_uses(Strips *s, const Chain *c) {
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < c->member[i].op->n_in; k++)
+            s->from_chain[c->member[i].op->in[k]->id] = 0;
+}
+
+/* Is it a product with a small matrix, of which the strip would have a few rows? Its sums share
+ * terms, which are computed once only if all rows are (winograd.c). */
+static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
+    bool small = false;
+    for (int a = 0; a < c->n_axes; a++)
+        small |= op->out[0]->shape[span[a].coord] <= MOST_NUMBERS;
+    return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
+}
+
+/* The best chain that ends with `last` and has such strips: operators are added as long as those
+ * before them are used by the chain alone. */
+static Chain grow(Strips *s, Op *last, int n_axes, const int *coord, const Axis *axis) {
+    Chain c = {.n_axes = n_axes}, best = {.n = 0};
+    Span span[MOST_AXES] = {{0}};
+    memcpy(c.axis, axis, sizeof c.axis);
+    for (int a = 0; a < n_axes; a++) span[a] = (Span){coord[a], 1, 0, axis[a].rows};
+    for (int a = 0; a < n_axes; a++) span[a].scale = axis[a].rows;
+    add_member(s, &c, last, span);
+    for (int i = last->index - 1; i >= 0 && i >= last->index - 4 * MOST_MEMBERS; i--) {
+        Op *op = s->ops.items[i];
+        if (!op || c.n == MOST_MEMBERS) continue;
+        const Value *v = op->out[0];
+        if (!s->from_chain[v->id] || s->from_chain[v->id] != s->uses[v->id]) continue;
+        if (!spans_of(s, &c, v, span) || cuts_transform(&c, op, span)) continue;
+        add_member(s, &c, op, span);
+        c.gain = gain_of(s, &c);
+        if (c.gain > best.gain) best = c;
+    }
+    forget_uses(s, &c);
+    return best;
+}
+
+/* Does a member read something large that was made for it? Else there is nothing to gain. */
+static bool may_gain(const Strips *s, const Op *last) {
+    const Op *op = last;
+    for (int depth = 0; depth < MOST_MEMBERS && op; depth++) {
+        const Op *before = NULL;
+        for (int i = 0; i < op->n_in; i++) {
+            const Value *v = op->in[i];
+            if (!computes(v->def) || s->uses[v->id] > 2) continue;
+            if ((int64_t)value_bytes(v) > s->target->l2_bytes / 2) return true;
+            if (!before || value_bytes(v) > value_bytes(before->out[0])) before = v->def;
+        }
+        op = before;
+    }
+    return false;
+}
+
+/* The best chain that ends with `last`: strips of the first of its coordinates that are more than
+ * one, of the first two, and so on. */
+static Chain choose(Strips *s, Op *last) {
+    const Value *out = last->out[0];
+    Chain best = {.n = 0};
+    int n = 0, coord[MOST_AXES];
+    Axis axis[MOST_AXES] = {{0, 0}};
+    if (out->rank + 2 > MAX_RANK || s->box[out->id] || !may_gain(s, last)) return best;
+    for (int d = 0; d + 1 < out->rank && n < MOST_AXES; d++) {
+        int64_t extent = out->shape[d];
+        if (extent == 1) continue;
+        coord[n] = d;
+        for (int64_t rows = 1; rows < extent && rows <= MOST_ROWS; rows++) {
+            if (extent % rows) continue;
+            axis[n] = (Axis){extent / rows, rows};
+            Chain c = grow(s, last, n + 1, coord, axis);
+            if (c.gain > best.gain) best = c;
+        }
+        axis[n++] = (Axis){extent, 1};
+    }
+    return best;
+}
+
+/* --- loops ------------------------------------------------------------------------------------ */
+
+typedef struct Build {
+    Strips *s;
+    Exprs *x;
+    Chain *c;
+    Graph *sub;
+    Member *m;
+    const Expr *begin[MOST_AXES]; /* the number of the strip along an axis */
+    VEC(Value *) outer;           /* what the loop reads, and ... */
+    VEC(Value *) inner;           /* ... what it is in the body */
+} Build;
+
+/* The first row of a member's strip. */
+static const Expr *first_row(const Build *b, const Member *m, int a) {
+    const Expr *at = ex_mul(b->x, b->begin[a], ex_i(b->x, m->span[a].scale));
+    return ex_add(b->x, at, ex_i(b->x, m->span[a].first));
+}
+
+/* Does the strip reach beyond the tensor's rows? */
+static bool reaches_out(const Chain *c, const Member *m, int a) {
+    const Span *span = &m->span[a];
+    int64_t last = span->scale * (c->axis[a].strips - 1) + span->first + span->count;
+    return span->first < 0 || last > m->op->out[0]->shape[span->coord];
+}
+
+/* Coordinates are the strip's; what is read of other members is, too. */
+static const Expr *strip_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Build *b = user;
+    Exprs *x = b->x;
+    if (e->op == EX_var)
+        for (int a = 0; a < b->c->n_axes; a++) {
+            if (b->m->span[a].coord != e->k.i) continue;
+            const Expr *at = ex_add(x, e, first_row(b, b->m, a));
+            if (!reaches_out(b->c, b->m, a)) return at;
+            int64_t last = b->m->op->out[0]->shape[e->k.i] - 1;
+            at = ex_bin(x, EX_max, at, ex_i(x, 0));
+            return ex_bin(x, EX_min, at, ex_i(x, last));
+        }
+    if (e->op != EX_load) return e;
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < e->n; i++) index[i] = args[i];
+    for (int i = 0; i < b->c->n; i++) {
+        const Member *m = &b->c->member[i];
+        if (m->op->out[0] != b->m->op->in[e->k.i]) continue;
+        for (int a = 0; a < b->c->n_axes; a++)
+            index[m->span[a].coord] = ex_sub(x, index[m->span[a].coord], first_row(b, m, a));
+    }
+    return ex_load(x, (DType)e->dt, (int)e->k.i, e->n, index);
+}
+
+/* What `v` is in the body of the loop. */
+static Value *value_inside(Build *b, Value *v) {
+    for (int i = 0; i < b->c->n; i++)
+        if (b->c->member[i].op->out[0] == v) return b->c->member[i].made;
+    for (int i = 0; i < b->outer.n; i++)
+        if (b->outer.items[i] == v) return b->inner.items[i];
+    Value *inner;
+    if (v->def->kind == OP_const) { /* weights are laid out where they are read */
+        inner = graph_const(b->sub, v->dt, v->rank, v->shape, v->data);
+        inner->name = v->name;
+        inner->packed = v->packed;
+        inner->made = v->made;
+    } else {
+        inner = graph_captured(b->sub, v);
+    }
+    vec_push(b->s->g->arena, &b->outer, v);
+    vec_push(b->s->g->arena, &b->inner, inner);
+    return inner;
+}
+
+/* Splits `cond` into what concerns coordinate `var` alone, which is added to *own, and the rest. */
+static const Expr *take_own(Build *b, const Expr *cond, int var, const Expr **own) {
+    Exprs *x = b->x;
+    if (cond->op == EX_and) {
+        const Expr *left = take_own(b, cond->arg[0], var, own);
+        return ex_and(x, left, take_own(b, cond->arg[1], var, own));
+    }
+    if (ex_vars(b->s->scratch, cond) != (uint64_t)1 << var || ex_loads(b->s->scratch, cond))
+        return cond;
+    *own = *own ? ex_and(x, *own, cond) : cond;
+    return ex_int(x, DT_bool, 1);
+}
+
+/* Where a map puts a rim around the member's result, the lines of the rim that are rows of strips
+ * are computed with these: `value`, of a row of the strip. What is left of the map is moved only,
+ * so that it can be computed in its place. */
+static const Expr *with_rim(Build *b, const Member *m, int a, const Expr *value) {
+    Exprs *x = b->x;
+    const Expr *own = NULL, *to[MAX_RANK] = {NULL};
+    Member *reader = NULL;
+    for (int i = 0; i < b->c->n; i++)
+        for (int k = 0; k < b->c->member[i].op->n_in; k++)
+            if (b->c->member[i].op->in[k] == m->op->out[0]) reader = &b->c->member[i];
+    const Expr *body = reader->op->kind == OP_map ? reader->op->body : value;
+    if (body->op != EX_select || b->s->uses[m->op->out[0]->id] > 1) return value;
+    const Expr *load = body->arg[1], *rim = body->arg[2];
+    if (load->op != EX_load || reader->op->in[load->k.i] != m->op->out[0] || !ex_is_const(rim))
+        return value;
+    int var = reader->span[a].coord;
+    const Expr *moved =
+        ex_simplify(x, ex_sub(x, load->arg[m->span[a].coord], ex_var(x, var)), 0, NULL);
+    if (!ex_is_const(moved)) return value;
+    const Expr *rest = take_own(b, body->arg[0], var, &own);
+    if (!own) return value;
+    reader->op->body = ex_select(x, rest, load, rim);
+    const Expr *row = ex_add(x, ex_var(x, m->span[a].coord), first_row(b, m, a));
+    to[var] = ex_sub(x, row, moved);
+    return ex_select(x, ex_subst_vars(x, own, MAX_RANK, to), value, rim);
+}
+
+static void build_member(Build *b, Member *m) {
+    Graph *sub = b->sub;
+    const Op *op = m->op;
+    int64_t extent[MAX_RANK], shape[MAX_RANK];
+    b->m = m;
+    int n = strip_extents(b->c, m, extent);
+    Value **in = ARENA_ARRAY(sub->arena, op->n_in + 1, Value *);
+    for (int i = 0; i < op->n_in; i++) in[i] = value_inside(b, op->in[i]);
+    Op *strip = graph_new_op(sub, op->kind, op->n_in, in, 1);
+    const Value *out = op->out[0];
+    for (int i = 0; i < out->rank; i++) shape[i] = extent[i];
+    strip->combine = op->combine;
+    strip->n_red = op->n_red;
+    strip->red = op->red;
+    strip->src = op->src;
+    const Expr *body = ex_rewrite(b->x, op->body, strip_leaf, b);
+    const Expr *post = op->post ? ex_rewrite(b->x, op->post, strip_leaf, b) : NULL;
+    const Expr **result = post ? &post : &body;
+    for (int a = 0; a < b->c->n_axes; a++)
+        if (reaches_out(b->c, m, a)) *result = with_rim(b, m, a, *result);
+    strip->body = ex_simplify(b->x, body, n, extent);
+    strip->post = post ? ex_simplify(b->x, post, n, extent) : NULL;
+    m->made = graph_new_value(sub, strip, 0, out->dt, out->rank, shape);
+    m->made->name = out->name;
+    graph_append(sub, strip);
+}
+
+/* Puts a loop in the place of the chain, whose stacked strips are the result. */
+static void make_loop(Strips *s, Chain *c) {
+    Graph *g = s->g;
+    Exprs *x = g->x;
+    Op *last = c->member[0].op;
+    Value *out = last->out[0];
+    Build b = {.s = s, .x = x, .c = c, .sub = graph_new_sub(g)};
+    int64_t trips = (int64_t)strips_of(c), inner = trips, shape[MAX_RANK];
+    for (int a = 0; a < c->n_axes; a++) {
+        const Expr *at = ex_ctr(x, b.sub->depth - 1);
+        if (inner < trips) at = ex_bin(x, EX_rem, at, ex_i(x, inner));
+        inner /= c->axis[a].strips;
+        b.begin[a] = inner > 1 ? ex_div(x, at, ex_i(x, inner)) : at;
+        if (c->axis[a].strips == 1) b.begin[a] = ex_i(x, 0);
+    }
+    for (int i = c->n - 1; i >= 0; i--) build_member(&b, &c->member[i]);
+    graph_output(b.sub, c->member[0].made, NULL);
+
+    Op *loop = graph_new_op(g, OP_loop, 0, NULL, 1);
+    loop->in = ARENA_ARRAY(g->arena, b.outer.n + 1, Value *);
+    for (int i = 0; i < b.outer.n; i++)
+        if (b.inner.items[i]->outer) loop->in[loop->n_in++] = b.outer.items[i];
+    loop->trips = trips;
+    loop->sub = b.sub;
+    loop->src = last->src;
+    shape[0] = trips;
+    for (int i = 0; i < out->rank; i++) shape[i + 1] = c->member[0].made->shape[i];
+    Value *stacked = graph_new_value(g, loop, 0, out->dt, out->rank + 1, shape);
+    graph_insert_before(g, last, loop);
+    Op *whole = graph_new_op(g, OP_reshape, 1, &stacked, 1);
+    whole->out[0] = out;
+    whole->src = last->src;
+    graph_insert_before(g, last, whole);
+    for (int i = 0; i < c->n; i++) graph_unlink(g, c->member[i].op);
+    out->def = whole;
+}
+
+static bool varies(const Op *op) {
+    return dims_vary(op->out[0]->rank, op->out[0]->dims);
+}
+
+/* Counts uses, and lists the operators that compute tensors of fixed shape. */
+static void begin(Strips *s) {
+    Graph *g = s->g;
+    s->uses = ARENA_ARRAY(s->scratch, g->n_values + 1, int);
+    s->box = ARENA_ARRAY(s->scratch, g->n_values + 1, bool);
+    s->from_chain = ARENA_ARRAY(s->scratch, g->n_values + 1, int);
+    for (Op *op = g->first; op; op = op->next) {
+        op->index = -1;
+        for (int i = 0; i < op->n_in; i++) {
+            s->uses[op->in[i]->id]++;
+            s->box[op->in[i]->id] |= moves_boxes(op);
+        }
+        bool plain = (op->kind == OP_map || op->kind == OP_reduce) && !op->guard;
+        if (!plain || (g->x->dims && varies(op))) continue;
+        op->index = s->ops.n;
+        vec_push(s->scratch, &s->ops, op);
+    }
+    for (int i = 0; i < g->outputs.n; i++) s->uses[g->outputs.items[i]->id]++;
+}
+
+void pass_strips(Graph *g, const PassOptions *o) {
+    Strips s = {.g = g, .target = o->target, .scratch = g->arena};
+    if (o->target->blocks || g->depth) return;
+    begin(&s);
+    VEC(Chain *) found = {0};
+    for (int i = 0; i < s.ops.n; i++) {
+        Chain c = choose(&s, s.ops.items[i]);
+        if (c.gain >= LEAST_GAIN) vec_push(g->arena, &found, arena_copy(g->arena, &c, sizeof c));
+    }
+    bool any = found.n > 0;
+    for (;;) { /* the one that gains most, then the best of those that share nothing with it */
+        Chain *best = NULL;
+        for (int i = 0; i < found.n; i++)
+            if (!best || found.items[i]->gain > best->gain) best = found.items[i];
+        if (!best || best->gain <= 0) break;
+        for (int i = 0; i < found.n; i++)
+            for (int k = 0; k < found.items[i]->n && found.items[i] != best; k++)
+                if (is_member(best, found.items[i]->member[k].op)) found.items[i]->gain = 0;
+        make_loop(&s, best);
+        best->gain = 0;
+    }
+    if (any) pass_dce(g, o);
+}
