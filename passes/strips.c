@@ -151,8 +151,11 @@ static bool spans_of(Strips *s, const Chain *c, const Value *v, Span *span) {
         if (!r.follows || span[a].coord < 0) return false;
         for (int b = 0; b < a; b++)
             if (span[b].coord == span[a].coord) return false;
-        /* most of the tensor for every strip is no strip */
-        if (c->axis[a].strips > 1 && span[a].count >= v->shape[span[a].coord]) return false;
+        int64_t extent = v->shape[span[a].coord], strips = c->axis[a].strips;
+        /* most of the tensor for every strip is no strip, and each must have a row of it */
+        if (span[a].count >= extent || span[a].first + span[a].count <= 0 ||
+            span[a].scale * (strips - 1) + span[a].first >= extent)
+            return false;
     }
     return true;
 }
@@ -342,8 +345,7 @@ static void forget_uses(Strips *s, const Chain *c) {
  * terms, which are computed once only if all rows are (winograd.c). */
 static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
     bool small = false;
-    for (int a = 0; a < c->n_axes; a++)
-        small |= op->out[0]->shape[span[a].coord] <= MOST_NUMBERS;
+    for (int a = 0; a < c->n_axes; a++) small |= op->out[0]->shape[span[a].coord] <= MOST_NUMBERS;
     return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
 }
 
