@@ -18,7 +18,6 @@
 
 #include <string.h>
 
-#define MAX_INPUTS   12   /* a fused operator keeps to what every device can bind */
 #define MAX_SIZE     4000 /* nodes of a fused body, as a tree */
 #define MIN_SIZE     250  /* ... when much was rewritten before, see size_limit */
 #define MAX_WORK     (8 << 20)

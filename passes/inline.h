@@ -4,6 +4,9 @@
 
 #include "ir/graph.h"
 
+/* Of a fused operator: every device can bind so many. */
+#define MAX_INPUTS 12
+
 /* What memory a value lies in: a reshape's is its operand's. */
 static inline Value *through_reshape(Value *v) {
     return v->def->kind == OP_reshape ? v->def->in[0] : v;

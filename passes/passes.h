@@ -38,6 +38,7 @@ void pass_fuse(Graph *g, const PassOptions *o);
 void pass_recode(Graph *g, const PassOptions *o);
 void pass_flush(Graph *g, const PassOptions *o);
 void pass_narrow(Graph *g, const PassOptions *o);
+void pass_softmax(Graph *g, const PassOptions *o);
 void pass_strips(Graph *g, const PassOptions *o);
 void pass_slice(Graph *g, const PassOptions *o);
 void pass_cascade(Graph *g, const PassOptions *o);

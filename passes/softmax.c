@@ -1,0 +1,82 @@
+/* softmax: what a product reads of a softmax is not divided by the sum; the product's results are.
+ *
+ * In attention, each exponential is read as often as there are columns, and its row is divided by
+ * one number. sum((e / s) * v) = sum(e * v) / s saves going over all scores once more. Since no e
+ * is larger than 1 (it is exp(x - m), m the largest x of the row), the sums are no larger than
+ * those of v, and round as sums of the quotients do.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#include <string.h>
+
+/* The only operand that `e`, in the body of `op`, loads at the operator's own coordinates; NULL if
+ * it is no such load. */
+static Value *own_load(const Op *op, const Expr *e) {
+    if (e->op != EX_load || e->n != op->out[0]->rank) return NULL;
+    for (int i = 0; i < e->n; i++) {
+        bool own = e->arg[i]->op == EX_var && e->arg[i]->k.i == i;
+        if (!own && !(ex_is_int(e->arg[i], 0) && op->out[0]->shape[i] == 1)) return NULL;
+    }
+    return op->in[e->k.i];
+}
+
+/* Is it exp(x - m), where m is the largest of some of x? */
+static bool is_exponential(const Value *v) {
+    const Op *op = v->def;
+    if (op->kind != OP_map || op->body->op != EX_exp) return false;
+    const Expr *e = op->body->arg[0];
+    if (e->op != EX_sub || e->arg[1]->op != EX_load) return false;
+    const Value *x = own_load(op, e->arg[0]);
+    const Op *most = op->in[e->arg[1]->k.i]->def;
+    if (!x || most->kind != OP_reduce || most->combine != COMBINE_max) return false;
+    return most->body->op == EX_load && most->in[most->body->k.i] == x && most->post->op == EX_acc;
+}
+
+static const Expr *divide_acc(void *user, const Expr *e, const Expr *const *args) {
+    const Expr *const *quotient = user;
+    (void)args;
+    return e->op == EX_acc ? *quotient : e;
+}
+
+/* Factor `f` of the product loads a softmax: takes the division out of it. */
+static bool take_division(Graph *g, Op *op, int f) {
+    Exprs *x = g->x;
+    const Expr *load = op->body->arg[f];
+    if (load->op != EX_load || load->dt != DT_f32 || op->body->dt != DT_f32) return false;
+    Value *v = op->in[load->k.i];
+    const Op *map = v->def;
+    if (v->index != 1 || map->kind != OP_map || map->guard || map->body->op != EX_div) return false;
+    const Expr *sum = map->body->arg[1];
+    Value *e = own_load(map, map->body->arg[0]);
+    if (!e || sum->op != EX_load || e->dt != DT_f32 || !is_exponential(e)) return false;
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 3, Value *);
+    int n_in = op->n_in, rank = op->out[0]->rank;
+    memcpy(in, op->in, (size_t)n_in * sizeof *in);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < sum->n; i++) index[i] = ex_subst_vars(x, sum->arg[i], load->n, load->arg);
+    for (int i = 0; i < sum->n; i++)
+        if (ex_vars(g->arena, index[i]) >> rank) return false;
+    int at = list_add(in, &n_in, map->in[sum->k.i]);
+    const Expr *divisor = ex_load(x, DT_f32, at, sum->n, index);
+    const Expr *quotient = ex_div(x, ex_acc(x, DT_f32), divisor);
+    const Expr *factor[2] = {op->body->arg[0], op->body->arg[1]};
+    factor[f] = ex_load(x, DT_f32, list_add(in, &n_in, e), load->n, load->arg);
+    op->in = in;
+    op->n_in = n_in;
+    op->body = ex_mul(x, factor[0], factor[1]);
+    op->post = ex_rewrite(x, op->post, divide_acc, &quotient);
+    graph_drop_inputs(g, op);
+    return true;
+}
+
+void pass_softmax(Graph *g, const PassOptions *o) {
+    graph_count_uses(g);
+    bool any = false;
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_softmax(op->sub, o);
+        if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) continue;
+        if (op->n_in + 2 <= MAX_INPUTS) any |= take_division(g, op, 0) || take_division(g, op, 1);
+    }
+    if (any) pass_dce(g, o);
+}
