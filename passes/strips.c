@@ -32,9 +32,9 @@
 #define LAUNCH_CYCLES   300.0 /* of a kernel, for what happens before its loops and behind them */
 #define LEAST_ROWS      8     /* of a tile of a product */
 #define LEAST_GAIN      20000.0
-#define MOST_ROWS       4096
-#define MOST_NUMBERS    6 /* rows and columns of a matrix in the body, whose sums share terms */
-#define LEAST_STRIPS    8
+#define MOST_ROWS       4096 /* of a strip */
+#define MOST_NUMBERS    6    /* rows and columns of a matrix in the body, whose sums share terms */
+#define LEAST_STRIPS    8    /* so that threads have the same work */
 
 /* The strips of one coordinate of the chain's result. */
 typedef struct Axis {
@@ -355,13 +355,12 @@ static Chain grow(Strips *s, Op *last, int n_axes, const int *coord, const Axis 
     Chain c = {.n_axes = n_axes}, best = {.n = 0};
     Span span[MOST_AXES] = {{0}};
     memcpy(c.axis, axis, sizeof c.axis);
-    for (int a = 0; a < n_axes; a++) span[a] = (Span){coord[a], 1, 0, axis[a].rows};
-    for (int a = 0; a < n_axes; a++) span[a].scale = axis[a].rows;
+    for (int a = 0; a < n_axes; a++) span[a] = (Span){coord[a], axis[a].rows, 0, axis[a].rows};
     add_member(s, &c, last, span);
     for (int i = last->index - 1; i >= 0 && i >= last->index - 4 * MOST_MEMBERS; i--) {
         Op *op = s->ops.items[i];
-        if (!op || c.n == MOST_MEMBERS) continue;
         const Value *v = op->out[0];
+        if (c.n == MOST_MEMBERS) break;
         if (!s->from_chain[v->id] || s->from_chain[v->id] != s->uses[v->id]) continue;
         if (!spans_of(s, &c, v, span) || cuts_transform(&c, op, span)) continue;
         add_member(s, &c, op, span);
@@ -489,8 +488,7 @@ static const Expr *take_own(Build *b, const Expr *cond, int var, const Expr **ow
         const Expr *left = take_own(b, cond->arg[0], var, own);
         return ex_and(x, left, take_own(b, cond->arg[1], var, own));
     }
-    if (ex_vars(b->s->scratch, cond) != (uint64_t)1 << var || ex_loads(b->s->scratch, cond))
-        return cond;
+    if (ex_vars(b->s->scratch, cond) != (uint64_t)1 << var) return cond;
     *own = *own ? ex_and(x, *own, cond) : cond;
     return ex_int(x, DT_bool, 1);
 }
@@ -505,10 +503,11 @@ static const Expr *with_rim(Build *b, const Member *m, int a, const Expr *value)
     for (int i = 0; i < b->c->n; i++)
         for (int k = 0; k < b->c->member[i].op->n_in; k++)
             if (b->c->member[i].op->in[k] == m->op->out[0]) reader = &b->c->member[i];
-    const Expr *body = reader->op->kind == OP_map ? reader->op->body : value;
-    if (body->op != EX_select || b->s->uses[m->op->out[0]->id] > 1) return value;
+    const Expr *body = reader->op->body;
+    if (!moves_boxes(reader->op) || b->s->uses[m->op->out[0]->id] > 1) return value;
     const Expr *load = body->arg[1], *rim = body->arg[2];
-    if (load->op != EX_load || reader->op->in[load->k.i] != m->op->out[0] || !ex_is_const(rim))
+    if (load->op != EX_load || reader->op->in[load->k.i] != m->op->out[0] || !ex_is_const(rim) ||
+        ex_loads(b->s->scratch, body->arg[0]))
         return value;
     int var = reader->span[a].coord;
     const Expr *moved =
@@ -562,7 +561,6 @@ static void make_loop(Strips *s, Chain *c) {
         if (inner < trips) at = ex_bin(x, EX_rem, at, ex_i(x, inner));
         inner /= c->axis[a].strips;
         b.begin[a] = inner > 1 ? ex_div(x, at, ex_i(x, inner)) : at;
-        if (c->axis[a].strips == 1) b.begin[a] = ex_i(x, 0);
     }
     for (int i = c->n - 1; i >= 0; i--) build_member(&b, &c->member[i]);
     graph_output(b.sub, c->member[0].made, NULL);
