@@ -306,11 +306,12 @@ static double gain_of(Strips *s, const Chain *c) {
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
             if (!is_member(c, m->op->in[k]->def)) moved += strip;
         if (i > 0 && !boxed(s, c, m)) {
-            int times = s->uses[out->id] + !product;
+            int times = s->uses[out->id] + (!product && !moves_boxes(m->op));
             gain += times * cycles_for(s, whole, whole);
             gain -= times * strip * strips / (held <= room ? NEAR_BYTES : FAR_BYTES);
         }
-        gain -= cycles_for(s, moved * strips, whole) + LAUNCH_CYCLES * strips;
+        gain -= cycles_for(s, moved * strips, whole) + moved * strips / NEAR_BYTES;
+        gain -= LAUNCH_CYCLES * strips;
         gain -= again * strips / (again + held <= room ? NEAR_BYTES : FAR_BYTES);
         gain += cycles_for(s, again, again);
         if (moves_boxes(m->op)) continue;
