@@ -239,16 +239,27 @@ Value *constant_like(Graph *g, const Value *v, int rank, const int64_t *shape) {
     return like;
 }
 
+/* Are they the same elements of the same, in the same order? */
+static bool same_packed(const Packed *a, const Packed *b) {
+    if (a == b) return true;
+    if (!a || !b || a->index != b->index || a->n != b->n || a->even != b->even) return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->var[i] != b->var[i] || a->extent[i] != b->extent[i] || a->stride[i] != b->stride[i])
+            return false;
+    return constant_same(a->from, b->from);
+}
+
 bool constant_same(const Value *a, const Value *b) {
     size_t bytes = value_bytes(a);
-    if (a->dt != b->dt || bytes != value_bytes(b) || a->packed != b->packed) return false;
+    if (a->dt != b->dt || bytes != value_bytes(b) || !same_packed(a->packed, b->packed))
+        return false;
     if (a->made || b->made) {
         bool same =
             a->made && b->made && a->made->body == b->made->body && a->made->n_in == b->made->n_in;
         for (int i = 0; same && i < a->made->n_in; i++) same = a->made->in[i] == b->made->in[i];
         return same;
     }
-    return a->data == b->data || !memcmp(a->data, b->data, bytes);
+    return a->packed || a->data == b->data || !memcmp(a->data, b->data, bytes);
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */

@@ -11,6 +11,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#define LEAST_TRIPS 8 /* of a loop that threads divide among them; of others they divide kernels */
+
 typedef struct Lower {
     Program *p;
     StrMap kernels; /* text of a kernel without its name and source -> the Kernel */
@@ -302,7 +304,8 @@ static void lower_loop(Lower *l, Op *op) {
     }
     if (op->trips == 0) return; /* what it stacks is empty */
     Step begin = {.kind = STEP_loop, .trips = op->trips}, end = {.kind = STEP_end};
-    begin.apart = op->n_state == 0 && op->trips > 1 && !l->target->blocks && !has_loop(sub);
+    begin.apart =
+        op->n_state == 0 && op->trips >= LEAST_TRIPS && !l->target->blocks && !has_loop(sub);
     for (int i = op->n_state; i < op->n_out; i++) {
         Value *row = sub->outputs.items[i];
         if (!goes_to_row(sub, i)) continue;

@@ -11,11 +11,14 @@
  * more when it is first written, or where each element is read just before it is written. Where
  * neither holds it has memory of its own, and the copy at the end of the run remains.
  */
+#include "ir/constant.h"
 #include "passes/passes.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MUCH_BYTES 1024 /* of a constant, to look for one of the same elements */
 
 typedef struct Life {
     Value *root;
@@ -353,10 +356,19 @@ static void place_lives(Plan *pl) {
             pl->lives.items[i].offset += block[pl->lives.items[i].block].offset;
 }
 
+/* The number of a constant that has its place and the same elements, if it is one of those that take
+ * much room; -1: there is none. */
+static int find_same(const Program *p, const Value *v) {
+    for (int i = 0; i < p->weights.n && value_bytes(v) >= MUCH_BYTES; i++)
+        if (constant_same(p->weights.items[i], v)) return i;
+    return -1;
+}
+
 /* Constants are placed in the weights block in the order of their first use. An empty one takes a
  * place too: printers know constants by their offsets. */
 static int64_t weight_offset(Plan *pl, Value *root) {
     Program *p = pl->p;
+    if (root->index < 0) root->index = find_same(p, root);
     if (root->index >= 0) return p->weight_offset.items[root->index];
     int64_t offset = align_up(p->weight_bytes, pl->target->buffer_align);
     root->index = p->weights.n;

@@ -2,8 +2,9 @@
  *
  * In attention, each exponential is read as often as there are columns, and its row is divided by
  * one number. sum((e / s) * v) = sum(e * v) / s saves going over all scores once more. Since no e
- * is larger than 1 (it is exp(x - m), m the largest x of the row), the sums are no larger than
- * those of v, and round as sums of the quotients do.
+ * is larger than 1 and some e of a row is 1 (it is exp(x - m), m the largest x of the row), the sums
+ * round as sums of the quotients do. They are up to s times as large, s at most the elements of a
+ * row: finite results whose sums are larger than the largest float become infinite.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -21,16 +22,56 @@ static Value *own_load(const Op *op, const Expr *e) {
     return op->in[e->k.i];
 }
 
-/* Is it exp(x - m), where m is the largest of some of x? */
-static bool is_exponential(const Value *v) {
+/* Does `load`, in the body of `map`, read what `reduce` makes of a row of a tensor of the map's
+ * shape, the row that the map's own element is in? The dimensions that rows run along go to
+ * *along. */
+static bool reads_own_row(const Op *map, const Expr *load, const Op *reduce, uint64_t *along) {
+    const Expr *at = reduce->body;
+    const int rank = reduce->out[0]->rank;
+    uint64_t seen = 0;
+    *along = 0;
+    if (reduce->kind != OP_reduce || at->op != EX_load || reduce->post->op != EX_acc ||
+        at->n != map->out[0]->rank)
+        return false;
+    for (int d = 0; d < at->n; d++) {
+        const Expr *e = at->arg[d];
+        const int64_t extent = map->out[0]->shape[d];
+        if (extent == 1 && ex_is_int(e, 0)) continue;
+        if (e->op != EX_var) return false;
+        if (e->k.i < rank) {
+            const Expr *own = load->arg[e->k.i];
+            if (own->op != EX_var || own->k.i != d) return false;
+            continue;
+        }
+        if (reduce->red[e->k.i - rank] != extent || seen >> e->k.i & 1) return false;
+        seen |= (uint64_t)1 << e->k.i;
+        *along |= (uint64_t)1 << d;
+    }
+    return true;
+}
+
+/* Is it exp(x - m), where m is the largest x of a row? */
+static bool is_exponential(const Value *v, uint64_t *along) {
     const Op *op = v->def;
     if (op->kind != OP_map || op->body->op != EX_exp) return false;
     const Expr *e = op->body->arg[0];
     if (e->op != EX_sub || e->arg[1]->op != EX_load) return false;
     const Value *x = own_load(op, e->arg[0]);
     const Op *most = op->in[e->arg[1]->k.i]->def;
-    if (!x || most->kind != OP_reduce || most->combine != COMBINE_max) return false;
-    return most->body->op == EX_load && most->in[most->body->k.i] == x && most->post->op == EX_acc;
+    return x && reads_own_row(op, e->arg[1], most, along) && most->combine == COMBINE_max &&
+           most->in[most->body->k.i] == x;
+}
+
+/* Is it the softmax e / s, where s is the sum of a row of e? */
+static bool is_softmax(const Op *map) {
+    uint64_t summed, largest;
+    if (map->kind != OP_map || map->guard || map->body->op != EX_div) return false;
+    const Expr *divisor = map->body->arg[1];
+    const Value *e = own_load(map, map->body->arg[0]);
+    if (!e || e->dt != DT_f32 || divisor->op != EX_load) return false;
+    const Op *sum = map->in[divisor->k.i]->def;
+    return reads_own_row(map, divisor, sum, &summed) && sum->combine == COMBINE_sum &&
+           sum->in[sum->body->k.i] == e && is_exponential(e, &largest) && summed == largest;
 }
 
 static const Expr *divide_acc(void *user, const Expr *e, const Expr *const *args) {
@@ -46,10 +87,9 @@ static bool take_division(Graph *g, Op *op, int f) {
     if (load->op != EX_load || load->dt != DT_f32 || op->body->dt != DT_f32) return false;
     Value *v = op->in[load->k.i];
     const Op *map = v->def;
-    if (v->index != 1 || map->kind != OP_map || map->guard || map->body->op != EX_div) return false;
+    if (v->index != 1 || !is_softmax(map)) return false;
     const Expr *sum = map->body->arg[1];
     Value *e = own_load(map, map->body->arg[0]);
-    if (!e || sum->op != EX_load || e->dt != DT_f32 || !is_exponential(e)) return false;
     Value **in = ARENA_ARRAY(g->arena, op->n_in + 3, Value *);
     int n_in = op->n_in, rank = op->out[0]->rank;
     memcpy(in, op->in, (size_t)n_in * sizeof *in);
