@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MUCH_BYTES 1024 /* of a constant, to look for one of the same elements */
+#define MUCH_BYTES 256 /* of a constant, to look for one of the same elements */
 
 typedef struct Life {
     Value *root;
