@@ -246,15 +246,15 @@ static int by_size(const void *a, const void *b) {
  * in the spans around that time and below. */
 typedef struct Timeline {
     Arena *arena;
-    int steps; /* of the root's span: a power of two */
+    int first, steps; /* of the root's span: a power of two */
     VEC(Life *) * span;
     bool *below; /* there are lives in a span or under it */
     VEC(Life *) found;
 } Timeline;
 
-static Timeline timeline_new(Arena *arena, int steps) {
-    Timeline t = {.arena = arena, .steps = 1};
-    while (t.steps < steps) t.steps *= 2;
+static Timeline timeline_new(Arena *arena, int first, int end) {
+    Timeline t = {.arena = arena, .first = first, .steps = 1};
+    while (t.steps < end - first) t.steps *= 2;
     t.span = arena_array(arena, (size_t)t.steps * 2, sizeof *t.span);
     t.below = ARENA_ARRAY(arena, t.steps * 2, bool);
     return t;
@@ -290,7 +290,7 @@ static int by_offset(const void *a, const void *b) {
 static int64_t free_place(const Plan *pl, Timeline *t, const Life *life) {
     int64_t offset = 0;
     t->found.n = 0;
-    timeline_find(t, life, 1, 0, t->steps);
+    timeline_find(t, life, 1, t->first, t->steps);
     if (t->found.n) qsort(t->found.items, (size_t)t->found.n, sizeof(Life *), by_offset);
     for (int i = 0; i < t->found.n && t->found.items[i]->offset < offset + life->bytes; i++) {
         const Life *other = t->found.items[i];
@@ -300,15 +300,16 @@ static int64_t free_place(const Plan *pl, Timeline *t, const Life *life) {
     return offset;
 }
 
-/* Gives each of the lives its offset; returns how many bytes they take together. */
-static int64_t place_together(Plan *pl, int n, Life **lives) {
+/* Gives each of the lives, of steps from `first` to before `end`, its offset; returns how many bytes
+ * they take together. */
+static int64_t place_together(Plan *pl, int n, Life **lives, int first, int end) {
     int64_t bytes = 0;
     if (n) qsort(lives, (size_t)n, sizeof *lives, by_size);
-    Timeline t = timeline_new(pl->p->arena, pl->p->steps.n);
+    Timeline t = timeline_new(pl->p->arena, first, end);
     for (int i = 0; i < n; i++) {
         Life *life = lives[i];
         life->offset = free_place(pl, &t, life);
-        timeline_add(&t, life, 1, 0, t.steps);
+        timeline_add(&t, life, 1, t.first, t.steps);
         if (life->offset + life->bytes > bytes) bytes = life->offset + life->bytes;
     }
     return align_up(bytes, pl->target->buffer_align);
@@ -327,7 +328,7 @@ static Life place_block(Plan *pl, int at, Life **lives) {
             life->last < loop->end)
             lives[n++] = life;
     }
-    step->own_bytes = place_together(pl, n, lives);
+    step->own_bytes = place_together(pl, n, lives, loop->begin, loop->end);
     step->apart = step->own_bytes <= pl->target->l2_bytes;
     if (!step->apart) step->own_bytes = 0;
     for (int i = 0; i < n && step->apart; i++) lives[i]->block = at;
@@ -348,7 +349,7 @@ static void place_lives(Plan *pl) {
     }
     for (int i = 0; i < pl->loops.n; i++)
         if (block[i].bytes) order[n++] = &block[i];
-    p->arena_bytes = place_together(pl, n, order);
+    p->arena_bytes = place_together(pl, n, order, 0, p->steps.n);
     for (int i = 0; i < pl->loops.n; i++)
         p->steps.items[pl->loops.items[i].begin].own_offset = block[i].offset;
     for (int i = 0; i < pl->lives.n; i++)

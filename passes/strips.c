@@ -226,6 +226,8 @@ static double bytes_again(Strips *s, const Chain *c, const Member *m) {
     f.bytes = ARENA_ARRAY(a, m->op->n_in + 1, double);
     for (int i = 0; i < m->op->n_in; i++) f.member[i] = is_member(c, m->op->in[i]->def);
     ex_visit(a, m->op->body, look_at_reach, &f);
+    f.n = m->op->out[0]->rank;
+    if (m->op->post) ex_visit(a, m->op->post, look_at_reach, &f);
     double bytes = 0;
     for (int i = 0; i < m->op->n_in; i++)
         if (f.bytes[i] * strips_of(c) > 1.5 * (double)value_bytes(m->op->in[i]))
