@@ -22,6 +22,7 @@
 #define COST_OF_LINE    0.2
 #define COST_OF_L2_LINE 0.55
 #define COST_OF_FAR     5
+#define COST_OF_OTHER   30 /* that another core has written */
 #define COST_OF_BEGIN   60
 #define COST_OF_VECTOR  8
 #define COST_OF_PART    4 /* that is finished at once */
@@ -38,6 +39,7 @@ typedef struct UnitProduct {
     int64_t words, steps;         /* of the depth: of a tile, and how many of those */
     int64_t times;                /* that other loops over rows repeat them */
     double row_bytes, column_bytes;
+    bool packs;                   /* columns are constants */
     int64_t stored; /* bytes of an element of the result */
 } UnitProduct;
 
@@ -72,7 +74,9 @@ static bool is_size(int64_t extent, int64_t size) {
 }
 
 /* Ranks the tile in both orders, if the unit has registers enough for it. `turned`: a panel of rows
- * meets all columns before the next one comes, not one of columns all rows. */
+ * meets all columns before the next one comes, not one of columns all rows. Two threads divide the
+ * operand whose panels are outside, and both read all of the other one, of rows half from the other
+ * core; that counts too, unless they have batches to divide. */
 static void rank_unit_tile(const UnitProduct *u, Ranking *ranking, Tile tile) {
     TilePlan plan;
     if (u->flat ? !tile_pieces(1, tile.lines * tile.rows, 1, &plan.rows)
@@ -100,6 +104,9 @@ static void rank_unit_tile(const UnitProduct *u, Ranking *ranking, Tile tile) {
     for (int k = 0; k < 2; k++) {
         tile.turned = k == 0;
         tile.cost = all + (tile.turned ? turned : loads + all * GAIN_OF_STRETCH);
+        if (u->packs)
+            tile.cost += 0.5 / LINE_BYTES *
+                         (tile.turned ? u->column_bytes * COST_OF_FAR : u->row_bytes * COST_OF_OTHER);
         rank_tile(ranking, tile);
     }
 }
@@ -164,6 +171,7 @@ bool schedule_tiles(Nest *n, const Product *m, const NarrowTile *t, int at_once,
                      .steps = m->depths / at_once / words,
                      .row_bytes = bytes_behind(n, m, body, t->row),
                      .column_bytes = bytes_behind(n, m, body, t->column),
+                     .packs = packs,
                      .stored = (int64_t)dt_store(n->op->out[0]->dt)};
     u.times = m->rows / u.lines / u.rows;
     u.flat = lines >= 0 && ex_stride(rows->arg[0], lines, &line_stride) &&
