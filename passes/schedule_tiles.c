@@ -39,7 +39,7 @@ typedef struct UnitProduct {
     int64_t words, steps;         /* of the depth: of a tile, and how many of those */
     int64_t times;                /* that other loops over rows repeat them */
     double row_bytes, column_bytes;
-    bool packs;                   /* columns are constants */
+    bool packs;     /* columns are constants */
     int64_t stored; /* bytes of an element of the result */
 } UnitProduct;
 
@@ -105,8 +105,9 @@ static void rank_unit_tile(const UnitProduct *u, Ranking *ranking, Tile tile) {
         tile.turned = k == 0;
         tile.cost = all + (tile.turned ? turned : loads + all * GAIN_OF_STRETCH);
         if (u->packs)
-            tile.cost += 0.5 / LINE_BYTES *
-                         (tile.turned ? u->column_bytes * COST_OF_FAR : u->row_bytes * COST_OF_OTHER);
+            tile.cost +=
+                0.5 / LINE_BYTES *
+                (tile.turned ? u->column_bytes * COST_OF_FAR : u->row_bytes * COST_OF_OTHER);
         rank_tile(ranking, tile);
     }
 }
