@@ -30,8 +30,7 @@ typedef struct EmitOptions {
     bool descriptor;    /* C: also print the mlcc_model descriptor (for .so) */
     bool profile; /* C, with descriptor: the time of each step is measured, by runtime/profile.h */
     bool threads; /* C, with descriptor: the steps may run on several threads, by runtime/team.h */
-    int64_t least_shared; /* threads: kernels of less work, in something like cycles, are not worth
-                             the time that threads wait for each other: one of them does these */
+    bool share_all; /* with threads: they share whatever they can, not only what gains by it */
     const char *image_decoder; /* text of runtime/image_decoder.h, for graphs with images */
     const char *prologue; /* CUDA: text of runtime/cuda_intrin.h; NULL: it is included by name */
 } EmitOptions;

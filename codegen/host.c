@@ -11,6 +11,12 @@ const char **kernel_names(const Program *p, Names *names) {
     return name;
 }
 
+int kernel_index(const Program *p, const Kernel *k) {
+    int i = 0;
+    while (p->kernels.items[i] != k) i++;
+    return i;
+}
+
 bool kernel_launched(const Program *p, const Kernel *k) {
     for (int s = 0; s < p->steps.n; s++)
         if (p->steps.items[s].kind == STEP_launch && p->steps.items[s].kernel == k) return true;

@@ -19,6 +19,7 @@ void print_bytes_guard(Text *out, bool begin);
 
 /* The names of all kernels in a dialect, taken in `names`. */
 const char **kernel_names(const Program *p, Names *names);
+int kernel_index(const Program *p, const Kernel *k);
 /* True if the kernel is launched at least once. */
 bool kernel_launched(const Program *p, const Kernel *k);
 /* True if in every launch the memory of parameter i is free of stores through another parameter,

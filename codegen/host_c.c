@@ -48,12 +48,6 @@ static bool embedded(const Host *h) {
     return !h->o->weights_file && !h->o->weights_symbol;
 }
 
-static int kernel_index(const Program *p, const Kernel *k) {
-    int i = 0;
-    while (p->kernels.items[i] != k) i++;
-    return i;
-}
-
 static void name_weight(Host *h, int64_t offset) {
     int w = weight_at(h->p, offset);
     if (w < 0 || h->weight[w]) return;
@@ -832,7 +826,7 @@ static void print_includes(Host *h, Text *out) {
 
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {
     bool team = o->descriptor && o->threads && emit_c_shares(p, o);
-    if (team) p = share_loops(p, o->least_shared);
+    if (team) p = share_loops(p, o);
     Host host = {.p = p, .o = o, .arena = p->arena, .team = team}, *h = &host;
     if (!types_supported(p, &dialect_c)) return;
     unit_init(&h->unit, p->arena, &dialect_c);

@@ -15,12 +15,6 @@ typedef struct GpuHost {
     const char **kernel;
 } GpuHost;
 
-static int kernel_index(const Program *p, const Kernel *k) {
-    int i = 0;
-    while (p->kernels.items[i] != k) i++;
-    return i;
-}
-
 /* --- data ------------------------------------------------------------------------------------- */
 
 static void print_block(Text *out, const char *name, const void *data, size_t bytes) {

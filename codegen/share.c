@@ -2,6 +2,7 @@
 #include "codegen/share.h"
 
 #include "codegen/host.h"
+#include "codegen/share_gain.h"
 
 #include <string.h>
 
@@ -20,7 +21,8 @@ const Stmt *shared_loop(const Kernel *k) {
     return loop;
 }
 
-#define MOST_LANES 64
+#define MOST_LANES  64
+#define PLAIN_LANES 4 /* of loops that a C compiler makes vectors of */
 
 /* Is there no loop in the list, but those over a few bytes side by side? */
 static bool is_innermost(const Stmt *s) {
@@ -46,36 +48,6 @@ static int count_loops(const Kernel *k) {
     return long_ones ? n : 0;
 }
 
-/* --- work ------------------------------------------------------------------------------------- */
-
-static void count_functions(void *user, const Expr *e) {
-    int *n = user;
-    *n += (e->op >= EX_exp && e->op <= EX_erf) || e->op == EX_pow;
-}
-
-/* About how many cycles the statements take: one a store, 20 a function such as exp, an eighth of
- * that in vectors. */
-static double work_of(Arena *arena, const Kernel *k, const Stmt *s) {
-    double work = 0;
-    for (; s; s = s->next) {
-        int functions = 0;
-        if (s->value) ex_visit(arena, s->value, count_functions, &functions);
-        if (s->kind == ST_store || s->kind == ST_let) work += 1 + 20 * functions;
-        double inside = work_of(arena, k, s->body) + work_of(arena, k, s->other);
-        if (s->kind == ST_for) {
-            inside *=
-                (double)(ex_is_const(s->extent) ? s->extent->k.i : k->vars.items[s->var].extent);
-            if (s->role == ROLE_vector) inside /= 8;
-        }
-        work += inside;
-    }
-    return work;
-}
-
-static bool is_worth(const Program *p, const Kernel *k, int64_t least) {
-    return work_of(p->arena, k, k->body) >= (double)least;
-}
-
 /* The end of the loop that begins at step `s`. */
 static int loop_end(const Program *p, int s) {
     for (int depth = 0;; s++) {
@@ -84,25 +56,26 @@ static int loop_end(const Program *p, int s) {
     }
 }
 
-/* Is step `s` a loop of which threads do iterations each? */
-static bool is_apart(const Program *p, int s, int64_t least) {
-    const Step *loop = &p->steps.items[s];
-    double work = 0;
-    if (loop->kind != STEP_loop || !loop->apart) return false;
-    for (int i = s + 1; p->steps.items[i].kind == STEP_launch; i++)
-        work += work_of(p->arena, p->steps.items[i].kernel, p->steps.items[i].kernel->body);
-    return work * (double)loop->trips >= (double)least;
+/* Of each step whether threads share it: the loop of a kernel, or iterations of a loop of steps. */
+static const bool *choose_shared(const Program *p, const EmitOptions *o) {
+    bool *can = ARENA_ARRAY(p->arena, p->steps.n + 1, bool);
+    bool apart = false; /* in a loop whose iterations are: its kernels are not shared */
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        if (step->kind == STEP_launch)
+            can[s] = !apart && (shared_loop(step->kernel) || count_loops(step->kernel));
+        else
+            can[s] = apart = step->kind == STEP_loop && step->apart;
+    }
+    return o->share_all ? can
+                        : share_gain(p, can, o->vector_bytes ? o->vector_bytes / 4 : PLAIN_LANES);
 }
 
 bool emit_c_shares(const Program *p, const EmitOptions *o) {
-    for (int i = 0; i < p->steps.n; i++) {
-        const Kernel *k = p->steps.items[i].kernel;
-        if (is_apart(p, i, o->least_shared)) return true;
-        if (p->steps.items[i].kind == STEP_launch && (shared_loop(k) || count_loops(k)) &&
-            is_worth(p, k, o->least_shared))
-            return true;
-    }
-    return false;
+    const bool *shared = choose_shared(p, o);
+    bool any = false;
+    for (int s = 0; s < p->steps.n; s++) any |= shared[s];
+    return any;
 }
 
 /* --- kernels in pieces ------------------------------------------------------------------------ */
@@ -138,49 +111,43 @@ int64_t apart_bytes(const Program *p) {
     return most;
 }
 
-static int kernel_number(const Program *p, const Kernel *k) {
-    int i = 0;
-    while (p->kernels.items[i] != k) i++;
-    return i;
+/* The kernel's loops, each a kernel of its own, then NULL. */
+static Kernel **pieces_of(Arena *arena, Kernel *k) {
+    int loops = count_loops(k), n = 0;
+    Kernel **piece = ARENA_ARRAY(arena, loops + 2, Kernel *);
+    if (loops < 2) piece[n++] = k;
+    for (const Stmt *s = k->body; s && loops >= 2; s = s->next) piece[n++] = piece_of(arena, k, s);
+    return piece;
 }
 
-const Program *share_loops(const Program *p, int64_t least) {
+const Program *share_loops(const Program *p, const EmitOptions *o) {
     Arena *arena = p->arena;
-    /* of each kernel, then NULL */
-    Kernel ***pieces = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel **);
-    /* of each kernel, as a thread calls it in an iteration of its own; NULL: none does */
-    Kernel **whole = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel *);
+    const bool *shared = choose_shared(p, o);
+    /* of each kernel, then NULL: as several threads do it and as one does; NULL: none do */
+    Kernel ***made[2];
+    for (int i = 0; i < 2; i++) made[i] = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel **);
     Program *split = arena_copy(arena, p, sizeof *p);
     memset(&split->kernels, 0, sizeof split->kernels);
     memset(&split->steps, 0, sizeof split->steps);
-    for (int i = 0; i < p->kernels.n; i++) {
-        Kernel *k = p->kernels.items[i];
-        int loops = count_loops(k), n = 0;
-        pieces[i] = ARENA_ARRAY(arena, loops + 2, Kernel *);
-        if (!is_worth(p, k, least))
-            pieces[i][n++] = serial_copy(arena, k);
-        else if (loops < 2)
-            pieces[i][n++] = k;
-        else
-            for (const Stmt *s = k->body; s; s = s->next) pieces[i][n++] = piece_of(arena, k, s);
-        for (int m = 0; m < n; m++) vec_push(arena, &split->kernels, pieces[i][m]);
-    }
-    bool apart = false; /* in a loop of which threads do iterations each */
     for (int s = 0; s < p->steps.n; s++) {
         Step step = p->steps.items[s];
+        step.apart &= shared[s];
         if (step.kind != STEP_launch) {
-            apart = step.apart = is_apart(p, s, least);
             vec_push(arena, &split->steps, step);
             continue;
         }
-        int k = kernel_number(p, step.kernel);
-        if (apart && !whole[k]) {
-            whole[k] = serial_copy(arena, step.kernel);
-            vec_push(arena, &split->kernels, whole[k]);
+        Kernel ***launch = &made[shared[s]][kernel_index(p, step.kernel)];
+        if (!*launch) {
+            if (shared[s]) {
+                *launch = pieces_of(arena, step.kernel);
+            } else {
+                *launch = ARENA_ARRAY(arena, 2, Kernel *);
+                (*launch)[0] = serial_copy(arena, step.kernel);
+            }
+            for (Kernel **k = *launch; *k; k++) vec_push(arena, &split->kernels, *k);
         }
-        Kernel *const alone[] = {whole[k], NULL};
-        for (Kernel *const *piece = apart ? alone : pieces[k]; *piece; piece++) {
-            step.kernel = *piece;
+        for (Kernel **k = *launch; *k; k++) {
+            step.kernel = *k;
             vec_push(arena, &split->steps, step);
         }
     }

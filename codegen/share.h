@@ -11,22 +11,22 @@
 #ifndef CODEGEN_SHARE_H
 #define CODEGEN_SHARE_H
 
-#include "ir/kernel.h"
+#include "codegen/codegen.h"
 
 /* The loop of the kernel that threads may share: the only loop of the body's outermost list, which
  * is parallel and runs more than once, a constant number of times. NULL: there is none. */
 const Stmt *shared_loop(const Kernel *k);
 
-/* What the threads' parts of such a loop are multiples of: where iterations may become lanes of vectors,
- * those left over behind the last vector are the same ones for any number of threads. A compiler may
- * round them differently: it joins products and sums in other places. */
+/* What the threads' parts of such a loop are multiples of: where iterations may become lanes of
+ * vectors, those left over behind the last vector are the same ones for any number of threads. A
+ * compiler may round them differently: it joins products and sums in other places. */
 int shared_unit(const Stmt *loop);
 
-/* The program as threads share it. Kernels of less work than `least` (see EmitOptions) have no
- * parallel loop any more, nor have those in loops whose iterations threads do each on their own
- * (Step.apart, which then says so). Those that are several parallel loops, one after the other, are
- * in pieces: each loop is a kernel of its own, and each launch as many. */
-const Program *share_loops(const Program *p, int64_t least);
+/* The program as threads share it. Kernels that are not worth it (share_gain.h) have no parallel
+ * loop any more, nor have those in loops whose iterations threads do each on their own (Step.apart,
+ * which then says so). Those that are several parallel loops, one after the other, are in pieces:
+ * each loop is a kernel of its own, and each launch as many. */
+const Program *share_loops(const Program *p, const EmitOptions *o);
 
 /* The most that a thread needs for iterations of its own. */
 int64_t apart_bytes(const Program *p);

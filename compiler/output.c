@@ -196,13 +196,9 @@ static bool write_text(Session *s, const char *folder, const char *name, const T
                       text->length);
 }
 
-/* Work of a kernel that is worth some barriers, which take from 300 to 1200 cycles each. */
-#define LEAST_SHARED 8192
-
 static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, Units *units) {
     Text source = text_new(&s->arena), header = text_new(&s->arena);
     e->header_name = "model.h";
-    e->least_shared = LEAST_SHARED;
     e->profile = s->o->profile;
     if (e->profile) add_runtime(units, "profile.c");
     emit_c(p, e, &source, &header);

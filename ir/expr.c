@@ -663,6 +663,19 @@ void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *fn, void *user) {
     memo_end(&memo);
 }
 
+static void add_slow_cycles(void *user, const Expr *e) {
+    int *cycles = user;
+    bool function = e->n == 1 && dt_is_float((DType)e->dt) && e->op >= EX_exp && e->op <= EX_erf;
+    bool slow = (e->op == EX_div && dt_is_float((DType)e->dt)) || e->op == EX_sqrt;
+    *cycles += function || e->op == EX_pow ? 20 : slow ? 4 : 0;
+}
+
+int ex_slow_cycles(Arena *scratch, const Expr *e) {
+    int cycles = 0;
+    ex_visit(scratch, e, add_slow_cycles, &cycles);
+    return cycles;
+}
+
 static void mark_var(void *user, const Expr *e) {
     uint64_t *set = user;
     if (e->op == EX_var && e->k.i < 64) *set |= (uint64_t)1 << e->k.i;

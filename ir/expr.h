@@ -150,6 +150,10 @@ Scalar ex_apply(ExprOp op, DType dt, DType from, const Scalar *args);
 typedef void ExprVisitFn(void *user, const Expr *e);
 void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *visit, void *user);
 
+/* About how many cycles its slow operations take for one element, for models of cost: 20 a function
+ * such as exp, 4 a division or a square root of floats. */
+int ex_slow_cycles(Arena *scratch, const Expr *e);
+
 static inline bool ex_is_const(const Expr *e) {
     return e->op == EX_const;
 }

@@ -44,12 +44,6 @@ static const Expr *source_of(Tables *t, const Expr *e) {
     return source;
 }
 
-static void add_cost(void *user, const Expr *e) {
-    int *cost = user;
-    bool function = e->n == 1 && dt_is_float((DType)e->dt) && e->op >= EX_exp && e->op <= EX_erf;
-    *cost += function || e->op == EX_pow ? 20 : e->op == EX_div || e->op == EX_sqrt ? 4 : 0;
-}
-
 typedef struct Replace {
     Exprs *x;
     const Expr *from, *to;
@@ -90,13 +84,8 @@ static const Expr *tabulated(Tables *t, const Expr *e) {
     const Expr *source = source_of(t, e), *arg[3], *result = NULL;
     bool widens = e->op == EX_cast && dt_is_int((DType)e->dt) && dt_is_byte((DType)e->arg[0]->dt);
     int cost = 0;
-    if (source && source != &many && source != e && !widens)
-        ex_visit(t->g->arena, e, add_cost, &cost);
-    if (cost) { /* of what is above the source */
-        int below = 0;
-        ex_visit(t->g->arena, source, add_cost, &below);
-        cost -= below;
-    }
+    if (source && source != &many && source != e && !widens) cost = ex_slow_cycles(t->g->arena, e);
+    if (cost) cost -= ex_slow_cycles(t->g->arena, source); /* of what is above the source */
     if (cost >= MIN_COST) {
         const Expr *inner = tabulated(t, source);
         if (inner != source) { /* a new source: it has a table of its own below */
@@ -271,7 +260,7 @@ void pass_recode(Graph *g, const PassOptions *o) {
         const Expr *part[2] = {op->body, op->post};
         for (int i = 0; i < 2; i++)
             if (part[i]) {
-                ex_visit(g->arena, part[i], add_cost, &cost);
+                cost += ex_slow_cycles(g->arena, part[i]);
                 ex_visit(g->arena, part[i], note_work, &bytes);
             }
         if (!bytes) continue;

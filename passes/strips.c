@@ -23,18 +23,19 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_AXES       3
-#define MOST_MEMBERS    16
-#define FAR_BYTES       8.0   /* that come in a cycle from beyond the L2 cache, */
-#define NEAR_BYTES      32.0  /* and from there */
-#define VECTORS         1.5   /* of products in a cycle */
-#define FUNCTION_CYCLES 20.0  /* of exp and the like */
-#define LAUNCH_CYCLES   300.0 /* of a kernel, for what happens before its loops and behind them */
-#define LEAST_ROWS      8     /* of a tile of a product */
-#define LEAST_GAIN      20000.0
-#define MOST_ROWS       4096 /* of a strip */
-#define MOST_NUMBERS    6    /* rows and columns of a matrix in the body, whose sums share terms */
-#define LEAST_STRIPS    8    /* so that threads have the same work */
+#define MOST_AXES     3
+#define MOST_MEMBERS  16
+#define FAR_BYTES     8.0   /* that come in a cycle from beyond the L2 cache, */
+#define NEAR_BYTES    32.0  /* and from there */
+#define VECTORS       1.5   /* of products in a cycle */
+#define LAUNCH_CYCLES 300.0 /* of a kernel, for what happens before its loops and behind them */
+#define ROOM          0.8   /* of the L2 cache that a strip may fill */
+#define AGAIN         1.5 /* times that strips read a tensor, if each reads more than rows of its own */
+#define LEAST_ROWS    8 /* of a tile of a product */
+#define LEAST_GAIN    20000.0
+#define MOST_ROWS     4096 /* of a strip */
+#define MOST_NUMBERS  6    /* rows and columns of a matrix in the body, whose sums share terms */
+#define LEAST_STRIPS  8    /* so that threads have the same work */
 
 /* The strips of one coordinate of the chain's result. */
 typedef struct Axis {
@@ -65,6 +66,7 @@ typedef struct Strips {
     const Target *target;
     Arena *scratch;
     VEC(Op *) ops;   /* those that compute, in order; Op.index is the number here, others' is -1 */
+    double *cycles;  /* of each of them */
     int *uses;       /* by value id: by operators, and as an output */
     bool *box;       /* by value id: it may become a box of another one */
     int *from_chain; /* by value id: uses by operators of the chain */
@@ -230,7 +232,7 @@ static double bytes_again(Strips *s, const Chain *c, const Member *m) {
     if (m->op->post) ex_visit(a, m->op->post, look_at_reach, &f);
     double bytes = 0;
     for (int i = 0; i < m->op->n_in; i++)
-        if (f.bytes[i] * strips_of(c) > 1.5 * (double)value_bytes(m->op->in[i]))
+        if (f.bytes[i] * strips_of(c) > AGAIN * (double)value_bytes(m->op->in[i]))
             bytes += f.bytes[i];
     return bytes;
 }
@@ -243,16 +245,11 @@ static double cycles_for(const Strips *s, double bytes, double at_once) {
     return bytes / NEAR_BYTES + far * bytes * (1 / FAR_BYTES - 1 / NEAR_BYTES);
 }
 
-static void count_functions(void *user, const Expr *e) {
-    double *work = user;
-    if ((e->op >= EX_exp && e->op <= EX_erf) || e->op == EX_pow) *work += FUNCTION_CYCLES;
-}
-
 /* Cycles that the operator takes for all of its result. */
 static double cycles_of(const Strips *s, const Op *op) {
-    double lanes = s->target->vector_types ? s->target->vector_bytes / 4.0 : 1, each = 1, last = 0;
-    ex_visit(s->scratch, op->body, count_functions, &each);
-    if (op->post) ex_visit(s->scratch, op->post, count_functions, &last);
+    double lanes = s->target->vector_types ? s->target->vector_bytes / 4.0 : 1;
+    double each = 1 + ex_slow_cycles(s->scratch, op->body);
+    double last = op->post ? ex_slow_cycles(s->scratch, op->post) : 0;
     return (steps_of(op) * each / VECTORS + (double)value_numel(op->out[0]) * last) / lanes;
 }
 
@@ -295,7 +292,7 @@ static double bytes_held(const Chain *c) {
  * (weights, keys) is read again for each. */
 static double gain_of(Strips *s, const Chain *c) {
     double strips = strips_of(c), held = bytes_held(c), gain = 0, work = 0;
-    double room = (double)s->target->l2_bytes * 0.8;
+    double room = (double)s->target->l2_bytes * ROOM;
     if (strips < LEAST_STRIPS) return 0;
     for (int i = 0; i < c->n; i++) {
         const Member *m = &c->member[i];
@@ -317,8 +314,8 @@ static double gain_of(Strips *s, const Chain *c) {
         gain -= again * strips / (again + held <= room ? NEAR_BYTES : FAR_BYTES);
         gain += cycles_for(s, again, again);
         if (moves_boxes(m->op)) continue;
-        gain -= (part * strips - 1) * cycles_of(s, m->op);
-        work += cycles_of(s, m->op);
+        gain -= (part * strips - 1) * s->cycles[m->op->index];
+        work += s->cycles[m->op->index];
     }
     /* two threads, of which one does a strip more */
     return gain - (ceil(strips / 2) * 2 / strips - 1) * work;
@@ -497,8 +494,8 @@ static const Expr *take_own(Build *b, const Expr *cond, int var, const Expr **ow
 }
 
 /* Where a map puts a rim around the member's result, the lines of the rim that are rows of strips
- * are computed with these: `value`, of a row of the strip. What is left of the map is moved only,
- * so that it can be computed in its place. */
+ * are computed with these: `value`, of a row of the strip. The map's body, which is built later,
+ * then only moves, so that it can be computed in its place. */
 static const Expr *with_rim(Build *b, const Member *m, int a, const Expr *value) {
     Exprs *x = b->x;
     const Expr *own = NULL, *to[MAX_RANK] = {NULL};
@@ -609,6 +606,8 @@ static void begin(Strips *s) {
         vec_push(s->scratch, &s->ops, op);
     }
     for (int i = 0; i < g->outputs.n; i++) s->uses[g->outputs.items[i]->id]++;
+    s->cycles = ARENA_ARRAY(s->scratch, s->ops.n + 1, double);
+    for (int i = 0; i < s->ops.n; i++) s->cycles[i] = cycles_of(s, s->ops.items[i]);
 }
 
 void pass_strips(Graph *g, const PassOptions *o) {

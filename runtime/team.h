@@ -23,8 +23,8 @@ typedef struct mlcc_team mlcc_team;
  * one. */
 typedef void mlcc_job(void *user, int32_t thread, int32_t threads, mlcc_team *team);
 
-/* The first iteration of part `thread` of a loop, a multiple of `unit`; the part ends where the next
- * begins. */
+/* The first iteration of part `thread` of a loop, a multiple of `unit`; the part ends where the
+ * next begins. */
 static inline int32_t mlcc_part(int64_t extent, int32_t unit, int32_t thread, int32_t threads) {
     int64_t first = (extent + unit - 1) / unit * thread / threads * unit;
     return (int32_t)(first < extent ? first : extent);

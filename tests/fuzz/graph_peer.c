@@ -420,7 +420,7 @@ static int body_source(Session *s) {
                      .model_name = "random",
                      .descriptor = true,
                      .threads = true,
-                     .least_shared = 1};
+                     .share_all = true};
     if (s->target->vector_types) e.vector_bytes = s->target->vector_bytes;
     Text source = text_new(&s->arena);
     text_addf(&source, "#define mlcc_model_v1 mlcc_model_v1_%d\n", (int)(now - jobs));

@@ -5,12 +5,14 @@
 #include "codegen/share.h"
 #include "tests/unit/graph_random.h"
 
-static const EmitOptions all = {.least_shared = 0};
+static const EmitOptions all = {.share_all = true};
 
 /* --- where threads wait ----------------------------------------------------------------------- */
 
-/* Kernels: `each` is shared, `one` is not, `two` is two loops, `again` two of which one reads what
- * the other writes, `fill` reads nothing; buffers of 32 bytes. */
+/* Kernels: `each` can be shared, `one` can not, `two` is two loops, `again` two of which one reads
+ * what the other writes, `fill` reads nothing; buffers of 32 bytes. `some` can be shared and takes
+ * 30,000 cycles, `much` a million, `bulk` a quarter million in buffers of 4 MiB, of which `bit`
+ * writes an element. */
 static const char kernels[] =
     "  kernel @each src \"each\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
@@ -29,6 +31,20 @@ static const char kernels[] =
     "  kernel @fill src \"fill\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
     "    for i in 4 parallel {\n      store y[i] = 0.5\n    }\n  }\n"
+    "  kernel @some src \"some\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
+    "    for i in 8 parallel {\n      for k in 3750 {\n        store y[i] = x0[i]\n      }\n    "
+    "}\n  }\n"
+    "  kernel @much src \"much\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
+    "    for i in 8 parallel {\n      for k in 125000 {\n        store y[i] = x0[i]\n      }\n    "
+    "}\n  }\n"
+    "  kernel @bulk src \"bulk\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i\n"
+    "    for i in 1048576 parallel {\n      store y[i] = x0[i]\n    }\n  }\n"
+    "  kernel @bit src \"bit\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i\n"
+    "    for i in 1 {\n      store y[i] = x0[i]\n    }\n  }\n"
     "  kernel @apart src \"apart\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    reg r : f32[8]\n    vars i, k\n"
     "    alloc r\n"
@@ -39,22 +55,28 @@ static const char *place_text(Fixture *f, char letter) {
     if (letter == 'x') return "%0 input 0 +0 bytes 32";
     if (letter == 'y') return "%2 output 0 +0 bytes 32";
     if (letter == 'p') return "%3 arena +0 bytes 32";
-    return arena_printf(&f->arena, "%%1 arena +%d bytes 32", (letter - 'a') * 32);
+    if (letter < 'a')
+        return arena_printf(&f->arena, "%%%d arena +%d bytes 4194304", 4 + letter - 'A',
+                            (letter - 'A' + 1) * 4194304);
+    return arena_printf(&f->arena, "%%%d arena +%d bytes 32", letter == 'a' ? 1 : 8 + letter - 'b',
+                        (letter - 'a') * 32);
 }
 
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" or "apart"
  * ... "end", of which the second is a loop whose iterations have c and d for themselves. x and y
  * are the input and output, a, b, ... are places in the arena, p lies inside of a. */
-static const Program *program_of(Fixture *f, const char *words, int64_t least) {
+static const Program *program_of(Fixture *f, const char *words, const EmitOptions *o) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
                  "    %3 = map (%0) : f32[4]\n      body $0[i0] * 2.0\n"
                  "    %1 = map (%3) : f32[8]\n      if !(i0 < 4)\n      body 0.5\n"
                  "      holds %3 [0]\n"
-                 "    %2 = map (%1) : f32[8]\n      body $0[i0] * 2.0\n"
-                 "    output %2 \"y\"\n  }\n");
+                 "    %2 = map (%1) : f32[8]\n      body $0[i0] * 2.0\n");
+    for (int v = 4; v < 12; v++) /* A to D, b to e */
+        text_addf(&t, "    %%%d = map (%%0) : f32[%d]\n      body $0[0]\n", v, v < 8 ? 1048576 : 8);
+    text_add(&t, "    output %2 \"y\"\n  }\n");
     text_add(&t, kernels);
-    text_add(&t, "  arena 256\n");
+    text_add(&t, "  arena 20971520\n");
     for (char *rest = arena_strdup(&f->arena, words), *word; (word = strtok_r(rest, " ", &rest));) {
         char *colon = strchr(word, ':');
         if (colon)
@@ -66,12 +88,12 @@ static const Program *program_of(Fixture *f, const char *words, int64_t least) {
                                                       : "  end\n");
     }
     text_add(&t, "}\n");
-    return share_loops(read_program(f, text_get(&t), t.length), least);
+    return share_loops(read_program(f, text_get(&t), t.length), o);
 }
 
 /* '|' a barrier, 's' a step that is shared, '1' one that is not; loops are brackets. */
-static void check_plan(Fixture *f, const char *words, const char *wanted) {
-    const Program *p = program_of(f, words, 0);
+static void check_shared(Fixture *f, const char *words, const EmitOptions *o, const char *wanted) {
+    const Program *p = program_of(f, words, o);
     const StepShare *share = share_steps(p);
     Text t = text_new(&f->arena);
     for (int i = 0; i < p->steps.n; i++) {
@@ -85,22 +107,34 @@ static void check_plan(Fixture *f, const char *words, const char *wanted) {
     assert_string_equal(text_get(&t), wanted);
 }
 
-/* Kernels of little work are one thread's: `each` stores 8 times, `two` 12 times. */
-static void test_work(void **state) {
+static void check_plan(Fixture *f, const char *words, const char *wanted) {
+    check_shared(f, words, &all, wanted);
+}
+
+/* Kernels are one thread's where sharing gains less than waiting and moving data costs. */
+static void test_gain(void **state) {
+    static const EmitOptions gainful = {.share_all = false};
+    static const char *const cases[][2] = {
+        {"each:xy", "1"},
+        {"much:xy", "s"},
+        {"some:xy", "1"}, /* a thread that sleeps must be woken for it */
+        {"some:xa some:xb some:xc", "sss"},
+        {"much:xa each:ab much:by", "s|s|s"}, /* two barriers in any case */
+        {"much:xa one:ab each:bc one:cd much:dy", "s|111|s"},
+        {"bulk:AB bulk:BC bulk:CD", "s|s|s"},
+        {"bit:AB bulk:BC bit:CD", "111"}, /* moving 4 MiB takes longer */
+        {"much:xa bit:AB bulk:BC bit:CD much:ay", "s111|s"},
+        {"bit:AB bulk:BC bulk:CD bulk:DA bulk:AB bulk:BC bulk:CD bulk:DA", "1|s|s|s|s|s|s|s"},
+        {"apart one:xb end", "(1)"},
+        {"apart much:xb end", "(s)"},
+        {"loop each:ab each:ba end", "(11)"},
+        {"loop some:ab some:ba end", "(s|s|)"},
+    };
     Fixture *f = *state;
-    static const int64_t least[] = {8, 9, 12, 13};
-    assert_true(
-        emit_c_shares(program_of(f, "apart one:xa end", 0), &(EmitOptions){.least_shared = 24}));
-    assert_false(
-        emit_c_shares(program_of(f, "apart one:xa end", 0), &(EmitOptions){.least_shared = 25}));
-    static const char *const wanted[] = {"sss", "1ss", "1ss", "11"};
-    for (int i = 0; i < 4; i++) {
-        const Program *p = program_of(f, "each:xa two:xb", least[i]);
-        const StepShare *share = share_steps(p);
-        Text t = text_new(&f->arena);
-        for (int s = 0; s < p->steps.n; s++) text_add(&t, share[s].alone ? "1" : "s");
-        assert_string_equal(text_get(&t), wanted[i]);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_shared(f, cases[i][0], &gainful, cases[i][1]);
+    assert_false(emit_c_shares(program_of(f, "some:xy", &all), &gainful));
+    assert_true(emit_c_shares(program_of(f, "much:xy", &all), &gainful));
 }
 
 static void test_plan(void **state) {
@@ -355,7 +389,7 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_work, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gain, setup, teardown),
         cmocka_unit_test_setup_teardown(test_perceptron, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_apart, setup, teardown),

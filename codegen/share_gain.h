@@ -1,0 +1,12 @@
+/* Which steps of a program are worth sharing among threads, by a model of two. */
+#ifndef CODEGEN_SHARE_GAIN_H
+#define CODEGEN_SHARE_GAIN_H
+
+#include "ir/kernel.h"
+
+/* Of each step whether threads should share it; a kernel's launches are all alike, but for those in
+ * loops whose iterations are apart (Step.apart), which the loop's step speaks for. can: those that
+ * they may share, lanes: of vectors of the processor. In the program's arena. */
+bool *share_gain(const Program *p, const bool *can, int lanes);
+
+#endif
