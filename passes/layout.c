@@ -23,6 +23,7 @@
 
 typedef struct Layout {
     Graph *g;
+    const Target *target;
     bool *fixed; /* by value id: the layout cannot be changed */
     int *axis;   /* by value id: the dimension that is to be innermost; -1: no wish */
     bool changed;
@@ -77,6 +78,14 @@ static void wish_for_operand(void *user, const Expr *e) {
     if (best >= 0 && v->shape[best] >= u->least) wish(u->l, v, best);
 }
 
+/* The longest of some dimensions, the first of such; -1: there is none. */
+static int longest_of(const Value *v, uint32_t dimensions) {
+    int best = -1;
+    for (int i = 0; i < v->rank; i++)
+        if (dimensions >> i & 1 && (best < 0 || v->shape[i] > v->shape[best])) best = i;
+    return best;
+}
+
 static void product_wishes(Layout *l, const Op *op) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
     Factor f[2] = {{.constant = true, .op = op}, {.constant = true, .op = op}};
@@ -84,10 +93,15 @@ static void product_wishes(Layout *l, const Op *op) {
     if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
     uint32_t weights = f[f[1].constant].vars;
     const Value *out = op->out[0];
-    int best = -1;
-    for (int i = 0; i < out->rank; i++)
-        if (weights >> i & 1 && (best < 0 || out->shape[i] > out->shape[best])) best = i;
+    const uint32_t groups = weights & f[f[0].constant].vars & ((1u << out->rank) - 1);
+    int column = longest_of(out, weights & ~groups), best = longest_of(out, weights);
     if (best < 0) return;
+    if (column >= 0 && out->shape[column] >= MIN_EXTENT &&
+        out->shape[column] >= l->target->vector_bytes / 8) {
+        /* half a vector of columns of one group is better than vectors across groups */
+        best = column;
+        weights &= ~groups;
+    }
     wish(l, out, best);
     Operands u = {l, op, weights, out->shape[best] < MIN_EXTENT ? MIN_DEPTH : MIN_EXTENT};
     ex_visit(l->g->arena, op->body->arg[!f[1].constant], wish_for_operand, &u);
@@ -222,7 +236,7 @@ static void find_fixed(Layout *l) {
 
 void pass_layout(Graph *g, const PassOptions *o) {
     if (o->target->blocks) return;
-    Layout l = {.g = g};
+    Layout l = {.g = g, .target = o->target};
     l.fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
     l.axis = ARENA_ARRAY(g->arena, g->n_values, int);
     for (int i = 0; i < g->n_values; i++) l.axis[i] = -1;

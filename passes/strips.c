@@ -218,9 +218,22 @@ static bool is_member(const Chain *c, const Op *op) {
     return false;
 }
 
-/* Bytes from outside of the chain that a strip of the member reads, but for those of its own rows
- * alone, which all strips together read once. */
-static double bytes_again(Strips *s, const Chain *c, const Member *m) {
+/* Does a member after `m` read it? */
+static bool reads(const Chain *c, const Member *m, const Value *v) {
+    for (const Member *after = c->member; after < m; after++)
+        for (int i = 0; i < after->op->n_in; i++)
+            if (after->op->in[i] == v) return true;
+    return false;
+}
+
+/* Bytes that members read from outside of the chain. */
+typedef struct Outside {
+    double again; /* by a strip of this member, but for those of its own rows alone, which all
+                     strips together read once */
+    double twice; /* by all strips, rows that a member after this one reads too */
+} Outside;
+
+static Outside read_outside(Strips *s, const Chain *c, const Member *m) {
     Arena *a = s->scratch;
     int64_t extent[MAX_RANK];
     Footprint f = {m->op, strip_extents(c, m, extent), extent, NULL, NULL};
@@ -230,11 +243,15 @@ static double bytes_again(Strips *s, const Chain *c, const Member *m) {
     ex_visit(a, m->op->body, look_at_reach, &f);
     f.n = m->op->out[0]->rank;
     if (m->op->post) ex_visit(a, m->op->post, look_at_reach, &f);
-    double bytes = 0;
-    for (int i = 0; i < m->op->n_in; i++)
-        if (f.bytes[i] * strips_of(c) > AGAIN * (double)value_bytes(m->op->in[i]))
-            bytes += f.bytes[i];
-    return bytes;
+    Outside outside = {0, 0};
+    for (int i = 0; i < m->op->n_in; i++) {
+        const double whole = (double)value_bytes(m->op->in[i]);
+        if (f.bytes[i] * strips_of(c) > AGAIN * whole)
+            outside.again += f.bytes[i];
+        else if (!f.member[i] && reads(c, m, m->op->in[i]))
+            outside.twice += whole;
+    }
+    return outside;
 }
 
 /* Cycles in which so many bytes come, of a tensor or of what is there `at_once`: much of what is a
@@ -292,13 +309,18 @@ static double bytes_held(const Chain *c) {
  * (weights, keys) is read again for each. */
 static double gain_of(Strips *s, const Chain *c) {
     double strips = strips_of(c), held = bytes_held(c), gain = 0, work = 0;
+    Outside outside[MOST_MEMBERS];
     double room = (double)s->target->l2_bytes * ROOM;
     if (strips < LEAST_STRIPS) return 0;
+    for (int i = 0; i < c->n; i++) {
+        outside[i] = read_outside(s, c, &c->member[i]);
+        held += outside[i].twice / strips;
+    }
     for (int i = 0; i < c->n; i++) {
         const Member *m = &c->member[i];
         const Value *out = m->op->out[0];
         double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
-        double again = bytes_again(s, c, m), moved = 0, rows = 1;
+        double again = outside[i].again, twice = outside[i].twice, moved = 0, rows = 1;
         bool product = m->op->kind == OP_reduce && m->op->combine == COMBINE_sum;
         for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
@@ -313,6 +335,7 @@ static double gain_of(Strips *s, const Chain *c) {
         gain -= LAUNCH_CYCLES * strips;
         gain -= again * strips / (again + held <= room ? NEAR_BYTES : FAR_BYTES);
         gain += cycles_for(s, again, again);
+        gain += cycles_for(s, twice, twice) - twice / (held <= room ? NEAR_BYTES : FAR_BYTES);
         if (moves_boxes(m->op)) continue;
         gain -= (part * strips - 1) * s->cycles[m->op->index];
         work += s->cycles[m->op->index];
@@ -371,15 +394,16 @@ static Chain grow(Strips *s, Op *last, int n_axes, const int *coord, const Axis 
     return best;
 }
 
-/* Does a member read something large that was made for it? Else there is nothing to gain. */
+/* Does a member read something large? Else there is nothing to gain. */
 static bool may_gain(const Strips *s, const Op *last) {
     const Op *op = last;
     for (int depth = 0; depth < MOST_MEMBERS && op; depth++) {
         const Op *before = NULL;
         for (int i = 0; i < op->n_in; i++) {
             const Value *v = op->in[i];
+            if (v->def->kind != OP_const && (int64_t)value_bytes(v) > s->target->l2_bytes / 2)
+                return true;
             if (!computes(v->def) || s->uses[v->id] > 2) continue;
-            if ((int64_t)value_bytes(v) > s->target->l2_bytes / 2) return true;
             if (!before || value_bytes(v) > value_bytes(before->out[0])) before = v->def;
         }
         op = before;
