@@ -573,17 +573,18 @@ static const char *bounded(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType dt = (DType)e->dt;
     const Expr *second = e->arg[1];
-    bool never_nan = dt != DT_f32 || (ex_is_const(second) && !isnan(second->k.f));
+    bool never_nan = ex_is_const(second) && !isnan(second->k.f), most = e->op == EX_max;
     const char *a = lanes_text(l, e->arg[0], true), *b = lanes_text(l, second, true);
-    if (dt == DT_f32 && never_nan && l->width > 1)
-        return TEXT("%s(%s, %s)",
-                    lane_function(p, e->op == EX_max ? "no_less" : "no_more", l->width), a, b);
-    const char *sign = e->op == EX_min ? ">" : "<", *bits = lane_type(p, DT_i32, l->width);
+    if (dt == DT_f32 && l->width > 1) {
+        const char *name = never_nan ? (most ? "no_less" : "no_more") : ex_name((ExprOp)e->op);
+        return TEXT("%s(%s, %s)", lane_function(p, name, l->width), a, b);
+    }
+    const char *sign = most ? "<" : ">", *bits = lane_type(p, DT_i32, l->width);
     const char *type = lane_type(p, dt, l->width);
     a = local_name(l, type, a);
-    if (!never_nan || !ex_is_const(second)) b = local_name(l, type, b);
+    if (!ex_is_const(second)) b = local_name(l, type, b);
     const char *mask = TEXT("%s %s %s", a, sign, b);
-    if (!never_nan) mask = TEXT(l->width == 1 ? "%s || %s != %s" : "(%s) | (%s != %s)", mask, b, b);
+    if (dt == DT_f32 && !never_nan) mask = TEXT("%s || %s != %s", mask, b, b);
     if (l->width == 1) return TEXT("(%s ? %s : %s)", mask, b, a);
     return blend(l, dt, local_name(l, bits, mask), b, a);
 }

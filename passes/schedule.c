@@ -670,29 +670,34 @@ static int window_depth(Nest *n) {
 }
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
- * convolution, pooling): neighbours in the tile share what they load if the window is unrolled. */
+ * convolution, pooling): neighbours in the tile share what they load where the window is unrolled, as
+ * far as it is not too long. */
 static void window_tile(Nest *n, int column, int row) {
-    int64_t tiles, window = 1;
-    for (int i = 0; i < n->n_order; i++)
-        if (n->loop[n->order[i]].reduce) window *= n->loop[n->order[i]].extent;
-    bool unroll = n->target->vector_types && window <= MOST_UNROLLED_WINDOW;
+    int64_t tiles, unrolled = 1;
+    int window[NEST_MAX_LOOPS], count = reductions_by_stride(n, nest_body(n), window, 0);
+    int serial = count; /* loops of the window that are not unrolled, the outer ones */
+    while (n->target->vector_types && serial > 0 &&
+           unrolled * n->loop[window[serial - 1]].extent <= MOST_UNROLLED_WINDOW)
+        unrolled *= n->loop[window[--serial]].extent;
+    bool shares = count == 0 || unrolled > 1 || nest_body(n)->op == EX_mul;
+    shares &= n->target->vector_types;
     Ranking ranking = {.n = 0};
-    if (row >= 0 && unroll)
+    if (row >= 0 && shares)
         for (int64_t r = 8; r > 1; r--) {
             double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
             if (r <= n->loop[row].extent) rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
         }
     rank_tile(&ranking, (Tile){.rows = 1, .cost = HUGE_VAL});
     int64_t rows = ranked_tile(&ranking, n->variant).rows;
-    int inner[2], count = 0, order[NEST_MAX_LOOPS], k = 0, fours, few = -1;
-    int depth = window_depth(n);
+    int inner[2], order[NEST_MAX_LOOPS], k = 0, fours, few = -1, depth = window_depth(n);
     if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
+    count = 0;
     if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
-    inner[count++] = tile_loop(n, column, (unroll ? 1 : 4) * lanes_of(n), &tiles);
+    inner[count++] = tile_loop(n, column, (shares ? 1 : 4) * lanes_of(n), &tiles);
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     k = without(order, reductions_by_stride(n, nest_body(n), order, k), few);
-    for (int i = 0; i < k && unroll; i++) nest_bind(n, order[i], ROLE_unroll);
+    for (int i = serial; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     if (few >= 0) {
         nest_bind(n, few, ROLE_unroll);
