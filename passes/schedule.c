@@ -670,8 +670,8 @@ static int window_depth(Nest *n) {
 }
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
- * convolution, pooling): neighbours in the tile share what they load where the window is unrolled, as
- * far as it is not too long. */
+ * convolution, pooling): neighbours in the tile share what they load where the window is unrolled,
+ * as far as it is not too long. */
 static void window_tile(Nest *n, int column, int row) {
     int64_t tiles, unrolled = 1;
     int window[NEST_MAX_LOOPS], count = reductions_by_stride(n, nest_body(n), window, 0);

@@ -2,13 +2,18 @@
  *
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the
  * guard compares single variables with constants, the box is cut into boxes in which it holds or
- * does not. The pieces are plain copies, which C compilers vectorise. Only for targets whose
- * kernels are plain loops: threads would do the pieces one after the other.
+ * does not. The pieces are plain copies, which C compilers vectorise. Where the next piece has the
+ * same iterations of the outermost loop, both are done in one: they write rows side by side. Only
+ * for targets whose kernels are plain loops: threads would do the pieces one after the other.
  */
 #include "passes/passes.h"
 
 #define MAX_LOOPS  16
 #define MAX_PIECES 24
+
+typedef struct Box {
+    int64_t lo[MAX_LOOPS], hi[MAX_LOOPS]; /* per loop: lo <= variable < hi */
+} Box;
 
 typedef struct Split {
     Program *p;
@@ -19,11 +24,9 @@ typedef struct Split {
     int n_vars; /* of the kernel before any piece was made */
     Stmt *pieces;
     int n_pieces;
+    Stmt *outer; /* the outermost loop of the last piece */
+    Box box;     /* the last piece */
 } Split;
-
-typedef struct Box {
-    int64_t lo[MAX_LOOPS], hi[MAX_LOOPS]; /* per loop: lo <= variable < hi */
-} Box;
 
 /* The nest of serial loops, unrolled ones innermost, around one store; false if there is none. */
 static bool find_nest(Split *s) {
@@ -77,11 +80,15 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
     for (int i = 0; i < s->n_loops; i++)
         if (box->hi[i] <= box->lo[i]) return;
     const Expr **to = ARENA_ARRAY(p->arena, old, const Expr *);
+    bool joins = s->outer && s->n_loops > 1 && s->loop[0]->role == ROLE_parallel &&
+                 s->box.lo[0] == box->lo[0] && s->box.hi[0] == box->hi[0];
     for (int i = 0; i < s->n_loops; i++) {
         int64_t extent = box->hi[i] - box->lo[i];
         int var = fresh[i] = s->loop[i]->var;
         const char *name = s->k->vars.items[var].name;
-        if (s->n_pieces) {
+        if (i == 0 && joins) {
+            fresh[i] = s->outer->var;
+        } else if (s->n_pieces) {
             name = arena_printf(p->arena, "%s_%d", name, s->n_pieces);
             fresh[i] = kernel_var(p, s->k, name, DT_i32, extent);
         }
@@ -97,7 +104,7 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
     inner->index = ARENA_ARRAY(p->arena, 1, const Expr *);
     inner->index[0] = ex_simplify(p->x, index, n_vars, extent);
     inner->value = ex_simplify(p->x, ex_subst_vars(p->x, value, old, to), n_vars, extent);
-    for (int i = s->n_loops - 1; i >= 0; i--) {
+    for (int i = s->n_loops - 1; i >= joins; i--) {
         Stmt *loop = stmt_new(p, ST_for);
         loop->var = fresh[i];
         loop->role = s->loop[i]->role;
@@ -106,7 +113,9 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
         loop->body = inner;
         inner = loop;
     }
-    stmt_append(&s->pieces, inner);
+    stmt_append(joins ? &s->outer->body : &s->pieces, inner);
+    if (!joins) s->outer = inner;
+    s->box = *box;
     s->n_pieces++;
 }
 
