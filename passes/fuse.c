@@ -220,20 +220,6 @@ static bool try_inline(Graph *g, Op *c, int i, int64_t *work) {
 
 /* --- epilogues -------------------------------------------------------------------------------- */
 
-typedef struct Own {
-    int source;
-    const Value *v;
-    bool moved;
-} Own;
-
-static void check_own(void *user, const Expr *e) {
-    Own *u = user;
-    if (e->op != EX_load || e->k.i != u->source) return;
-    for (int i = 0; i < e->n; i++)
-        u->moved |= !(e->arg[i]->op == EX_var && e->arg[i]->k.i == i) &&
-                    !(ex_is_int(e->arg[i], 0) && u->v->shape[i] == 1);
-}
-
 typedef struct Epilogue {
     Exprs *x;
     int source;
@@ -248,20 +234,6 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
     return ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args);
 }
 
-/* c, a map over a reshape of r's shape, becomes a map over r's own shape, reshaped afterwards. */
-static void map_before_reshape(Graph *g, Op *c, Value *made) {
-    Value *out = c->out[0];
-    c->body = reshape_body(g->x, c->body, out->rank, out->shape, made->rank, made->shape);
-    /* the old output becomes a reshape of the new one */
-    Op *reshape = graph_new_op(g, OP_reshape, 1, &out, 1);
-    Value *inner = graph_new_value(g, c, 0, out->dt, made->rank, made->dims);
-    reshape->in[0] = inner;
-    reshape->out[0] = out;
-    out->def = reshape;
-    inner->index = 1;
-    graph_insert_before(g, c->next, reshape);
-}
-
 static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     Value *out = c->out[0];
     int best = -1;
@@ -271,9 +243,7 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
             made->range || seen->index != 1 ||
             !shape_equal(seen->rank, seen->dims, out->rank, out->dims))
             continue;
-        Own own = {i, seen, false};
-        ex_visit(g->arena, c->body, check_own, &own);
-        if (own.moved) continue;
+        if (!reads_own(g->arena, c, i)) continue;
         /* of several, the one with the longer reduction */
         const Op *r = made->def;
         if (best < 0 ||
@@ -292,7 +262,9 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     for (int k = 0; k < c->n_in; k++)
         if (k != best) c_to_new[k] = list_add(list, &n, c->in[k]);
     if (n > MAX_INPUTS && n > r->n_in) return false;
-    if (seen != made) map_before_reshape(g, c, made);
+    Value **old = c->in;
+    const int n_old = c->n_in;
+    if (seen != made) map_before_reshape(g, c, best);
     Epilogue u = {g->x, best, renumber_loads(g->x, r->post, r->n_in, r_to_new), c_to_new};
     const Expr *post = ex_rewrite(g->x, c->body, epilogue_leaf, &u);
     *work += post->size;
@@ -308,8 +280,6 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     c->exclusive = r->exclusive;
     c->reverse = r->reverse;
     c->src = join_src(g, r->src, c->src);
-    Value **old = c->in;
-    int n_old = c->n_in;
     c->in = arena_copy(g->arena, list, (size_t)n * sizeof *list);
     c->n_in = n;
     count_inputs(g, c, n_old, old);

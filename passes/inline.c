@@ -32,6 +32,65 @@ void reshape_to_map(Graph *g, Op *op) {
                             out->rank, out->shape);
 }
 
+typedef struct Own {
+    int source;
+    const Value *v;
+    bool moved; /* it is loaded elsewhere too */
+} Own;
+
+static void check_own(void *user, const Expr *e) {
+    Own *u = user;
+    if (e->op != EX_load || e->k.i != u->source) return;
+    for (int i = 0; i < e->n; i++)
+        u->moved |= !(e->arg[i]->op == EX_var && e->arg[i]->k.i == i) &&
+                    !(ex_is_int(e->arg[i], 0) && u->v->shape[i] == 1);
+}
+
+bool reads_own(Arena *scratch, const Op *c, int i) {
+    Own own = {i, c->in[i], false};
+    ex_visit(scratch, c->body, check_own, &own);
+    return !own.moved;
+}
+
+typedef struct Unseen {
+    Exprs *x;
+    int source;
+    const Expr *to;
+} Unseen;
+
+static const Expr *unseen_leaf(void *user, const Expr *e, const Expr *const *args) {
+    const Unseen *u = user;
+    if (e->op != EX_load) return e;
+    return e->k.i == u->source ? u->to : ex_load(u->x, (DType)e->dt, (int)e->k.i, e->n, args);
+}
+
+static const Expr *unseen_acc(void *user, const Expr *e, const Expr *const *args) {
+    const Unseen *u = user;
+    if (e->op == EX_acc) return u->to;
+    return e->op == EX_load ? ex_load(u->x, (DType)e->dt, (int)e->k.i, e->n, args) : e;
+}
+
+void map_before_reshape(Graph *g, Op *c, int i) {
+    Value *out = c->out[0], *made = through_reshape(c->in[i]);
+    const Expr *own[MAX_RANK];
+    for (int d = 0; d < made->rank; d++) own[d] = ex_var(g->x, d);
+    /* an accumulator, which maps have not, stands for the element meanwhile */
+    Unseen hide = {g->x, i, ex_acc(g->x, made->dt)};
+    Unseen show = {g->x, i, ex_load(g->x, made->dt, i, made->rank, own)};
+    const Expr *body = ex_rewrite(g->x, c->body, unseen_leaf, &hide);
+    body = reshape_body(g->x, body, out->rank, out->shape, made->rank, made->shape);
+    c->body = ex_rewrite(g->x, body, unseen_acc, &show);
+    c->in = arena_copy(g->arena, c->in, (size_t)c->n_in * sizeof *c->in);
+    c->in[i] = made;
+    Op *reshape = graph_new_op(g, OP_reshape, 1, &out, 1);
+    Value *inner = graph_new_value(g, c, 0, out->dt, made->rank, made->dims);
+    reshape->in[0] = inner;
+    reshape->out[0] = out;
+    out->def = reshape;
+    inner->index = 1;
+    graph_insert_before(g, c->next, reshape);
+}
+
 const Expr *without_casts(const Expr *factor) {
     const Expr *e = factor;
     while (e->op == EX_cast) e = e->arg[0];

@@ -29,6 +29,13 @@ const Expr *reshape_body(Exprs *x, const Expr *body, int rank_from, const int64_
 /* Turns a reshape into a map that loads. */
 void reshape_to_map(Graph *g, Op *op);
 
+/* Does the map load its input `i` at its own coordinates only? */
+bool reads_own(Arena *scratch, const Op *c, int i);
+
+/* c, a map that reads its input `i`, a reshape, at its own coordinates, becomes a map over what is
+ * reshaped, and is reshaped afterwards. */
+void map_before_reshape(Graph *g, Op *c, int i);
+
 /* Adds v to a list of inputs; returns its number. */
 int list_add(Value **list, int *n, Value *v);
 

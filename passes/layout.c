@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define MIN_EXTENT 4  /* a dimension that is worth being innermost */
-#define MIN_DEPTH  16 /* ... if the product must go along it, for its results are few */
+#define MIN_DEPTH  16 /* ... if a product must go along it */
 
 typedef struct Layout {
     Graph *g;
@@ -31,6 +31,10 @@ typedef struct Layout {
 
 static bool computes(const Op *op) {
     return op->kind == OP_map || op->kind == OP_reduce;
+}
+
+static bool is_product(const Op *op) {
+    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
 }
 
 /* Does nothing if the value has a wish already or cannot be changed. */
@@ -87,7 +91,7 @@ static int longest_of(const Value *v, uint32_t dimensions) {
 }
 
 static void product_wishes(Layout *l, const Op *op) {
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    if (!is_product(op)) return;
     Factor f[2] = {{.constant = true, .op = op}, {.constant = true, .op = op}};
     for (int i = 0; i < 2; i++) ex_visit(l->g->arena, op->body->arg[i], look_at_factor, &f[i]);
     if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
@@ -234,8 +238,38 @@ static void find_fixed(Layout *l) {
     for (int i = 0; i < g->outputs.n; i++) l->fixed[g->outputs.items[i]->id] = true;
 }
 
+/* Does the reshape join dimensions of which an inner one has few elements? Products want many side
+ * by side. */
+static bool joins_few(const Value *from, const Value *to) {
+    for (int i = 0; i < from->rank; i++) {
+        bool whole = from->shape[i] >= MIN_DEPTH;
+        for (int k = 0; k < to->rank; k++)
+            whole |= step_of(from, i) * from->shape[i] == step_of(to, k) * to->shape[k];
+        if (!whole) return true;
+    }
+    return false;
+}
+
+/* Elementwise operators behind a reshape of a product come before it: they become its epilogue
+ * whatever layouts the two shapes get. */
+static void lift_epilogues(Graph *g, const PassOptions *o) {
+    graph_count_uses(g);
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; op->kind == OP_map && !op->guard && i < op->n_in; i++) {
+            const Value *seen = op->in[i], *made = through_reshape(op->in[i]), *out = op->out[0];
+            if (seen == made || made->def->kind != OP_reduce || made->index != 1 ||
+                seen->index != 1 || !shape_equal(seen->rank, seen->dims, out->rank, out->dims) ||
+                joins_few(made, seen) || !reads_own(g->arena, op, i))
+                continue;
+            map_before_reshape(g, op, i);
+            break;
+        }
+    pass_dce(g, o);
+}
+
 void pass_layout(Graph *g, const PassOptions *o) {
     if (o->target->blocks) return;
+    lift_epilogues(g, o);
     Layout l = {.g = g, .target = o->target};
     l.fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
     l.axis = ARENA_ARRAY(g->arena, g->n_values, int);
@@ -261,10 +295,20 @@ void pass_layout(Graph *g, const PassOptions *o) {
             if (axis >= 0 && after == 1) l.axis[v->id] = -1;
         }
     for (Op *op = g->first; op; op = op->next) {
+        op->index = 0;
         if (op->kind != OP_reshape) continue;
         int from = l.axis[op->in[0]->id], to = l.axis[op->out[0]->id];
-        if ((from >= 0 || to >= 0) && !same_dimension(op->in[0], from, op->out[0], to))
+        if ((from >= 0 || to >= 0) && !same_dimension(op->in[0], from, op->out[0], to)) {
+            op->index = from >= 0 && to >= 0 && step_of(op->in[0], from) == step_of(op->out[0], to);
             reshape_to_map(g, op);
+        }
+    }
+    /* products read what is innermost in both shapes through the reshape: the channels of a group
+     * lie side by side among all channels */
+    for (Op *op = g->first; op; op = op->next) {
+        int64_t work = 0;
+        for (int i = 0; is_product(op) && i < op->n_in; i++)
+            if (op->in[i]->def->index) op_inline(g, op, i, MAX_INPUTS, &work);
     }
     for (Op *op = g->first; op; op = op->next) apply(&l, op);
     for (Op *op = g->first; op; op = op->next)
