@@ -22,12 +22,15 @@ const Stmt *shared_loop(const Kernel *k) {
 }
 
 #define MOST_LANES  64
-#define PLAIN_LANES 4 /* of loops that a C compiler makes vectors of */
+#define MOST_PEELED 16 /* iterations of a loop that compilers unroll completely */
+#define PLAIN_LANES 4  /* of loops that a C compiler makes vectors of */
 
-/* Is there no loop in the list, but those over a few bytes side by side? */
+/* Is there no loop in the list, but those that C compilers may unroll completely? The one around is
+ * then their innermost. */
 static bool is_innermost(const Stmt *s) {
     for (; s; s = s->next) {
-        bool few = s->kind == ST_for && ex_is_const(s->extent) && s->extent->k.i <= 4;
+        bool few = s->kind == ST_for && s->role != ROLE_vector && ex_is_const(s->extent) &&
+                   s->extent->k.i <= MOST_PEELED;
         if (s->kind == ST_for && (!few || !is_innermost(s->body))) return false;
     }
     return true;

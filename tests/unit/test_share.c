@@ -10,9 +10,9 @@ static const EmitOptions all = {.share_all = true};
 /* --- where threads wait ----------------------------------------------------------------------- */
 
 /* Kernels: `each` can be shared, `one` can not, `two` is two loops, `again` two of which one reads
- * what the other writes, `fill` reads nothing; buffers of 32 bytes. `some` can be shared and takes
- * 30,000 cycles, `much` a million, `bulk` a quarter million in buffers of 4 MiB, of which `bit`
- * writes an element. */
+ * what the other writes, `fill` reads nothing; `rows` and `long` have loops inside; buffers of 32
+ * bytes. `some` can be shared and takes 30,000 cycles, `much` a million, `bulk` a quarter million
+ * in buffers of 4 MiB, of which `bit` writes an element. */
 static const char kernels[] =
     "  kernel @each src \"each\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
@@ -31,6 +31,14 @@ static const char kernels[] =
     "  kernel @fill src \"fill\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i\n"
     "    for i in 4 parallel {\n      store y[i] = 0.5\n    }\n  }\n"
+    "  kernel @rows src \"rows\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
+    "    for i in 2 parallel {\n      for k in 8 {\n        store y[k] = x0[k]\n      }\n    }\n  "
+    "}\n"
+    "  kernel @long src \"long\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
+    "    for i in 2 parallel {\n      for k in 17 {\n        store y[i * 4] = x0[k % 8]\n      }\n "
+    "   }\n  }\n"
     "  kernel @some src \"some\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
     "    for i in 8 parallel {\n      for k in 3750 {\n        store y[i] = x0[i]\n      }\n    "
@@ -135,6 +143,19 @@ static void test_gain(void **state) {
         check_shared(f, cases[i][0], &gainful, cases[i][1]);
     assert_false(emit_c_shares(program_of(f, "some:xy", &all), &gainful));
     assert_true(emit_c_shares(program_of(f, "much:xy", &all), &gainful));
+}
+
+/* Rows of a loop that compilers may make vectors across are shared by whole vectors. */
+static void test_unit(void **state) {
+    Fixture *f = *state;
+    static const struct {
+        const char *kernel;
+        int unit;
+    } cases[] = {{"each:xa", 64}, {"rows:xa", 64}, {"long:xa", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Program *p = program_of(f, cases[i].kernel, &all);
+        assert_int_equal(shared_unit(shared_loop(p->kernels.items[0])), cases[i].unit);
+    }
 }
 
 static void test_plan(void **state) {
@@ -389,6 +410,7 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gain, setup, teardown),
         cmocka_unit_test_setup_teardown(test_perceptron, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
