@@ -6,21 +6,6 @@
 
 #include <string.h>
 
-/* A loop that can be shared if it stands alone. */
-static bool is_shareable(const Kernel *k, const Stmt *s) {
-    return s->kind == ST_for && s->role == ROLE_parallel && k->vars.items[s->var].extent > 1;
-}
-
-const Stmt *shared_loop(const Kernel *k) {
-    const Stmt *loop = NULL;
-    for (const Stmt *s = k->body; s; s = s->next) {
-        if (s->kind == ST_alloc) continue;
-        if (!is_shareable(k, s) || loop) return NULL;
-        loop = s;
-    }
-    return loop;
-}
-
 #define MOST_LANES  64
 #define MOST_PEELED 16 /* iterations of a loop that compilers unroll completely */
 #define PLAIN_LANES 4  /* of loops that a C compiler makes vectors of */
@@ -40,17 +25,6 @@ int shared_unit(const Stmt *loop) {
     return is_innermost(loop->body) ? MOST_LANES : 1;
 }
 
-/* How many parallel loops the kernel consists of; 0 if of anything else too, or of no long one. */
-static int count_loops(const Kernel *k) {
-    int n = 0, long_ones = 0;
-    for (const Stmt *s = k->body; s; s = s->next) {
-        if (s->kind != ST_for || s->role != ROLE_parallel) return 0;
-        long_ones += is_shareable(k, s);
-        n++;
-    }
-    return long_ones ? n : 0;
-}
-
 /* The end of the loop that begins at step `s`. */
 static int loop_end(const Program *p, int s) {
     for (int depth = 0;; s++) {
@@ -59,36 +33,44 @@ static int loop_end(const Program *p, int s) {
     }
 }
 
-/* Of each step whether threads share it: the loop of a kernel, or iterations of a loop of steps. */
-static const bool *choose_shared(const Program *p, const EmitOptions *o) {
+/* Of each step how threads share it, a kernel or iterations of a loop of steps; see share_gain. */
+static const int *choose_ways(const Program *p, const EmitOptions *o) {
     bool *can = ARENA_ARRAY(p->arena, p->steps.n + 1, bool);
+    int *last = ARENA_ARRAY(p->arena, p->steps.n + 1, int);
     bool apart = false; /* in a loop whose iterations are: its kernels are not shared */
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
-        if (step->kind == STEP_launch)
-            can[s] = !apart && (shared_loop(step->kernel) || count_loops(step->kernel));
-        else
+        Ways ways = {.n = 1};
+        if (step->kind == STEP_launch) {
+            ways_of(p, step->kernel, &ways);
+            can[s] = !apart && ways.n;
+        } else {
             can[s] = apart = step->kind == STEP_loop && step->apart;
+        }
+        last[s] = can[s] ? ways.n : 0;
     }
-    return o->share_all ? can
+    return o->share_all ? last
                         : share_gain(p, can, o->vector_bytes ? o->vector_bytes / 4 : PLAIN_LANES);
 }
 
 bool emit_c_shares(const Program *p, const EmitOptions *o) {
-    const bool *shared = choose_shared(p, o);
+    const int *way = choose_ways(p, o);
     bool any = false;
-    for (int s = 0; s < p->steps.n; s++) any |= shared[s];
+    for (int s = 0; s < p->steps.n; s++) any |= way[s] > 0;
     return any;
 }
 
 /* --- kernels in pieces ------------------------------------------------------------------------ */
 
-/* A copy of the kernel, whose body is one of its statements. */
-static Kernel *piece_of(Arena *arena, const Kernel *k, const Stmt *s) {
-    Kernel *piece = arena_copy(arena, k, sizeof *k);
-    piece->body = arena_copy(arena, s, sizeof *s);
+/* A copy of the kernel, whose body is one of its loops. */
+static Kernel *piece_of(const Program *p, const Kernel *k, const Stmt *s) {
+    Kernel *piece = arena_copy(p->arena, k, sizeof *k);
+    piece->body = arena_copy(p->arena, s, sizeof *s);
     piece->body->next = NULL;
-    return piece;
+    Ways ways;
+    ways_of(p, piece, &ways);
+    const int way = ways_even(&ways);
+    return way ? share_inside(p, piece, &ways, way) : piece;
 }
 
 /* A copy of the kernel without parallel loops outermost. */
@@ -114,18 +96,24 @@ int64_t apart_bytes(const Program *p) {
     return most;
 }
 
-/* The kernel's loops, each a kernel of its own, then NULL. */
-static Kernel **pieces_of(Arena *arena, Kernel *k) {
-    int loops = count_loops(k), n = 0;
-    Kernel **piece = ARENA_ARRAY(arena, loops + 2, Kernel *);
-    if (loops < 2) piece[n++] = k;
-    for (const Stmt *s = k->body; s && loops >= 2; s = s->next) piece[n++] = piece_of(arena, k, s);
+/* The kernel's loops, each a kernel of its own, or the kernel as threads share it, then NULL; `way`
+ * as share_gain says. */
+static Kernel **pieces_of(const Program *p, Kernel *k, int way) {
+    int loops = 1, n = 0;
+    Ways ways;
+    ways_of(p, k, &ways);
+    for (const Stmt *s = k->body; s && !ways.loop; s = s->next) loops++;
+    Kernel **piece = ARENA_ARRAY(p->arena, loops + 1, Kernel *);
+    if (ways.loop)
+        piece[n++] = way > 1 ? share_inside(p, k, &ways, way - 1) : k;
+    else
+        for (const Stmt *s = k->body; s; s = s->next) piece[n++] = piece_of(p, k, s);
     return piece;
 }
 
 const Program *share_loops(const Program *p, const EmitOptions *o) {
     Arena *arena = p->arena;
-    const bool *shared = choose_shared(p, o);
+    const int *way = choose_ways(p, o);
     /* of each kernel, then NULL: as several threads do it and as one does; NULL: none do */
     Kernel ***made[2];
     for (int i = 0; i < 2; i++) made[i] = ARENA_ARRAY(arena, p->kernels.n + 1, Kernel **);
@@ -134,15 +122,15 @@ const Program *share_loops(const Program *p, const EmitOptions *o) {
     memset(&split->steps, 0, sizeof split->steps);
     for (int s = 0; s < p->steps.n; s++) {
         Step step = p->steps.items[s];
-        step.apart &= shared[s];
+        step.apart &= way[s] > 0;
         if (step.kind != STEP_launch) {
             vec_push(arena, &split->steps, step);
             continue;
         }
-        Kernel ***launch = &made[shared[s]][kernel_index(p, step.kernel)];
+        Kernel ***launch = &made[way[s] > 0][kernel_index(p, step.kernel)];
         if (!*launch) {
-            if (shared[s]) {
-                *launch = pieces_of(arena, step.kernel);
+            if (way[s]) {
+                *launch = pieces_of(p, step.kernel, way[s]);
             } else {
                 *launch = ARENA_ARRAY(arena, 2, Kernel *);
                 (*launch)[0] = serial_copy(arena, step.kernel);
@@ -171,23 +159,6 @@ typedef struct Share {
     StepShare *step;
     VEC(Access) since;
 } Share;
-
-static void note_load(void *user, const Expr *e) {
-    bool *read = user;
-    if (e->op == EX_load) read[e->k.i] = true;
-}
-
-/* Sets `read` for buffers that the statements load from. */
-static void note_loads(Arena *arena, const Kernel *k, const Stmt *s, bool *read) {
-    for (; s; s = s->next) {
-        if (s->extent) ex_visit(arena, s->extent, note_load, read);
-        if (s->value) ex_visit(arena, s->value, note_load, read);
-        for (int i = 0; s->index && i < k->buffers.items[s->buffer]->rank; i++)
-            ex_visit(arena, s->index[i], note_load, read);
-        note_loads(arena, k, s->body, read);
-        note_loads(arena, k, s->other, read);
-    }
-}
 
 /* What step `s` touches of memory that is ever written; returns how many, `access` in the arena. */
 static int accesses_of(const Share *h, int s, Access **access) {

@@ -1,21 +1,18 @@
 /* How the steps of a program are shared among threads.
  *
  * All threads walk through the same list of steps. Of a kernel whose body is one parallel loop each
- * does a part of the iterations; one that is several such loops is taken apart. Of loops of steps
- * whose iterations are apart (Step.apart) each does some iterations. Any other kernel is done by
- * the first thread alone. Threads wait for each other only where a step touches memory that
- * a step since the last such place has touched, one of the two writing. Steps of the first thread
- * alone need not wait for one another, nor those that write elements of their own: pieces of a
- * kernel, and makers of tensors that lie inside of the same one.
+ * does a part of the iterations (share_ways.h); one that is several such loops is taken apart. Of
+ * loops of steps whose iterations are apart (Step.apart) each does some iterations. Any other
+ * kernel is done by the first thread alone. Threads wait for each other only where a step touches
+ * memory that a step since the last such place has touched, one of the two writing. Steps of the
+ * first thread alone need not wait for one another, nor those that write elements of their own:
+ * pieces of a kernel, and makers of tensors that lie inside of the same one.
  */
 #ifndef CODEGEN_SHARE_H
 #define CODEGEN_SHARE_H
 
 #include "codegen/codegen.h"
-
-/* The loop of the kernel that threads may share: the only loop of the body's outermost list, which
- * is parallel and runs more than once, a constant number of times. NULL: there is none. */
-const Stmt *shared_loop(const Kernel *k);
+#include "codegen/share_ways.h"
 
 /* What the threads' parts of such a loop are multiples of: where iterations may become lanes of
  * vectors, those left over behind the last vector are the same ones for any number of threads. A

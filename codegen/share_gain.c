@@ -1,18 +1,28 @@
-/* Which kernels are worth sharing; see share_gain.h.
+/* Which kernels are worth sharing, and how; see share_gain.h.
  *
  * With two threads, one that is shared takes half the time. But a step that reads what another has
- * made waits for it, unless the first thread does both, and where one of the two is shared and the
- * other is not, half of what lies between them moves from one core to the other, which takes longer
- * than computing something simple. So kernels are either shared or not such that all of this takes
- * least, as far as changes of one of them, or of all shared ones that hang together, find it.
+ * made waits for it, unless the first thread does both. And what lies between them moves from one
+ * core to the other, which takes longer than computing something simple: half of it where one of
+ * the two is shared and the other is not, or where each thread makes some columns and then reads
+ * all columns of some rows; none where each goes on with the rows that it has made. So kernels are
+ * shared or not, and in such ways, that all of this takes least, as far as changes of one of them,
+ * or of all shared ones that hang together, find it.
  */
 #include "codegen/share_gain.h"
 
 #include "codegen/host.h"
+#include "codegen/share_ways.h"
+
+#include <math.h>
+#include <string.h>
 
 #define BARRIER_CYCLES 800.0
-#define MOVE_CYCLES    0.2     /* for a byte from one core to the other */
+#define MOVE_CYCLES    0.4     /* for a byte from one core to the other */
+#define CALLER_CYCLES  0.1     /* the same of inputs and outputs, which may lie further out */
+#define NEAR_BYTES     1048576 /* of weights that stay in a core's cache */
+#define READ_CYCLES    0.1     /* for a byte of others */
 #define WAKE_CYCLES    20000.0 /* for a thread that sleeps */
+#define ALIKE          1.25    /* spans of rows that were rounded up to tiles, to those of others */
 #define TILE_VECTORS   16      /* of sums that a matrix unit adds to in a cycle */
 #define MOST_ROUNDS    8
 #define MOST_MAKERS    16 /* of a tensor, that are looked at */
@@ -55,16 +65,19 @@ static double cycles_of(Arena *arena, const Kernel *k, const Stmt *s, int lanes)
 
 /* A kernel, or a loop whose iterations are apart, or the program that calls. */
 typedef struct Sharer {
-    double cycles; /* in all launches, by one thread */
-    bool can, shared;
+    Ways ways;
+    double cycles;               /* in all launches, by one thread */
+    double reads[1 + MOST_WAYS]; /* by way: bytes of weights that a thread reads, of two */
+    int way; /* 0: the first thread does it, else 1 + the way in which it is shared */
     VEC(int) edges;
     int group; /* a node of the same one; its own number: the first */
 } Sharer;
 
-/* What node `from` makes and `to` reads. */
+/* What node `from` makes and `to` reads, and the spans (ways_span) of both by way. */
 typedef struct Edge {
     int from, to;
-    double wait, move; /* cycles of barriers, and of moving */
+    double wait, bytes; /* cycles of barriers; bytes in all launches */
+    double made[MOST_WAYS], read[MOST_WAYS];
 } Edge;
 
 /* Who wrote what: the tensor (Value.index: 1 + the first of these), or one that lies inside of it.
@@ -72,6 +85,7 @@ typedef struct Edge {
 typedef struct Maker {
     const Value *value;
     int node, next; /* -1: the last */
+    double made[MOST_WAYS];
 } Maker;
 
 typedef struct Gain {
@@ -79,6 +93,7 @@ typedef struct Gain {
     Arena *arena;
     Sharer *node; /* kernels, the caller, loops */
     int n;
+    double read_cycles; /* for a byte of weights */
     VEC(Edge) edges;
     VEC(Maker) makers;
 } Gain;
@@ -89,30 +104,49 @@ static Value *root_of(Value *v) {
     return v;
 }
 
-static void add_edge(Gain *h, int from, int to, double wait, double move) {
-    if (from == to) return;
-    vec_push(h->arena, &h->edges, ((Edge){from, to, wait, move}));
-    vec_push(h->arena, &h->node[from].edges, h->edges.n - 1);
-    vec_push(h->arena, &h->node[to].edges, h->edges.n - 1);
+static void add_edge(Gain *h, Edge e) {
+    if (e.from == e.to) return;
+    vec_push(h->arena, &h->edges, e);
+    vec_push(h->arena, &h->node[e.from].edges, h->edges.n - 1);
+    vec_push(h->arena, &h->node[e.to].edges, h->edges.n - 1);
+}
+
+/* The spans of argument `i` of the step, by way of its node. */
+static void find_spans(const Gain *h, const Step *step, int at, int i, double *span) {
+    const Ways *ways = &h->node[at].ways;
+    for (int w = 0; w < ways->n; w++) span[w] = ways_span(h->p, step->kernel, ways, w, i);
 }
 
 /* The edges of what a step of node `at` reads, `times` times. */
 static void add_reads(Gain *h, const Step *step, int at, double times) {
     const Maker *maker = h->makers.items;
+    Sharer *n = &h->node[at];
     bool waited = false;
     for (int i = 0; i < step->kernel->n_params; i++) {
         const Value *root = root_of(step->args[i]);
         double rest = (double)value_bytes(root);
         if (step->kernel->buffers.items[i]->written) continue;
-        if (step->places[i].space == PLACE_input)
-            add_edge(h, h->p->kernels.n, at, 0, rest * MOVE_CYCLES / 2 * times);
+        Edge e = {.to = at};
+        find_spans(h, step, at, i, e.read);
+        if (step->places[i].space == PLACE_weights) {
+            n->reads[0] += rest * times;
+            for (int w = 0; w < n->ways.n; w++)
+                n->reads[1 + w] += rest * times * (e.read[w] > 0 ? 0.5 : 1);
+        }
+        if (step->places[i].space == PLACE_input) {
+            e.from = h->p->kernels.n;
+            e.bytes = rest * times;
+            add_edge(h, e);
+        }
         int seen = 0;
         for (int m = root->index - 1; m >= 0; m = maker[m].next)
             if (maker[m].value != root) rest -= (double)value_bytes(maker[m].value);
         for (int m = root->index - 1; m >= 0 && seen++ < MOST_MAKERS; m = maker[m].next) {
-            double bytes = maker[m].value == root ? rest : (double)value_bytes(maker[m].value);
-            double wait = waited ? 0 : BARRIER_CYCLES * times;
-            add_edge(h, maker[m].node, at, wait, bytes * MOVE_CYCLES / 2 * times);
+            e.from = maker[m].node;
+            e.bytes = (maker[m].value == root ? rest : (double)value_bytes(maker[m].value)) * times;
+            e.wait = waited ? 0 : BARRIER_CYCLES * times;
+            memcpy(e.made, maker[m].made, sizeof e.made);
+            add_edge(h, e);
             waited = true;
         }
     }
@@ -123,8 +157,10 @@ static void add_writes(Gain *h, const Step *step, int at, double times) {
         Value *v = step->args[i], *root = root_of(v);
         if (!step->kernel->buffers.items[i]->written) continue;
         if (step->places[i].space == PLACE_output)
-            add_edge(h, at, h->p->kernels.n, 0, (double)value_bytes(v) * MOVE_CYCLES / 2 * times);
-        vec_push(h->arena, &h->makers, ((Maker){v, at, root->index - 1}));
+            add_edge(h, (Edge){.from = at, h->p->kernels.n, 0, (double)value_bytes(v) * times});
+        Maker m = {.value = v, .node = at, .next = root->index - 1};
+        find_spans(h, step, at, i, m.made);
+        vec_push(h->arena, &h->makers, m);
         root->index = h->makers.n;
     }
 }
@@ -169,21 +205,54 @@ static void add_steps(Gain *h, const int *node, int lanes) {
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
-/* What an edge costs. */
-static double cost_of(const Gain *h, const Edge *e) {
-    bool from = h->node[e->from].shared, to = h->node[e->to].shared;
-    return (from || to ? e->wait : 0) + (from != to ? e->move : 0);
+/* Bytes that each of two threads, or the one that gets more, takes from the other. */
+static double moved(const Gain *h, const Edge *e) {
+    const int from = h->node[e->from].way, to = h->node[e->to].way;
+    if (!from && !to) return 0;
+    if (!from || !to) return e->bytes / 2;
+    const double made = e->made[from - 1], read = e->read[to - 1];
+    if (made < 0 || read < 0) return 0;
+    if (read == 0) return e->bytes / 2;
+    if (made > read * ALIKE || read > made * ALIKE) return e->bytes / 4;
+    const Ways *a = &h->node[e->from].ways, *b = &h->node[e->to].ways;
+    return e->bytes * fabs(ways_part(a, from - 1) * made - ways_part(b, to - 1) * read) /
+           fmax(made, read);
 }
 
-/* Cycles that the program takes less if node `i` is what it is not now. */
-static double gain_of_change(Gain *h, int i) {
+static double cost_of(const Gain *h, const Edge *e) {
+    const bool waits = h->node[e->from].way || h->node[e->to].way;
+    const bool calls = e->from == h->p->kernels.n || e->to == h->p->kernels.n;
+    return (waits ? e->wait : 0) + moved(h, e) * (calls ? CALLER_CYCLES : MOVE_CYCLES);
+}
+
+/* Cycles of what node `i` does itself. */
+static double own_cost(const Gain *h, int i, int way) {
+    const Sharer *n = &h->node[i];
+    const double part = way ? ways_part(&n->ways, way - 1) : 1;
+    return n->cycles * part + n->reads[way] * h->read_cycles;
+}
+
+static double cost_at(const Gain *h, int i) {
+    const Sharer *n = &h->node[i];
+    double cost = own_cost(h, i, n->way);
+    for (int k = 0; k < n->edges.n; k++) cost += cost_of(h, &h->edges.items[n->edges.items[k]]);
+    return cost;
+}
+
+/* Does node `i` in the way that costs least, all others as they are; true if that is another. */
+static bool improve(Gain *h, int i) {
     Sharer *n = &h->node[i];
-    double gain = n->shared ? -n->cycles / 2 : n->cycles / 2;
-    for (int k = 0; k < n->edges.n; k++) gain += cost_of(h, &h->edges.items[n->edges.items[k]]);
-    n->shared = !n->shared;
-    for (int k = 0; k < n->edges.n; k++) gain -= cost_of(h, &h->edges.items[n->edges.items[k]]);
-    n->shared = !n->shared;
-    return gain;
+    const int before = n->way;
+    int best = before;
+    double least = cost_at(h, i);
+    for (n->way = 0; n->way <= n->ways.n; n->way++) {
+        const double cost = cost_at(h, i);
+        if (cost >= least) continue;
+        least = cost;
+        best = n->way;
+    }
+    n->way = best;
+    return best != before;
 }
 
 static int group_of(Gain *h, int i) {
@@ -197,42 +266,49 @@ static void drop_groups(Gain *h) {
     for (int i = 0; i < h->n; i++) h->node[i].group = i;
     for (int i = 0; i < h->edges.n; i++) {
         const Edge *e = &h->edges.items[i];
-        if (h->node[e->from].shared && h->node[e->to].shared)
+        if (h->node[e->from].way && h->node[e->to].way)
             h->node[group_of(h, e->from)].group = group_of(h, e->to);
     }
     for (int i = 0; i < h->n; i++)
-        if (h->node[i].shared) gain[group_of(h, i)] += h->node[i].cycles / 2;
+        if (h->node[i].way)
+            gain[group_of(h, i)] += own_cost(h, i, 0) - own_cost(h, i, h->node[i].way);
     for (int i = 0; i < h->edges.n; i++) {
         const Edge *e = &h->edges.items[i];
-        if (h->node[e->from].shared || h->node[e->to].shared)
-            gain[group_of(h, h->node[e->from].shared ? e->from : e->to)] -= cost_of(h, e);
+        if (h->node[e->from].way || h->node[e->to].way)
+            gain[group_of(h, h->node[e->from].way ? e->from : e->to)] -= cost_of(h, e);
     }
     for (int i = 0; i < h->n; i++)
-        if (h->node[i].shared && group_of(h, i) == i && gain[i] > 0) all += gain[i];
+        if (h->node[i].way && group_of(h, i) == i && gain[i] > 0) all += gain[i];
     for (int i = 0; i < h->n; i++)
-        h->node[i].shared &= all >= WAKE_CYCLES && gain[group_of(h, i)] > 0;
+        if (all < WAKE_CYCLES || gain[group_of(h, i)] <= 0) h->node[i].way = 0;
 }
 
-bool *share_gain(const Program *p, const bool *can, int lanes) {
+int *share_gain(const Program *p, const bool *can, int lanes) {
     Arena *arena = p->arena;
     Gain h = {.p = p, .arena = arena, .n = p->kernels.n + 1};
-    bool *shared = ARENA_ARRAY(arena, p->steps.n + 1, bool);
+    int *way = ARENA_ARRAY(arena, p->steps.n + 1, int);
     int *node = ARENA_ARRAY(arena, p->steps.n + 1, int);
     number_nodes(&h, node);
     h.node = ARENA_ARRAY(arena, h.n, Sharer);
-    for (int s = 0; s < p->steps.n; s++)
-        if (can[s]) h.node[node[s]].can = h.node[node[s]].shared = true;
+    h.read_cycles = p->weight_bytes > NEAR_BYTES ? READ_CYCLES : 0;
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        Sharer *n = &h.node[node[s]];
+        if (!can[s]) continue;
+        if (step->kind == STEP_launch)
+            ways_of(p, step->kernel, &n->ways);
+        else
+            n->ways = (Ways){.n = 1, .var = {-1}, .extent = {step->trips}};
+        n->way = 1;
+    }
     add_steps(&h, node, lanes);
     bool any = true;
     for (int round = 0; round < MOST_ROUNDS && any; round++) {
         any = false;
-        for (int i = 0; i < h.n; i++) {
-            if (!h.node[i].can || gain_of_change(&h, i) <= 0) continue;
-            h.node[i].shared = !h.node[i].shared;
-            any = true;
-        }
+        for (int i = 0; i < h.n; i++)
+            if (h.node[i].ways.n) any |= improve(&h, i);
     }
     drop_groups(&h);
-    for (int s = 0; s < p->steps.n; s++) shared[s] = can[s] && h.node[node[s]].shared;
-    return shared;
+    for (int s = 0; s < p->steps.n; s++) way[s] = can[s] ? h.node[node[s]].way : 0;
+    return way;
 }

@@ -4,9 +4,10 @@
 
 #include "ir/kernel.h"
 
-/* Of each step whether threads should share it; a kernel's launches are all alike, but for those in
- * loops whose iterations are apart (Step.apart), which the loop's step speaks for. can: those that
- * they may share, lanes: of vectors of the processor. In the program's arena. */
-bool *share_gain(const Program *p, const bool *can, int lanes);
+/* Of each step how threads should share it: 0: they should not, else 1 + the way (share_ways.h); 1
+ * for loops. A kernel's launches are all alike, but for those in loops whose iterations are apart
+ * (Step.apart), which the loop's step speaks for. can: those that they may share, lanes: of vectors
+ * of the processor. In the program's arena. */
+int *share_gain(const Program *p, const bool *can, int lanes);
 
 #endif

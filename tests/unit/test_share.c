@@ -53,6 +53,21 @@ static const char kernels[] =
     "  kernel @bit src \"bit\" {\n"
     "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i\n"
     "    for i in 1 {\n      store y[i] = x0[i]\n    }\n  }\n"
+    "  kernel @columns src \"columns\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars part, row, block, "
+    "k\n"
+    "    for part in 8192 parallel {\n      let row : i32 upto 1024 = part % 1024\n"
+    "      let block : i32 upto 8 = part / 1024\n      for k in 128 {\n"
+    "        store y[row * 1024 + block * 128 + k] = x0[row * 1024 + block * 128 + k]\n      }\n"
+    "    }\n  }\n"
+    "  kernel @three src \"three\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i, k\n"
+    "    for i in 3 parallel {\n      for k in 300000 {\n"
+    "        store y[i * 300000 + k] = x0[k * 3 + i]\n      }\n    }\n  }\n"
+    "  kernel @turned src \"turned\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i, k\n"
+    "    for i in 1024 parallel {\n      for k in 1024 {\n"
+    "        store y[k * 1024 + i] = x0[k * 1024 + i]\n      }\n    }\n  }\n"
     "  kernel @apart src \"apart\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    reg r : f32[8]\n    vars i, k\n"
     "    alloc r\n"
@@ -132,7 +147,8 @@ static void test_gain(void **state) {
         {"bulk:AB bulk:BC bulk:CD", "s|s|s"},
         {"bit:AB bulk:BC bit:CD", "111"}, /* moving 4 MiB takes longer */
         {"much:xa bit:AB bulk:BC bit:CD much:ay", "s111|s"},
-        {"bit:AB bulk:BC bulk:CD bulk:DA bulk:AB bulk:BC bulk:CD bulk:DA", "1|s|s|s|s|s|s|s"},
+        {"bit:AB bulk:BC bulk:CD bulk:DC bulk:CD bulk:DC bulk:CD bulk:DC bulk:CD",
+         "1|s|s|s|s|s|s|s|s"},
         {"apart one:xb end", "(1)"},
         {"apart much:xb end", "(s)"},
         {"loop each:ab each:ba end", "(11)"},
@@ -155,6 +171,32 @@ static void test_unit(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Program *p = program_of(f, cases[i].kernel, &all);
         assert_int_equal(shared_unit(shared_loop(p->kernels.items[0])), cases[i].unit);
+    }
+}
+
+/* Kernels are shared such that threads go on with what they have made. */
+static void test_ways(void **state) {
+    static const EmitOptions gainful = {.share_all = false};
+    static const struct {
+        const char *words;
+        int kernel;
+        const char *iterations; /* of the loops around each other, '*': the one that is shared */
+    } cases[] = {
+        {"bulk:AB columns:BC bulk:CD", 1, "8 1024*"},   {"columns:AB columns:BC", 1, "8192*"},
+        {"turned:AB columns:BC turned:CD", 1, "8192*"}, {"turned:AB bulk:BC", 0, "1024 1024*"},
+        {"bulk:AB three:BC", 1, "3 300000*"}, /* of three rows one thread would do two */
+    };
+    Fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Program *p = program_of(f, cases[i].words, &gainful);
+        const Kernel *k = p->steps.items[cases[i].kernel].kernel;
+        const Stmt *shared = shared_loop(k);
+        assert_non_null(shared);
+        Text t = text_new(&f->arena);
+        for (const Stmt *s = k->body; s; s = s == shared ? NULL : s->body)
+            text_addf(&t, "%s%lld%s", s == k->body ? "" : " ",
+                      (long long)k->vars.items[s->var].extent, s == shared ? "*" : "");
+        assert_string_equal(text_get(&t), cases[i].iterations);
     }
 }
 
@@ -412,6 +454,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gain, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ways, setup, teardown),
         cmocka_unit_test_setup_teardown(test_perceptron, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_apart, setup, teardown),
