@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MUCH_LESS 0.95 /* of the iterations that one thread does */
+#define MUCH_LESS   0.95 /* of the iterations that one thread does */
+#define EVEN        0.55 /* of all iterations: about half */
+#define SHORT_BYTES 8192 /* of a row that two threads share: within two pages */
 
 static bool is_parallel(const Stmt *s) {
     return s->kind == ST_for && s->role == ROLE_parallel;
@@ -69,6 +71,7 @@ typedef struct Nested {
     int n;
     int var[MOST_WAYS];
     Stmt *body; /* inside of them */
+    bool joined;
 } Nested;
 
 /* What the definitions at the begin of the loop's body, the innermost first, say that it joins. */
@@ -94,7 +97,7 @@ static bool find_joined(const Program *p, const Kernel *k, const Stmt *loop, Nes
 static void find_nested(const Program *p, const Kernel *k, Stmt *loop, Nested *found) {
     bool *read = ARENA_ARRAY(p->arena, k->buffers.n + 1, bool);
     note_loads(p->arena, k, k->body, read);
-    *found = (Nested){1, {loop->var}, loop->body};
+    *found = (Nested){1, {loop->var}, loop->body, false};
     for (Stmt *s = loop->body; s && !s->next && s->kind == ST_for; s = s->body) {
         if (s->role != ROLE_serial || !ex_is_const(s->extent) || found->n == MOST_WAYS ||
             !stores_apart(p->arena, k, k->body, s->var, read))
@@ -107,9 +110,22 @@ static void find_nested(const Program *p, const Kernel *k, Stmt *loop, Nested *f
 /* Those that the shared loop is. */
 static Nested find_loops(const Program *p, const Kernel *k, const Stmt *loop) {
     Nested found = {0};
-    if (!ex_is_const(loop->extent)) return (Nested){1, {loop->var}, loop->body};
-    if (!find_joined(p, k, loop, &found)) find_nested(p, k, (Stmt *)loop, &found);
+    if (!ex_is_const(loop->extent)) return (Nested){1, {loop->var}, loop->body, false};
+    if (find_joined(p, k, loop, &found))
+        found.joined = true;
+    else
+        find_nested(p, k, (Stmt *)loop, &found);
     return found;
+}
+
+/* Would threads do parts of short rows? What a core fetches ahead is then another's. */
+static bool cuts_rows(const Program *p, const Kernel *k, const Ways *ways, int way) {
+    for (int i = 0; i < k->n_params; i++) {
+        if (!k->buffers.items[i]->written) continue;
+        const double span = ways_span(p, k, ways, way, i);
+        if (span >= 0 && span < SHORT_BYTES) return true;
+    }
+    return false;
 }
 
 void ways_of(const Program *p, const Kernel *k, Ways *ways) {
@@ -130,10 +146,13 @@ void ways_of(const Program *p, const Kernel *k, Ways *ways) {
     ways->n = 1;
     ways->var[0] = loops.var[0];
     ways->extent[0] = k->vars.items[ways->loop->var].extent;
+    const bool even = ways_part(ways, 0) <= EVEN;
     for (int i = 1; i < loops.n; i++) {
         if (k->vars.items[loops.var[i]].extent < 2) continue;
         ways->var[ways->n] = loops.var[i];
-        ways->extent[ways->n++] = k->vars.items[loops.var[i]].extent;
+        ways->extent[ways->n] = k->vars.items[loops.var[i]].extent;
+        if (!loops.joined && even && cuts_rows(p, k, ways, ways->n)) continue;
+        ways->n++;
     }
 }
 
