@@ -150,7 +150,8 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     if (panel > (double)t->l1_bytes / 2)
         cycles += COST_OF_VECTORS * (double)(vectors * vectors) / products;
     double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;
-    double waiting = target_lost(t, o->column_bytes) > 0 ? fmax(cycles, far) + cycles / 8 : cycles;
+    double waiting =
+        cycles + target_lost(t, o->column_bytes) * (fmax(cycles, far) + cycles / 8 - cycles);
     double later = cycles + target_lost(t, panel) * (waiting - cycles);
     return (waiting + (double)(o->times * tiles_of(o->rows, rows) - 1) * later) *
            (double)tiles_of(o->columns, columns);
@@ -363,22 +364,26 @@ typedef struct Footprint {
     const Nest *n;
     int loop;
     bool reads_loop;
-    double bytes; /* of the tensors that are loaded */
+    double bytes, word; /* of the tensors that are loaded, and of their largest elements */
 } Footprint;
 
 static void look_at_footprint(void *user, const Expr *e) {
     Footprint *u = user;
     if (e->op == EX_var && e->k.i == u->loop) u->reads_loop = true;
-    if (e->op == EX_load) u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
+    if (e->op != EX_load) return;
+    const Value *v = u->n->op->in[e->k.i];
+    u->bytes += (double)value_bytes(v);
+    u->word = fmax(u->word, (double)dt_store(v->dt));
 }
 
 double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop) {
     int64_t extent = listed(loop, m->row, m->n_row) ? m->rows : m->columns;
-    double bytes = (double)extent * (double)m->depths * (double)dt_store((DType)body->dt);
+    double elements = (double)extent * (double)m->depths;
+    double bytes = elements * (double)dt_store((DType)body->dt);
     for (int f = 0; f < 2; f++) {
         Footprint u = {.n = n, .loop = loop};
         ex_visit(n->p->arena, body->arg[f], look_at_footprint, &u);
-        if (u.reads_loop && u.bytes < bytes) bytes = u.bytes;
+        if (u.reads_loop) bytes = fmin(bytes, fmin(u.bytes, elements * u.word));
     }
     return bytes;
 }
