@@ -25,11 +25,13 @@
 
 #define MOST_AXES     3
 #define MOST_MEMBERS  16
-#define FAR_BYTES     8.0   /* that come in a cycle from beyond the L2 cache, */
-#define NEAR_BYTES    32.0  /* and from there */
-#define VECTORS       1.5   /* of products in a cycle */
-#define LAUNCH_CYCLES 300.0 /* of a kernel, for what happens before its loops and behind them */
-#define ROOM          0.8   /* of the L2 cache that a strip may fill */
+#define FAR_BYTES     8.0    /* that come in a cycle from beyond the L2 cache, */
+#define NEAR_BYTES    32.0   /* and from there */
+#define VECTORS       1.5    /* of products in a cycle */
+#define LAUNCH_CYCLES 300.0  /* of a kernel, for what happens before its loops and behind them */
+#define OTHER_CYCLES  0.05   /* for a byte that another core may have made, or had before */
+#define FEW           0.0625 /* of what lies between operators */
+#define ROOM          0.8    /* of the L2 cache that a strip may fill */
 #define AGAIN         1.5 /* times that strips read a tensor, if each reads more than rows of its own */
 #define LEAST_ROWS    8 /* of a tile of a product */
 #define LEAST_GAIN    20000.0
@@ -306,9 +308,12 @@ static double bytes_held(const Chain *c) {
 
 /* How many cycles the chain gains. What lies between operators comes from the L2 cache, and so does
  * what maps write, which nothing hides; but some of it is computed twice, and what all strips read
- * (weights, keys) is read again for each. */
+ * (weights, keys) is read again for each. Where there is next to nothing of that, as between the
+ * heads of attention, strips also spare threads what moves between their cores. */
 static double gain_of(Strips *s, const Chain *c) {
     double strips = strips_of(c), held = bytes_held(c), gain = 0, work = 0;
+    double between = 0, reread = 0;
+    bool once = true;
     Outside outside[MOST_MEMBERS];
     double room = (double)s->target->l2_bytes * ROOM;
     if (strips < LEAST_STRIPS) return 0;
@@ -327,6 +332,7 @@ static double gain_of(Strips *s, const Chain *c) {
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
             if (!is_member(c, m->op->in[k]->def)) moved += strip;
         if (i > 0 && !boxed(s, c, m)) {
+            between += whole;
             int times = s->uses[out->id] + (!product && !moves_boxes(m->op));
             gain += times * cycles_for(s, whole, whole);
             gain -= times * strip * strips / (held <= room ? NEAR_BYTES : FAR_BYTES);
@@ -336,10 +342,13 @@ static double gain_of(Strips *s, const Chain *c) {
         gain -= again * strips / (again + held <= room ? NEAR_BYTES : FAR_BYTES);
         gain += cycles_for(s, again, again);
         gain += cycles_for(s, twice, twice) - twice / (held <= room ? NEAR_BYTES : FAR_BYTES);
+        once &= part * strips < 1.001;
+        reread += again * strips;
         if (moves_boxes(m->op)) continue;
         gain -= (part * strips - 1) * s->cycles[m->op->index];
         work += s->cycles[m->op->index];
     }
+    if (once && reread < between * FEW) gain += between * OTHER_CYCLES;
     /* two threads, of which one does a strip more */
     return gain - (ceil(strips / 2) * 2 / strips - 1) * work;
 }
