@@ -72,6 +72,7 @@ typedef struct Strips {
     int *uses;       /* by value id: by operators, and as an output */
     bool *box;       /* by value id: it may become a box of another one */
     int *from_chain; /* by value id: uses by operators of the chain */
+    bool spares;     /* count what strips spare threads, too */
 } Strips;
 
 /* --- which rows are read ---------------------------------------------------------------------- */
@@ -309,7 +310,8 @@ static double bytes_held(const Chain *c) {
 /* How many cycles the chain gains. What lies between operators comes from the L2 cache, and so does
  * what maps write, which nothing hides; but some of it is computed twice, and what all strips read
  * (weights, keys) is read again for each. Where there is next to nothing of that, as between the
- * heads of attention, strips also spare threads what moves between their cores. */
+ * heads of attention, strips also spare threads what moves between their cores, which decides where
+ * nothing else does. */
 static double gain_of(Strips *s, const Chain *c) {
     double strips = strips_of(c), held = bytes_held(c), gain = 0, work = 0;
     double between = 0, reread = 0;
@@ -348,7 +350,7 @@ static double gain_of(Strips *s, const Chain *c) {
         gain -= (part * strips - 1) * s->cycles[m->op->index];
         work += s->cycles[m->op->index];
     }
-    if (once && reread < between * FEW) gain += between * OTHER_CYCLES;
+    if (s->spares && once && reread < between * FEW) gain += between * OTHER_CYCLES;
     /* two threads, of which one does a strip more */
     return gain - (ceil(strips / 2) * 2 / strips - 1) * work;
 }
@@ -649,7 +651,10 @@ void pass_strips(Graph *g, const PassOptions *o) {
     begin(&s);
     VEC(Chain *) found = {0};
     for (int i = 0; i < s.ops.n; i++) {
+        s.spares = false;
         Chain c = choose(&s, s.ops.items[i]);
+        s.spares = c.gain < LEAST_GAIN;
+        if (s.spares) c = choose(&s, s.ops.items[i]);
         if (c.gain >= LEAST_GAIN) vec_push(g->arena, &found, arena_copy(g->arena, &c, sizeof c));
     }
     bool any = found.n > 0;
