@@ -18,6 +18,11 @@ static bool runs_often(const Kernel *k, const Stmt *loop) {
     return k->vars.items[loop->var].extent > 1;
 }
 
+/* Does it always run as often as its variable may? */
+static bool runs_fully(const Kernel *k, const Stmt *loop) {
+    return ex_is_int(loop->extent, k->vars.items[loop->var].extent);
+}
+
 const Stmt *shared_loop(const Kernel *k) {
     const Stmt *loop = NULL;
     for (const Stmt *s = k->body; s; s = s->next) {
@@ -99,7 +104,7 @@ static void find_nested(const Program *p, const Kernel *k, Stmt *loop, Nested *f
     note_loads(p->arena, k, k->body, read);
     *found = (Nested){1, {loop->var}, loop->body, false};
     for (Stmt *s = loop->body; s && !s->next && s->kind == ST_for; s = s->body) {
-        if (s->role != ROLE_serial || !ex_is_const(s->extent) || found->n == MOST_WAYS ||
+        if (s->role != ROLE_serial || !runs_fully(k, s) || found->n == MOST_WAYS ||
             !stores_apart(p->arena, k, k->body, s->var, read))
             return;
         found->var[found->n++] = s->var;
@@ -110,7 +115,7 @@ static void find_nested(const Program *p, const Kernel *k, Stmt *loop, Nested *f
 /* Those that the shared loop is. */
 static Nested find_loops(const Program *p, const Kernel *k, const Stmt *loop) {
     Nested found = {0};
-    if (!ex_is_const(loop->extent)) return (Nested){1, {loop->var}, loop->body, false};
+    if (!runs_fully(k, loop)) return (Nested){1, {loop->var}, loop->body, false};
     if (find_joined(p, k, loop, &found))
         found.joined = true;
     else
