@@ -172,8 +172,8 @@ def summarise(rows):
     means = {}
     for row in rows:
         if "ratio" in row:
-            kind = "gemm " if zoo.gemm_operations(row["model"]) else ""
-            key = f"{kind}{row['precision']}, {row['threads']} threads"
+            words = f"{zoo.kind(row['model'])} {row['precision']}, {row['threads']} threads"
+            key = words.strip()
             group = means.setdefault(key, {})
             for name, value in (("fastest", row["ratio"]), *row["ratio_to"].items()):
                 group.setdefault(name, []).append(value)
@@ -253,7 +253,7 @@ def arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench cpu", description=__doc__)
     words = {"type": lambda text: text.split(",")}
     parser.add_argument("--models", **words, default=zoo.DEFAULT, metavar="NAME,...",
-                        help=f"names, patterns or groups: {' '.join(zoo.GROUPS)} (all but gemm)")
+                        help=f"names, patterns or groups: {' '.join(zoo.GROUPS)} (all but gemm, ops)")
     parser.add_argument("--peers", **words, default=list(peers.PACKAGES), metavar="NAME,...",
                         help=f"runtimes: {' '.join(peers.PACKAGES)} (all)")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")],

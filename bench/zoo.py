@@ -12,7 +12,7 @@ import onnx
 
 import export_mobilenetv2
 import models
-from bench import bert, builder, gemm, quantise, resnet50, vae, vit
+from bench import bert, builder, gemm, ops, quantise, resnet50, vae, vit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ROOT / "build" / "bench-models"
@@ -41,20 +41,27 @@ FOUND = {
 # then. It stays as it is.
 OPEN = ("silero_vad_v5",)
 GEMMS = {"gemm_" + "x".join(map(str, size)): size for size in gemm.SIZES}
+OPS = {"op_" + name: op for name, op in ops.OPS.items()}
 
 GROUPS = {
     "built": list(BUILT),
     "int8": [*INT8, "mobilenetv2_qdq"],
     "found": list(FOUND),
     "gemm": list(GEMMS),
+    "ops": list(OPS),
 }
 DEFAULT = [*BUILT, *INT8, *FOUND]
-NAMES = [*DEFAULT, *GEMMS]
+NAMES = [*DEFAULT, *GEMMS, *OPS]
 
 
 def precisions(name):
     """In which a model can be run: one that is quantised only as it is."""
     return ("int8",) if name in INT8 or FOUND.get(name) == "int8" else ("fp32", "bf16")
+
+
+def kind(name):
+    """What its ratio is averaged with: "gemm", "ops", or "" for whole models."""
+    return "gemm" if name in GEMMS else "ops" if name in OPS else ""
 
 
 def gemm_operations(name):
@@ -96,6 +103,12 @@ def fixed(path, name):
     return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
+def builder_of(name):
+    if name in OPS:
+        return OPS[name].build
+    return BUILT.get(name) or functools.partial(gemm.build, *GEMMS[name])
+
+
 def file(name, folder=SHARED):
     """The ONNX file of a model. Raises FileNotFoundError when the folder of models lacks it."""
     FILES.mkdir(parents=True, exist_ok=True)
@@ -111,7 +124,7 @@ def file(name, folder=SHARED):
             feeds = [inputs(INT8[name], sample=sample) for sample in samples]
             quantise.quantise(source, target, feeds)
     else:
-        build = BUILT.get(name) or functools.partial(gemm.build, *GEMMS[name])
+        build = builder_of(name)
         code = getattr(build, "func", build).__code__.co_filename
         if not newer(target, [pathlib.Path(code), pathlib.Path(builder.__file__)]):
             builder.save(build(), target)

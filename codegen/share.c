@@ -35,22 +35,21 @@ static int loop_end(const Program *p, int s) {
 
 /* Of each step how threads share it, a kernel or iterations of a loop of steps; see share_gain. */
 static const int *choose_ways(const Program *p, const EmitOptions *o) {
-    bool *can = ARENA_ARRAY(p->arena, p->steps.n + 1, bool);
-    int *last = ARENA_ARRAY(p->arena, p->steps.n + 1, int);
+    int *ways_there = ARENA_ARRAY(p->arena, p->steps.n + 1, int);
     bool apart = false; /* in a loop whose iterations are: its kernels are not shared */
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
-        Ways ways = {.n = 1};
         if (step->kind == STEP_launch) {
+            Ways ways;
             ways_of(p, step->kernel, &ways);
-            can[s] = !apart && ways.n;
+            ways_there[s] = apart ? 0 : ways.n;
         } else {
-            can[s] = apart = step->kind == STEP_loop && step->apart;
+            apart = step->kind == STEP_loop && step->apart;
+            ways_there[s] = apart;
         }
-        last[s] = can[s] ? ways.n : 0;
     }
-    return o->share_all ? last
-                        : share_gain(p, can, o->vector_bytes ? o->vector_bytes / 4 : PLAIN_LANES);
+    if (o->share_all) return ways_there;
+    return share_gain(p, ways_there, o->vector_bytes ? o->vector_bytes / 4 : PLAIN_LANES);
 }
 
 bool emit_c_shares(const Program *p, const EmitOptions *o) {

@@ -157,7 +157,9 @@ static void add_writes(Gain *h, const Step *step, int at, double times) {
         Value *v = step->args[i], *root = root_of(v);
         if (!step->kernel->buffers.items[i]->written) continue;
         if (step->places[i].space == PLACE_output)
-            add_edge(h, (Edge){.from = at, h->p->kernels.n, 0, (double)value_bytes(v) * times});
+            add_edge(
+                h,
+                (Edge){.from = at, .to = h->p->kernels.n, .bytes = (double)value_bytes(v) * times});
         Maker m = {.value = v, .node = at, .next = root->index - 1};
         find_spans(h, step, at, i, m.made);
         vec_push(h->arena, &h->makers, m);
@@ -283,7 +285,7 @@ static void drop_groups(Gain *h) {
         if (all < WAKE_CYCLES || gain[group_of(h, i)] <= 0) h->node[i].way = 0;
 }
 
-int *share_gain(const Program *p, const bool *can, int lanes) {
+int *share_gain(const Program *p, const int *ways, int lanes) {
     Arena *arena = p->arena;
     Gain h = {.p = p, .arena = arena, .n = p->kernels.n + 1};
     int *way = ARENA_ARRAY(arena, p->steps.n + 1, int);
@@ -293,8 +295,8 @@ int *share_gain(const Program *p, const bool *can, int lanes) {
     h.read_cycles = p->weight_bytes > NEAR_BYTES ? READ_CYCLES : 0;
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
+        if (!ways[s]) continue;
         Sharer *n = &h.node[node[s]];
-        if (!can[s]) continue;
         if (step->kind == STEP_launch)
             ways_of(p, step->kernel, &n->ways);
         else
@@ -309,6 +311,6 @@ int *share_gain(const Program *p, const bool *can, int lanes) {
             if (h.node[i].ways.n) any |= improve(&h, i);
     }
     drop_groups(&h);
-    for (int s = 0; s < p->steps.n; s++) way[s] = can[s] ? h.node[node[s]].way : 0;
+    for (int s = 0; s < p->steps.n; s++) way[s] = ways[s] ? h.node[node[s]].way : 0;
     return way;
 }

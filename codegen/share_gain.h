@@ -6,8 +6,8 @@
 
 /* Of each step how threads should share it: 0: they should not, else 1 + the way (share_ways.h); 1
  * for loops. A kernel's launches are all alike, but for those in loops whose iterations are apart
- * (Step.apart), which the loop's step speaks for. can: those that they may share, lanes: of vectors
- * of the processor. In the program's arena. */
-int *share_gain(const Program *p, const bool *can, int lanes);
+ * (Step.apart), which the loop's step speaks for. ways: of each step in how many they may share it,
+ * lanes: of vectors of the processor. In the program's arena. */
+int *share_gain(const Program *p, const int *ways, int lanes);
 
 #endif

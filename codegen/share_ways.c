@@ -1,7 +1,7 @@
 /* See share_ways.h. */
 #include "codegen/share_ways.h"
 
-#include "codegen/host.h"
+#include "codegen/clanes.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,16 +52,29 @@ void note_loads(Arena *arena, const Kernel *k, const Stmt *s, bool *read) {
     }
 }
 
-/* Do the statements store to parameters alone, none of which is in `read`, and at places that
+static void note_unknown(void *user, const Expr *e) {
+    if (e->op == EX_load || e->op == EX_ctr) *(bool *)user = true;
+}
+
+/* Is it known which place of the buffer that is? */
+static bool is_known(Arena *arena, const Buffer *b, const Expr *const *index) {
+    bool unknown = false;
+    for (int i = 0; i < b->rank; i++) ex_visit(arena, index[i], note_unknown, &unknown);
+    return !unknown;
+}
+
+/* Do the statements store to parameters alone, none of which is in `read`, and at known places that
  * depend on the variable? */
 static bool stores_apart(Arena *arena, const Kernel *k, const Stmt *s, int var, const bool *read) {
     for (; s; s = s->next) {
-        bool depends = false;
         if (s->kind == ST_alloc || s->kind == ST_barrier) return false;
-        if (s->kind == ST_store && (s->buffer >= k->n_params || read[s->buffer])) return false;
-        for (int i = 0; s->kind == ST_store && i < k->buffers.items[s->buffer]->rank; i++)
-            depends |= var < 64 && (ex_vars(arena, s->index[i]) >> var & 1);
-        if (s->kind == ST_store && !depends) return false;
+        if (s->kind == ST_store) {
+            const Buffer *b = k->buffers.items[s->buffer];
+            bool depends = false;
+            for (int i = 0; i < b->rank; i++) depends |= lanes_vary(s->index[i], var);
+            if (s->buffer >= k->n_params || read[s->buffer] || !depends) return false;
+            if (!is_known(arena, b, s->index)) return false;
+        }
         if (!stores_apart(arena, k, s->body, var, read)) return false;
         if (!stores_apart(arena, k, s->other, var, read)) return false;
     }
@@ -99,7 +112,7 @@ static bool find_joined(const Program *p, const Kernel *k, const Stmt *loop, Nes
 }
 
 /* Loops inside of it whose iterations are apart, too: each stores elements of its own. */
-static void find_nested(const Program *p, const Kernel *k, Stmt *loop, Nested *found) {
+static void find_nested(const Program *p, const Kernel *k, const Stmt *loop, Nested *found) {
     bool *read = ARENA_ARRAY(p->arena, k->buffers.n + 1, bool);
     note_loads(p->arena, k, k->body, read);
     *found = (Nested){1, {loop->var}, loop->body, false};
@@ -119,7 +132,7 @@ static Nested find_loops(const Program *p, const Kernel *k, const Stmt *loop) {
     if (find_joined(p, k, loop, &found))
         found.joined = true;
     else
-        find_nested(p, k, (Stmt *)loop, &found);
+        find_nested(p, k, loop, &found);
     return found;
 }
 
@@ -209,10 +222,6 @@ typedef struct Along {
     bool any;
 } Along;
 
-static void note_unknown(void *user, const Expr *e) {
-    if (e->op == EX_load || e->op == EX_ctr) *(bool *)user = true;
-}
-
 /* The element that is touched while the loop is at `at`, the others at their begin. */
 static double place_at(Along *a, const Expr *const *index, int64_t at) {
     const Buffer *b = a->k->buffers.items[a->buffer];
@@ -227,10 +236,8 @@ static double place_at(Along *a, const Expr *const *index, int64_t at) {
 static void note_access(Along *a, const Expr *const *index) {
     const Buffer *b = a->k->buffers.items[a->buffer];
     const double n = (double)a->k->vars.items[a->var].extent;
-    bool unknown = false;
-    for (int i = 0; i < b->rank; i++) ex_visit(a->p->arena, index[i], note_unknown, &unknown);
     double span = NAN;
-    if (!unknown)
+    if (is_known(a->p->arena, b, index))
         span = fabs(place_at(a, index, (int64_t)n - 1) - place_at(a, index, 0)) / (n - 1) * n;
     a->span = a->any ? isnan(span) || isnan(a->span) ? NAN : fmin(span, a->span) : span;
     a->any = true;

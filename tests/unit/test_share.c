@@ -68,6 +68,19 @@ static const char kernels[] =
     "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i, k\n"
     "    for i in 1024 parallel {\n      for k in 1024 {\n"
     "        store y[k * 1024 + i] = x0[k * 1024 + i]\n      }\n    }\n  }\n"
+    "  kernel @strewn src \"strewn\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i, k\n"
+    "    for i in 3 parallel {\n      for k in 300000 {\n"
+    "        store y[i * 300000 + cast(i32, x0[k]) + k] = 0.5\n      }\n    }\n  }\n"
+    "  kernel @halves src \"halves\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i, v, row, k\n"
+    "    for i in 2 parallel {\n      let v : f32 = x0[i]\n      for row in 4096 {\n"
+    "        for k in 128 {\n          store y[row * 256 + i * 128 + k] = v\n        }\n"
+    "      }\n    }\n  }\n"
+    "  kernel @short src \"short\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars i, k\n"
+    "    for i in 4096 parallel {\n      for k in 256 {\n"
+    "        store y[i * 256 + k] = exp(x0[i * 256 + k])\n      }\n    }\n  }\n"
     "  kernel @apart src \"apart\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    reg r : f32[8]\n    vars i, k\n"
     "    alloc r\n"
@@ -182,9 +195,13 @@ static void test_ways(void **state) {
         int kernel;
         const char *iterations; /* of the loops around each other, '*': the one that is shared */
     } cases[] = {
-        {"bulk:AB columns:BC bulk:CD", 1, "8 1024*"},   {"columns:AB columns:BC", 1, "8192*"},
-        {"turned:AB columns:BC turned:CD", 1, "8192*"}, {"turned:AB bulk:BC", 0, "1024 1024*"},
+        {"bulk:AB columns:BC bulk:CD", 1, "8 1024*"},
+        {"columns:AB columns:BC", 1, "8192*"},
+        {"turned:AB columns:BC turned:CD", 1, "8192*"},
+        {"turned:AB bulk:BC", 0, "1024 1024*"},
         {"bulk:AB three:BC", 1, "3 300000*"}, /* of three rows one thread would do two */
+        {"strewn:AB", 0, "3*"},               /* which may store an element twice */
+        {"halves:AB short:BC", 1, "4096*"},   /* rows of a kilobyte are not cut */
     };
     Fixture *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
