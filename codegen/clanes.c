@@ -466,21 +466,26 @@ static const char *scalar_text(const Lanes *l, const Expr *e) {
 }
 
 bool lanes_missing(const Lanes *l, int buffer) {
-    return l->there && l->there < l->width && l->p->held[buffer] <= 0;
+    return (l->rest || (l->there && l->there < l->width)) && l->p->held[buffer] <= 0;
+}
+
+/* How many are there. */
+static const char *count_of(const Lanes *l) {
+    return l->rest ? l->rest : arena_printf(l->p->scratch, "%d", l->there);
 }
 
 static const char *first_lanes(Lanes *l, int buffer, const char *at) {
     Printer *p = l->p;
-    return TEXT("%s(&%s[%s], %d)", lane_function(p, "first", l->width), p->buffer[buffer], at,
-                l->there);
+    return TEXT("%s(&%s[%s], %s)", lane_function(p, "first", l->width), p->buffer[buffer], at,
+                count_of(l));
 }
 
 void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value) {
     Printer *p = l->p;
     index = at_start(l, index);
     begin_statement(p, 1, &index);
-    print_line(p, "%s(&%s[%s], %s, %d);", lane_function(p, "put_first", l->width),
-               p->buffer[buffer], print(p, index).text, value, l->there);
+    print_line(p, "%s(&%s[%s], %s, %s);", lane_function(p, "put_first", l->width),
+               p->buffer[buffer], print(p, index).text, value, count_of(l));
 }
 
 const char *lanes_at(Lanes *l, int buffer, const Expr *index) {

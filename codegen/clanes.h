@@ -28,6 +28,7 @@ typedef struct Lanes {
     bool strip;         /* ... unless it is the variable's own */
     int width;          /* how many; 1: a scalar */
     int there;          /* of them are in memory, if not 0; the others hold anything */
+    const char *rest;   /* ... or, if not NULL, as many as this expression says */
     const Expr **value; /* by variable: what it is in this step; NULL: itself */
     VEC(LaneValue) values;
     VEC(KeptLoad) kept;

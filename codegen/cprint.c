@@ -333,8 +333,12 @@ static void print_loop(Printer *p, const Stmt *s) {
         first = arena_printf(p->scratch, "(int32_t)((int64_t)%s * %s / %lld)", first, bound, most);
         last = arena_printf(p->scratch, "(int32_t)((int64_t)%s * %s / %lld)", last, bound, most);
     }
-    int strip = begin_strips(p, s, first, last);
-    if (strip)
+    const Strips strips = print_strips(p, s, first, last);
+    if (strips == STRIPS_all) {
+        end_statement(p, mark);
+        return;
+    }
+    if (strips)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);
     else
         print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var,
@@ -342,7 +346,7 @@ static void print_loop(Printer *p, const Stmt *s) {
     end_statement(p, mark);
     print_indented(p, s->body);
     print_line(p, "}");
-    if (strip) end_strips(p);
+    if (strips) end_strips(p);
 }
 
 static void print_for(Printer *p, const Stmt *s) {

@@ -136,10 +136,14 @@ void text_list(Text *out, int n, const char *const *piece, int column, int inden
 void hold_arrays(Printer *p);
 /* Prints the loop as vectors, if it can be; else false. */
 bool print_vectors(Printer *p, const Stmt *s);
+typedef enum Strips {
+    STRIPS_none,  /* nothing was printed */
+    STRIPS_begun, /* what is left over is to be done one by one; then end_strips */
+    STRIPS_all,   /* that was printed, too */
+} Strips;
 /* Opens a scope in which the loop's variable exists and prints a loop over strips of lanes, if its
- * statements handle bytes that can be vectors; what is left over is to be done one by one. 0:
- * nothing was printed. end_strips closes it. */
-int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last);
+ * statements handle what compilers make poor vectors of. */
+Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *last);
 void end_strips(Printer *p);
 /* Declares the vectors of a buffer that is held; else false. */
 bool print_held_alloc(Printer *p, int buffer);

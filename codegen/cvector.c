@@ -460,7 +460,8 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
     return wants;
 }
 
-#define FOUR 4
+#define LEAST_REST 3 /* iterations that are worth being a vector of their own */
+#define FOUR       4
 
 /* The body of a loop around one over four bytes that lie side by side: the store, and what is
  * stored of each of the four. */
@@ -507,46 +508,87 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
     end_statement(p, mark);
 }
 
-int begin_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
+typedef struct Rest {
+    const Printer *p;
+    int var;
+    bool f32;
+} Rest;
+
+static void look_at_lanes(void *user, const Expr *e) {
+    Rest *r = user;
+    if (e->op != EX_load || !lanes_vary(e, r->var)) return;
+    r->f32 &= e->dt == DT_f32 && lanes_apart(e->arg[0], r->var, 1);
+}
+
+/* Can the rest of the loop's iterations, fewer than a vector has lanes, be one? Only floats are
+ * read and written by some lanes alone. */
+static bool rest_is_vector(Printer *p, const Stmt *s) {
+    Rest r = {p, s->var, true};
+    for (const Stmt *store = s->body; store && r.f32; store = store->next) {
+        r.f32 = p->k->buffers.items[store->buffer]->dt == DT_f32;
+        ex_visit(p->scratch, prepare(p, store->value), look_at_lanes, &r);
+    }
+    return r.f32;
+}
+
+static void print_all_lanes(Lanes *l, const Stmt *s) {
+    int scope = l->p->named.n;
+    for (const Stmt *store = s->body; store; store = store->next) print_lanes(l, store);
+    end_scope(l->p, scope);
+}
+
+Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
     int widest = 1;
     bool wanted = false;
     Interleaved in;
-    if (!p->unit->vector_bytes || s->role > ROLE_vector) return 0;
+    if (!p->unit->vector_bytes || s->role > ROLE_vector) return STRIPS_none;
     bool interleaved = read_interleaved(p, s, &in);
     if (interleaved) {
         widest = 4;
         wanted = true;
     }
     for (const Stmt *store = s->body; store && !interleaved; store = store->next) {
-        if (store->kind != ST_store) return 0;
+        if (store->kind != ST_store) return STRIPS_none;
         const Buffer *b = p->k->buffers.items[store->buffer];
         const Expr *value = prepare(p, store->value);
         if (b->space == SPACE_reg || !is_lane_type(b->dt) || (DType)value->dt != b->dt ||
             !lanes_apart(place_of(p, store), s->var, 1) || !lanes_can(p, value, s->var))
-            return 0;
+            return STRIPS_none;
         wanted |= wants_lanes(p, value);
         if (widest < (int)dt_store(b->dt)) widest = (int)dt_store(b->dt);
         widest = lanes_widest(value, s->var, widest);
     }
     int width = p->unit->vector_bytes / widest;
-    if (!wanted || width < 4 || (ex_is_const(s->extent) && s->extent->k.i < width)) return 0;
+    const bool rest = !interleaved && rest_is_vector(p, s);
+    const int64_t extent = ex_is_const(s->extent) ? s->extent->k.i : INT64_MAX;
+    if (!wanted || width < 4 || extent < (rest ? LEAST_REST : width)) return STRIPS_none;
     print_line(p, "{");
     p->indent++;
     const char *var = p->var[s->var];
     print_line(p, "%s %s = %s;", type_of(p, DT_i32), var, first);
-    print_line(p, "for (; %s - %s >= %d; %s += %d) {", last, var, width, var, width);
-    p->indent++;
     Lanes l = {.p = p, .var = s->var, .width = width, .strip = true};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    int scope = p->named.n;
-    if (interleaved)
-        print_interleaved(&l, &in);
-    else
-        for (const Stmt *store = s->body; store; store = store->next) print_lanes(&l, store);
-    end_scope(p, scope);
-    p->indent--;
-    print_line(p, "}");
-    return width;
+    if (extent >= width) {
+        print_line(p, "for (; %s - %s >= %d; %s += %d) {", last, var, width, var, width);
+        p->indent++;
+        if (interleaved)
+            print_interleaved(&l, &in);
+        else
+            print_all_lanes(&l, s);
+        p->indent--;
+        print_line(p, "}");
+    }
+    if (!rest) return STRIPS_begun;
+    if (extent == INT64_MAX || extent % width) {
+        print_line(p, "if (%s < %s) {", var, last);
+        p->indent++;
+        l.rest = TEXT("%s - %s", last, var);
+        print_all_lanes(&l, s);
+        p->indent--;
+        print_line(p, "}");
+    }
+    end_strips(p);
+    return STRIPS_all;
 }
 
 void end_strips(Printer *p) {

@@ -94,7 +94,9 @@ const Dialect dialect_c = {
     .fn32_vector = {[EX_exp] = "mlcc_exp_f32",
                     [EX_tanh] = "mlcc_tanh_f32",
                     [EX_erf] = "mlcc_erf_f32",
-                    [EX_log] = "mlcc_log_f32"},
+                    [EX_log] = "mlcc_log_f32",
+                    [EX_sin] = "mlcc_sin_f32",
+                    [EX_cos] = "mlcc_cos_f32"},
     .fn64 =
         {
             [EX_sqrt] = "sqrt",   [EX_exp] = "exp",     [EX_log] = "log",     [EX_sin] = "sin",

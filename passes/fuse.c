@@ -168,8 +168,47 @@ static bool reads_many_across(Graph *g, const Op *c, int i, const Op *m) {
     return of.large > MOST_ACROSS;
 }
 
-static bool worth_inlining(Graph *g, const Op *c, int i, const Op *m, int users) {
+typedef struct Windows {
+    Graph *g;
+    const Op *op;
+    int source;
+    bool slide; /* along rows of source, as op's rows do */
+} Windows;
+
+static void look_at_window(void *user, const Expr *e) {
+    Windows *w = user;
+    if (e->op != EX_load || e->k.i != w->source || !e->n) return;
+    const int rank = w->op->out[0]->rank;
+    const uint64_t vars = ex_vars(w->g->arena, e->arg[e->n - 1]);
+    w->slide |= rank && vars >> (rank - 1) & 1 && vars >> rank;
+}
+
+typedef struct Guards {
+    Graph *g;
+    int var;
+    bool any; /* choice by the variable */
+} Guards;
+
+static void look_at_guard(void *user, const Expr *e) {
+    Guards *u = user;
+    u->any |= e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) >> u->var & 1;
+}
+
+/* Would each step of a window along rows ask whether it is in the padding? Plain loops read rows
+ * that are padded before in vectors. */
+static bool asks_along_rows(Graph *g, const Op *c, int i, const Op *m) {
+    if (c->kind != OP_reduce || !m->out[0]->rank) return false;
+    Windows w = {g, c, i, false};
+    Guards u = {g, m->out[0]->rank - 1, false};
+    ex_visit(g->arena, c->body, look_at_window, &w);
+    ex_visit(g->arena, m->body, look_at_guard, &u);
+    return w.slide && u.any;
+}
+
+static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, const Op *m,
+                           int users) {
     if (reads_many_across(g, c, i, m)) return false;
+    if (!o->target->blocks && asks_along_rows(g, c, i, m)) return false;
     double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */
@@ -205,14 +244,15 @@ static void count_inputs(Graph *g, const Op *c, int n_old, Value **old) {
     for (int i = 0; i < n_old; i++) drop_use(g, old[i]);
 }
 
-static bool try_inline(Graph *g, Op *c, int i, int64_t *work) {
+static bool try_inline(Graph *g, const PassOptions *o, Op *c, int i, int64_t *work) {
     Value *seen = c->in[i], *made = through_reshape(seen), **old = c->in;
     Op *m = made->def;
     int n_old = c->n_in;
     if (m->kind != OP_map || made->range || (c->kind == OP_scatter && i == 0)) return false;
     if (m->body->size + c->body->size > size_limit(*work)) return false;
     int users = made->index > seen->index ? made->index : seen->index;
-    if (!worth_inlining(g, c, i, m, users) || !op_inline(g, c, i, MAX_INPUTS, work)) return false;
+    if (!worth_inlining(g, o, c, i, m, users) || !op_inline(g, c, i, MAX_INPUTS, work))
+        return false;
     c->src = join_src(g, m->src, c->src);
     count_inputs(g, c, n_old, old);
     return true;
@@ -300,7 +340,7 @@ void pass_fuse(Graph *g, const PassOptions *o) {
         if (c->kind != OP_map && c->kind != OP_reduce && c->kind != OP_scan &&
             c->kind != OP_scatter)
             continue;
-        for (int i = 0; i < c->n_in;) i = try_inline(g, c, i, &work) ? 0 : i + 1;
+        for (int i = 0; i < c->n_in;) i = try_inline(g, o, c, i, &work) ? 0 : i + 1;
         if (c->kind == OP_map && !decodes(g, c)) try_epilogue(g, c, &work);
     }
     for (Op *c = g->first; c; c = c->next) /* decoding that its users did not take */

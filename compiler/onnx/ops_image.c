@@ -30,8 +30,8 @@ typedef struct Sample {
     bool corners; /* align_corners */
     int d;        /* spatial dimensions */
     int64_t extent[MAX_GRID];
-    const Expr *first[MAX_GRID]; /* element of tap 0, i32 */
-    const Expr *weight[MAX_GRID][4];
+    Value *first[MAX_GRID]; /* [n, positions]: the element of tap 0, i32, ... */
+    Value *part[MAX_GRID];  /* ... and how far the position is beyond the element before it */
 } Sample;
 
 static const Expr *number(const Sample *s, double value) {
@@ -76,56 +76,122 @@ static const Expr *sample_position(const Sample *s, const Expr *grid, int64_t ex
     return at;
 }
 
-/* First tap and weights of one dimension. */
-static void set_taps(Sample *s, int i, const Expr *at) {
+/* The taps of dimension i for every position: they are found once, not again for every channel. */
+static void set_taps(Sample *s, Node *n, Value *grid, int i) {
     Exprs *x = s->x;
-    int64_t extent = s->extent[i];
-    /* beyond these bounds all taps are outside anyway */
-    const Expr *low = number(s, -4), *high = extent_of(s, extent + 4);
-    at = ex_select(x, ex_lt(x, low, at), at, low);
-    at = ex_select(x, ex_lt(x, at, high), at, high);
-    const Expr *floor = ex_un(x, EX_floor, at), *t = ex_sub(x, at, floor);
-    s->first[i] = to_index(x, floor, -4, extent + 4);
-    s->weight[i][0] = number(s, 1);
-    if (s->mode == SAMPLE_linear) {
-        s->weight[i][0] = ex_sub(x, number(s, 1), t);
-        s->weight[i][1] = t;
-    }
-    if (s->mode != SAMPLE_cubic) return;
-    s->first[i] = ex_sub(x, s->first[i], ex_i(x, 1));
-    static const char *const names[] = {"d", "a"};
-    static const char *const formula[] = {"((a * d - 5 * a) * d + 8 * a) * d - 4 * a",
-                                          "((a + 2) * d - (a + 3)) * d * d + 1"};
-    const Expr *back = ex_sub(x, number(s, 1), t),
-               *distance[4] = {ex_add(x, t, number(s, 1)), t, back, ex_add(x, back, number(s, 1))};
-    for (int k = 0; k < 4; k++) {
-        const Expr *operand[2] = {distance[k], number(s, -0.75)};
-        const char *error;
-        s->weight[i][k] = ex_formula(x, formula[k == 1 || k == 2], 2, names, operand, &error);
+    const int rank = grid->rank - 1;
+    const Expr *at[MAX_RANK], *e[2];
+    for (int k = 0; k < 2; k++) {
+        Builder b = build(n->g, rank, grid->dims);
+        for (int d = 0; d < rank; d++) at[d] = ex_var(x, d);
+        at[rank] = ex_i(x, s->d - 1 - i); /* the grid names the last dimension first */
+        e[0] = ex_cast(x, s->work, build_load(&b, grid, at));
+        e[0] = sample_position(s, e[0], s->extent[i]);
+        /* beyond these bounds all taps are outside anyway */
+        const Expr *low = number(s, -4), *high = extent_of(s, s->extent[i] + 4);
+        e[0] = ex_select(x, ex_lt(x, low, e[0]), e[0], low);
+        e[0] = ex_select(x, ex_lt(x, e[0], high), e[0], high);
+        const Expr *floor = ex_un(x, EX_floor, e[0]);
+        e[1] = to_index(x, floor, -4, s->extent[i] + 4);
+        if (s->mode == SAMPLE_cubic) e[1] = ex_sub(x, e[1], ex_i(x, 1));
+        if (k)
+            s->first[i] = build_map(&b, DT_i32, e[1]);
+        else
+            s->part[i] = build_map(&b, s->work, ex_sub(x, e[0], floor));
     }
 }
 
-/* The sum over the taps of dimension `i` and further; `inside` tells whether all is in the image.
- */
-static const Expr *gather(const Sample *s, Builder *b, Value *v, int i, const Expr **index,
-                          const Expr *inside) {
+static int taps_of(const Sample *s) {
+    return s->mode == SAMPLE_nearest ? 1 : s->mode == SAMPLE_linear ? 2 : 4;
+}
+
+/* Which tap of dimension i is number `all` of all, of which those of the last dimension are side by
+ * side? */
+static const Expr *tap_of(const Sample *s, int i, const Expr *all) {
+    int64_t below = 1;
+    for (int k = i + 1; k < s->d; k++) below *= taps_of(s);
+    return ex_bin(s->x, EX_rem, ex_div(s->x, all, ex_i(s->x, below)), ex_i(s->x, taps_of(s)));
+}
+
+/* The weight of tap k at a position `part` beyond the element before it. */
+static const Expr *weight(const Sample *s, const Expr *k, const Expr *part) {
     Exprs *x = s->x;
-    if (i == s->d) {
-        const Expr *e = ex_cast(x, s->work, build_load(b, v, index));
-        return ex_select(x, inside, e, number(s, 0));
+    const Expr *back = ex_sub(x, number(s, 1), part);
+    if (s->mode == SAMPLE_linear) return ex_select(x, ex_bin(x, EX_eq, k, ex_i(x, 0)), back, part);
+    static const char *const names[] = {"d", "a"};
+    static const char *const formula[] = {"((a * d - 5 * a) * d + 8 * a) * d - 4 * a",
+                                          "((a + 2) * d - (a + 3)) * d * d + 1"};
+    const Expr *distance[4] = {ex_add(x, part, number(s, 1)), part, back,
+                               ex_add(x, back, number(s, 1))};
+    const Expr *e = NULL;
+    for (int t = 3; t >= 0; t--) {
+        const Expr *operand[2] = {distance[t], number(s, -0.75)};
+        const char *error;
+        const Expr *w = ex_formula(x, formula[t == 1 || t == 2], 2, names, operand, &error);
+        e = e ? ex_select(x, ex_bin(x, EX_eq, k, ex_i(x, t)), w, e) : w;
     }
-    int64_t top = s->extent[i] - 1;
-    int count = s->mode == SAMPLE_nearest ? 1 : s->mode == SAMPLE_linear ? 2 : 4;
-    const Expr *sum = NULL;
-    for (int t = 0; t < count; t++) {
-        const Expr *at = ex_add(x, s->first[i], ex_i(x, t)), *in = inside;
-        if (s->beyond == BEYOND_zeros)
-            in = ex_and(x, in, ex_and(x, ex_le(x, ex_i(x, 0), at), ex_le(x, at, ex_i(x, top))));
+    return e;
+}
+
+/* [n, taps, positions] */
+static Builder build_taps(const Sample *s, Node *n, const Expr **at) {
+    const Value *first = s->first[0];
+    int64_t shape[MAX_RANK] = {first->dims[0], 1};
+    at[0] = ex_var(s->x, 0);
+    for (int i = 0; i < s->d; i++) {
+        shape[1] *= taps_of(s);
+        shape[2 + i] = first->dims[1 + i];
+        at[1 + i] = ex_var(s->x, 2 + i);
+    }
+    return build(n->g, 2 + s->d, shape);
+}
+
+/* The element of the image, its dimensions joined, that each tap is; -1: it is outside. */
+static Value *tap_elements(const Sample *s, Node *n) {
+    Exprs *x = s->x;
+    const Expr *at[MAX_RANK], *inside = NULL, *place = ex_i(x, 0);
+    Builder b = build_taps(s, n, at);
+    for (int i = 0; i < s->d; i++) {
+        const int64_t top = s->extent[i] - 1;
+        const Expr *e = ex_add(x, build_load(&b, s->first[i], at), tap_of(s, i, ex_var(x, 1)));
+        if (s->beyond == BEYOND_zeros) {
+            const Expr *in = ex_and(x, ex_le(x, ex_i(x, 0), e), ex_le(x, e, ex_i(x, top)));
+            inside = inside ? ex_and(x, inside, in) : in;
+        }
         if (s->beyond == BEYOND_reflection)
-            at = to_index(x, reflect(s, ex_cast(x, s->work, at), s->extent[i]), 0, top);
-        index[2 + i] = ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, at, ex_i(x, top)));
-        const Expr *e = gather(s, b, v, i + 1, index, in);
-        if (count > 1) e = ex_mul(x, s->weight[i][t], e);
+            e = to_index(x, reflect(s, ex_cast(x, s->work, e), s->extent[i]), 0, top);
+        e = ex_bin(x, EX_max, ex_i(x, 0), ex_bin(x, EX_min, e, ex_i(x, top)));
+        place = ex_add(x, ex_mul(x, place, ex_i(x, s->extent[i])), e);
+    }
+    return build_map(&b, DT_i32, inside ? ex_select(x, inside, place, ex_i(x, -1)) : place);
+}
+
+static Value *tap_weights(const Sample *s, Node *n) {
+    const Expr *at[MAX_RANK], *e = NULL;
+    Builder b = build_taps(s, n, at);
+    for (int i = 0; i < s->d; i++) {
+        const Expr *w = weight(s, tap_of(s, i, ex_var(s->x, 1)), build_load(&b, s->part[i], at));
+        e = e ? ex_mul(s->x, e, w) : w;
+    }
+    return build_map(&b, s->work, e);
+}
+
+/* The sum over the taps. */
+static const Expr *gather(const Sample *s, Node *n, Builder *b, Value *v) {
+    Exprs *x = s->x;
+    int64_t shape[3] = {v->dims[0], v->dims[1], dim_product(x, s->d, v->dims + 2)};
+    Value *image = g_reshape(n->g, v, 3, shape), *element = tap_elements(s, n);
+    Value *weights = s->mode == SAMPLE_nearest ? NULL : tap_weights(s, n);
+    const Expr *at[MAX_RANK] = {ex_var(x, 0)}, *sum = NULL;
+    for (int i = 0; i < s->d; i++) at[2 + i] = ex_var(x, 2 + i);
+    for (int64_t t = 0; t < element->dims[1]; t++) {
+        at[1] = ex_i(x, t);
+        const Expr *place = build_load(b, element, at);
+        const Expr *index[3] = {ex_var(x, 0), ex_var(x, 1), place};
+        const Expr *e = ex_cast(x, s->work, build_load(b, image, index));
+        if (s->beyond == BEYOND_zeros)
+            e = ex_select(x, ex_le(x, ex_i(x, 0), place), e, number(s, 0));
+        if (weights) e = ex_mul(x, build_load(b, weights, at), e);
         sum = sum ? ex_add(x, sum, e) : e;
     }
     return sum;
@@ -153,8 +219,7 @@ static bool read_sample(Node *n, Sample *s) {
 
 void import_grid_sample(Node *n) {
     Value *v = node_need(n, 0), *grid = need_float(n, 1, 3);
-    Exprs *x = n->x;
-    Sample s = {.x = x};
+    Sample s = {.x = n->x};
     if (!v || !grid || !read_sample(n, &s)) return;
     s.d = v->rank - 2;
     if (s.d < 1 || s.d > MAX_GRID || grid->rank != v->rank ||
@@ -172,15 +237,9 @@ void import_grid_sample(Node *n) {
         s.extent[i] = v->dims[2 + i];
     }
     if (!node_shape_ok(n, v->rank, shape) || !node_source_ok(n, v, v->rank, shape)) return;
+    for (int i = 0; i < s.d; i++) set_taps(&s, n, grid, i);
     Builder b = build(n->g, v->rank, shape);
-    const Expr *at[MAX_RANK] = {ex_var(x, 0)}, *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)};
-    for (int i = 0; i < s.d; i++) at[1 + i] = ex_var(x, 2 + i);
-    for (int i = 0; i < s.d; i++) {
-        at[1 + s.d] = ex_i(x, s.d - 1 - i); /* the grid names the last dimension first */
-        const Expr *g = ex_cast(x, s.work, build_load(&b, grid, at));
-        set_taps(&s, i, sample_position(&s, g, s.extent[i]));
-    }
-    n->out[0] = build_map(&b, v->dt, gather(&s, &b, v, 0, index, ex_int(x, DT_bool, 1)));
+    n->out[0] = build_map(&b, v->dt, gather(&s, n, &b, v));
 }
 
 /* --- AffineGrid ------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Elements each of which TopK compares with all; of more it looks for the last one first. */
-#define ALL_COMPARED 1024
+#define ALL_COMPARED 64
 
 /* --- order ------------------------------------------------------------------------------------ */
 

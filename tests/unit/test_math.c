@@ -17,7 +17,8 @@ static const struct {
     ExprOp op;
     double (*right)(double);
     double most; /* units in the last place */
-} functions[] = {{EX_exp, exp, 1.1}, {EX_tanh, tanh, 1.5}, {EX_erf, erf, 2.7}, {EX_log, log, 1.0}};
+} functions[] = {{EX_exp, exp, 1.1}, {EX_tanh, tanh, 1.5}, {EX_erf, erf, 2.7},
+                 {EX_log, log, 1.0}, {EX_sin, sin, 1.3},   {EX_cos, cos, 1.3}};
 
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
@@ -352,6 +353,38 @@ static int body_columns(Session *s) {
     return 0;
 }
 
+/* Rows that are no whole vectors, or less than one. */
+static int rests_of(Session *s, int64_t columns) {
+    enum { ROWS = 3 };
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "rests");
+    Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){ROWS, columns});
+    Value *w = graph_input(g, "w", DT_f32, 1, &columns);
+    Builder made = build(g, 2, (const int64_t[]){ROWS, columns});
+    const Expr *own[1] = {ex_var(x, 1)};
+    const Expr *sum = ex_add(x, build_in(&made, a), build_load(&made, w, own));
+    graph_output(g, build_map(&made, DT_f32, ex_un(x, EX_exp, sum)), "y");
+    size_t n = (size_t)columns;
+    Tight t[3] = {tight(ROWS * n), tight(n), tight(ROWS * n)};
+    for (size_t i = 0; i < ROWS * n; i++) t[0].data[i] = (float)(i % 17) / 4;
+    for (size_t i = 0; i < n; i++) t[1].data[i] = -(float)i;
+    LoadedModel m = loaded(s, g);
+    assert_true(model_run(s, &m, (const void *[]){t[0].data, t[1].data}, (void *[]){t[2].data}));
+    for (size_t i = 0; i < ROWS * n; i++) {
+        const double want = exp((double)(t[0].data[i] + t[1].data[i % n]));
+        assert_true(ulps(t[2].data[i], want) <= 1.1);
+    }
+    for (int i = 0; i < 3; i++) munmap(t[i].map, t[i].size);
+    model_unload(&m);
+    return 0;
+}
+
+static int body_rests(Session *s) {
+    for (int64_t n = 2; n <= 39; n = n < 20 ? n + 1 : n + 6)
+        if (rests_of(s, n)) return 1;
+    return 0;
+}
+
 static int body_zeros(Session *s) {
     return zeros_of(s, DT_f16) + zeros_of(s, DT_bf16);
 }
@@ -403,6 +436,11 @@ static void test_guarded(void **state) {
 static void test_columns(void **state) {
     (void)state;
     on_each(body_columns, NULL);
+}
+
+static void test_rests(void **state) {
+    (void)state;
+    on_each(body_rests, NULL);
 }
 
 /* --strassen reaches its pass: sums of rows, products and sums of these instead of a product. */
@@ -517,8 +555,8 @@ int main(void) {
         cmocka_unit_test(test_accuracy), cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_wraps),    cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded),
-        cmocka_unit_test(test_columns),  cmocka_unit_test(test_strassen),
-        cmocka_unit_test(test_ahead)};
+        cmocka_unit_test(test_columns),  cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_strassen), cmocka_unit_test(test_ahead)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
