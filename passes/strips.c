@@ -328,7 +328,8 @@ static double gain_of(Strips *s, const Chain *c) {
         const Value *out = m->op->out[0];
         double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
         double again = outside[i].again, twice = outside[i].twice, moved = 0, rows = 1;
-        bool product = m->op->kind == OP_reduce && m->op->combine == COMBINE_sum;
+        bool product = m->op->kind == OP_reduce && m->op->combine == COMBINE_sum &&
+                       m->op->body->op == EX_mul;
         for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
