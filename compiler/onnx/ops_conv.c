@@ -226,54 +226,100 @@ static Value *spread_taps(Graph *g, const Window *win, Value *w, const int64_t *
     return build_map(&b, w->dt, ex_select(x, on, e, ex_num(x, w->dt, 0)));
 }
 
-/* The sum for all q and phases, as [N, M, q * phase ..]. */
-static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Channels *c, Value *v,
-                         Value *w, Value *bias) {
-    Graph *g = n->g;
+/* Some phases of a dimension, which take as many taps as each other. */
+typedef struct Phases {
+    int64_t first, count, taps;
+} Phases;
+
+/* A transposed convolution; channels of several groups are two dimensions. */
+typedef struct Unconvolve {
+    const Window *win;
+    const Unslide *u;
+    const Channels *c;
+    bool depthwise, split;
+    Value *v, *w, *bias;
+    Phases part[MAX_SPATIAL];
+} Unconvolve;
+
+/* The sum for all q and these phases, as [N, M, q, phase, ..]. */
+static Value *sum_of_phases(Node *n, const Unconvolve *t) {
     Exprs *x = n->x;
-    DType acc = float_work(v->dt);
-    int64_t shape[MAX_RANK] = {v->dims[0]};
-    int64_t flat[MAX_RANK] = {v->dims[0], dim_mul(x, c->group, c->out)};
-    bool depthwise = c->group > 1 && c->in == 1 && c->out == 1, split = c->group > 1 && !depthwise;
+    const Window *win = t->win;
+    const Channels *c = t->c;
+    DType acc = float_work(t->v->dt);
+    const bool depthwise = t->depthwise;
+    int64_t shape[MAX_RANK] = {t->v->dims[0]};
     int rank = 1, at[MAX_SPATIAL];
-    if (split) {
-        shape[rank++] = c->group;
-        v = split_dim(g, v, 1, c->group, c->in);
-        w = split_dim(g, w, 0, c->group, c->in);
-        if (bias) bias = split_dim(g, bias, 0, c->group, c->out);
-    }
+    if (t->split) shape[rank++] = c->group;
     shape[rank++] = depthwise ? c->group : c->out;
     int spatial = rank;
     for (int i = 0; i < win->n; i++) {
         at[i] = rank;
-        shape[rank++] = u[i].count;
-        if (win->dim[i].stride > 1) shape[rank++] = win->dim[i].stride;
-        flat[i + 2] = dim_mul(x, u[i].count, win->dim[i].stride);
+        shape[rank++] = t->u[i].count;
+        if (win->dim[i].stride > 1) shape[rank++] = t->part[i].count;
     }
-    if (!node_shape_ok(n, win->n + 2, flat)) return NULL;
-    Builder b = build(g, rank, shape);
+    Builder b = build(n->g, rank, shape);
     const Expr *iv[MAX_RANK] = {ex_var(x, 0)}, *iw[MAX_RANK], *ib[2] = {ex_var(x, 1), ex_var(x, 2)};
     const Expr *channel = depthwise ? ex_var(x, 1) : reduce_over(&b, c->in);
     int nv = 1, nw = 0;
-    if (split) iv[nv++] = iw[nw++] = ex_var(x, 1);
+    if (t->split) iv[nv++] = iw[nw++] = ex_var(x, 1);
     iv[nv++] = iw[nw++] = channel;
     iw[nw++] = depthwise ? ex_i(x, 0) : ex_var(x, spatial - 1);
     for (int i = 0; i < win->n; i++) {
         const Slide *s = &win->dim[i];
-        const Expr *j = reduce_over(&b, u[i].taps), *q = ex_var(x, at[i]);
-        const Expr *back = ex_sub(x, ex_i(x, dim_add(x, u[i].first, u[i].before)),
-                                  ex_mul(x, j, ex_i(x, u[i].apart)));
+        const Unslide *u = &t->u[i];
+        const Expr *j = reduce_over(&b, t->part[i].taps), *q = ex_var(x, at[i]);
+        const Expr *back =
+            ex_sub(x, ex_i(x, dim_add(x, u->first, u->before)), ex_mul(x, j, ex_i(x, u->apart)));
         iv[nv++] = ex_add(x, q, back);
-        iw[nw++] =
-            s->stride == 1 ? j : ex_add(x, ex_var(x, at[i] + 1), ex_mul(x, j, ex_i(x, s->stride)));
+        iw[nw] = j;
+        if (s->stride > 1) {
+            const Expr *phase = ex_add(x, ex_var(x, at[i] + 1), ex_i(x, t->part[i].first));
+            iw[nw] = ex_add(x, phase, ex_mul(x, j, ex_i(x, s->stride)));
+        }
+        nw++;
     }
     if (!b.n_red) build_red(&b, 1);
-    const Expr *product =
-        ex_mul(x, ex_cast(x, acc, build_load(&b, v, iv)), ex_cast(x, acc, build_load(&b, w, iw)));
+    const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, t->v, iv)),
+                                 ex_cast(x, acc, build_load(&b, t->w, iw)));
     const Expr *post = NULL;
-    if (bias) post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, bias, ib)));
-    Value *out = build_reduce(&b, v->dt, COMBINE_sum, product, post);
-    return g_reshape(g, out, win->n + 2, flat);
+    if (t->bias) post = ex_add(x, ex_acc(x, acc), ex_cast(x, acc, build_load(&b, t->bias, ib)));
+    return build_reduce(&b, t->v->dt, COMBINE_sum, product, post);
+}
+
+/* The same for all phases of dimension i and further. Where the first ones have a tap more, they
+ * are a sum of their own: the others would add zeros. */
+static Value *sum_from(Node *n, Unconvolve *t, int i) {
+    if (i == t->win->n) return sum_of_phases(n, t);
+    const Slide *s = &t->win->dim[i];
+    const int64_t taps = t->u[i].taps, more = dim_varies(s->span) ? 0 : s->span % s->stride;
+    const bool apart = s->stride > 1 && more && taps > 1;
+    t->part[i] = (Phases){0, apart ? more : s->stride, taps};
+    Value *sums[2] = {sum_from(n, t, i + 1)};
+    if (!apart) return sums[0];
+    t->part[i] = (Phases){more, s->stride - more, taps - 1};
+    sums[1] = sum_from(n, t, i + 1);
+    int axis = t->split ? 4 : 3;
+    for (int k = 0; k < i; k++) axis += t->win->dim[k].stride > 1 ? 2 : 1;
+    return g_concat(n->g, 2, sums, axis);
+}
+
+/* The sum for all q and phases, as [N, M, q * phase ..]. */
+static Value *unconvolve(Node *n, const Window *win, const Unslide *u, const Channels *c, Value *v,
+                         Value *w, Value *bias) {
+    Graph *g = n->g;
+    Unconvolve t = {.win = win, .u = u, .c = c, .v = v, .w = w, .bias = bias};
+    int64_t flat[MAX_RANK] = {v->dims[0], dim_mul(n->x, c->group, c->out)};
+    for (int i = 0; i < win->n; i++) flat[i + 2] = dim_mul(n->x, u[i].count, win->dim[i].stride);
+    if (!node_shape_ok(n, win->n + 2, flat)) return NULL;
+    t.depthwise = c->group > 1 && c->in == 1 && c->out == 1;
+    t.split = c->group > 1 && !t.depthwise;
+    if (t.split) {
+        t.v = split_dim(g, v, 1, c->group, c->in);
+        t.w = split_dim(g, w, 0, c->group, c->in);
+        if (bias) t.bias = split_dim(g, bias, 0, c->group, c->out);
+    }
+    return g_reshape(g, sum_from(n, &t, 0), win->n + 2, flat);
 }
 
 void import_conv_transpose(Node *n) {
