@@ -160,6 +160,12 @@ static bool is_gather(const Expr *e, int var) {
     return dt_is_byte((DType)at->dt);
 }
 
+/* Is it every second element of a row in memory? */
+static bool is_every_second(const Printer *p, const Expr *load, int var) {
+    const Buffer *b = p->k->buffers.items[load->k.i];
+    return load->dt == DT_f32 && b->space != SPACE_reg && lanes_apart(load->arg[0], var, 2);
+}
+
 bool lanes_can(Printer *p, const Expr *e, int var) {
     if (!lanes_vary(e, var)) return true;
     DType dt = (DType)e->dt;
@@ -167,7 +173,8 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
     switch ((ExprOp)e->op) {
     case EX_load:
         if (!is_lane_type(dt) || p->k->buffers.items[e->k.i]->dt != dt || e->n != 1) return false;
-        return is_gather(e, var) ? lanes_can(p, e->arg[0], var) : lanes_apart(e->arg[0], var, 1);
+        if (is_gather(e, var)) return lanes_can(p, e->arg[0], var);
+        return lanes_apart(e->arg[0], var, 1) || is_every_second(p, e, var);
     case EX_add:
     case EX_sub:
     case EX_mul:
@@ -690,6 +697,14 @@ static const char *gathered(Lanes *l, const Expr *e) {
     return TEXT("%s(%s, %s)", lane_function(p, name, l->width), table, at);
 }
 
+static const char *every_second(Lanes *l, const Expr *load) {
+    Printer *p = l->p;
+    const Expr *index = at_start(l, load->arg[0]);
+    begin_statement(p, 1, &index);
+    return TEXT("%s(&%s[%s])", lane_function(p, "seconds", l->width), p->buffer[load->k.i],
+                print(p, index).text);
+}
+
 /* Which lanes' indices are before a number that all of them share? */
 static const char *before(Lanes *l, const Expr *e) {
     Printer *p = l->p;
@@ -735,7 +750,9 @@ static const char *compute(Lanes *l, const Expr *e) {
     case EX_load: {
         const char *kept = kept_name(l, e);
         if (kept) return kept;
-        return is_gather(e, l->var) ? gathered(l, e) : lanes_at(l, (int)e->k.i, e->arg[0]);
+        if (is_gather(e, l->var)) return gathered(l, e);
+        if (l->width > 1 && is_every_second(p, e, l->var)) return every_second(l, e);
+        return lanes_at(l, (int)e->k.i, e->arg[0]);
     }
     case EX_neg:
         return TEXT("(-%s)", lanes_text(l, e->arg[0], false));

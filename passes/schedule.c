@@ -62,19 +62,22 @@ static Product transposed(const Product *m) {
 typedef struct VectorScore {
     Nest *n;
     int loop;
-    int unit, other; /* loads with stride 1; with any stride but 0 and 1 along the loop */
+    int unit, other; /* loads with stride 1; with any stride but 0 and 1 along the loop, ... */
+    int seconds;     /* ... of which every second element of f32 */
 } VectorScore;
 
 static void score_load(void *user, const Expr *e) {
     VectorScore *s = user;
     int64_t stride;
     if (e->op != EX_load) return;
-    if (!ex_stride(e->arg[0], s->loop, &stride))
+    if (!ex_stride(e->arg[0], s->loop, &stride)) {
         s->other++;
-    else if (stride == 1 || nest_can_pack(s->n, e->k.i, e->arg[0]))
+    } else if (stride == 1 || nest_can_pack(s->n, e->k.i, e->arg[0])) {
         s->unit += stride != 0;
-    else
+    } else {
         s->other += stride != 0;
+        s->seconds += stride == 2 && e->dt == DT_f32;
+    }
 }
 
 void rank_tile(Ranking *ranking, Tile tile) {
@@ -319,13 +322,14 @@ int reductions_by_stride(Nest *n, const Expr *body, int *order, int k) {
     return k;
 }
 
-/* The vector loop: the last one along which every load has stride 1 or 0; -1 if there is none. */
-static int find_column(Nest *n, const Expr *body) {
+/* The vector loop: the last one along which every load has stride 1 or 0, or, `seconds`, 2 of f32;
+ * -1 if there is none. */
+static int find_column(Nest *n, const Expr *body, bool seconds) {
     for (int i = n->n_order - 1; i >= 0; i--) {
         VectorScore s = {.n = n, .loop = n->order[i]};
         if (n->loop[s.loop].reduce || n->loop[s.loop].extent < 4) continue;
         ex_visit(n->p->arena, body, score_load, &s);
-        if (s.unit && !s.other) return s.loop;
+        if (s.unit + s.seconds && s.other == (seconds ? s.seconds : 0)) return s.loop;
     }
     return -1;
 }
@@ -757,13 +761,13 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
 /* A reduction that reads its operands along one of its own loops: vectors of partial results, for a
  * few rows, of a product also columns, at a time. Without such a loop, one element comes after the
  * other. */
-static void lane_tile(Nest *n) {
+static bool lane_tile(Nest *n) {
     const Expr *body = nest_body(n);
     int best = -1, last = -1, lanes = 0, outer, inner;
     int64_t depth = shape_numel(n->op->n_red, n->op->red);
     bool pack = false;
     if (!n->target->vector_types || !dt_is_float((DType)body->dt) || dt_is_narrow((DType)body->dt))
-        return;
+        return false;
     for (int i = 0; i < n->n_order; i++) {
         LaneLoads u = {.n = n, .loop = n->order[i]};
         const NestLoop *l = &n->loop[u.loop];
@@ -777,7 +781,7 @@ static void lane_tile(Nest *n) {
         lanes = along;
         pack = u.packable;
     }
-    if (best < 0) return;
+    if (best < 0) return false;
     int64_t tiles;
     int order[NEST_MAX_LOOPS], k = 0, inside[2], count = 0;
     Product m;
@@ -806,6 +810,7 @@ static void lane_tile(Nest *n) {
     order[k++] = inner;
     nest_order(n, k, order);
     if (pack) nest_pack(n);
+    return true;
 }
 
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
@@ -813,10 +818,11 @@ static void loops_reduce(Nest *n) {
     split_divided(n);
     join_loops(n);
     if (moved_tile(n) || narrow_tile(n)) return;
-    int column = find_column(n, nest_body(n));
+    int column = find_column(n, nest_body(n), false);
     if (column < 0) {
-        lane_tile(n);
-        return;
+        if (lane_tile(n) || !n->target->vector_types) return;
+        column = find_column(n, nest_body(n), true);
+        if (column < 0) return;
     }
     Product m;
     bool product = find_product(n, &m);

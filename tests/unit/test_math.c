@@ -385,6 +385,36 @@ static int body_rests(Session *s) {
     return 0;
 }
 
+/* Windows of three that go along rows by two: nothing is read behind the last one. */
+static int seconds_of(Session *s, int64_t columns) {
+    enum { ROWS = 3, WINDOW = 3 };
+    Exprs *x = &s->x;
+    Graph *g = graph_new(&s->arena, x, &s->diag, "seconds");
+    Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){ROWS, 2 * columns + 1});
+    Builder made = build(g, 2, (const int64_t[]){ROWS, columns});
+    const Expr *at = ex_add(x, ex_mul(x, ex_var(x, 1), ex_i(x, 2)), build_red(&made, WINDOW));
+    const Expr *load = build_load(&made, a, (const Expr *[]){ex_var(x, 0), at});
+    graph_output(g, build_reduce(&made, DT_f32, COMBINE_max, load, NULL), "y");
+    size_t n = (size_t)columns, row = 2 * n + 1;
+    Tight t[2] = {tight(ROWS * row), tight(ROWS * n)};
+    for (size_t i = 0; i < ROWS * row; i++) t[0].data[i] = (float)(i * 37 % 101);
+    LoadedModel m = loaded(s, g);
+    assert_true(model_run(s, &m, (const void *[]){t[0].data}, (void *[]){t[1].data}));
+    for (size_t i = 0; i < ROWS * n; i++) {
+        const float *from = t[0].data + i / n * row + i % n * 2;
+        assert_true(t[1].data[i] == fmaxf(fmaxf(from[0], from[1]), from[2]));
+    }
+    for (int i = 0; i < 2; i++) munmap(t[i].map, t[i].size);
+    model_unload(&m);
+    return 0;
+}
+
+static int body_seconds(Session *s) {
+    for (int64_t n = 3; n <= 39; n = n < 20 ? n + 1 : n + 6)
+        if (seconds_of(s, n)) return 1;
+    return 0;
+}
+
 static int body_zeros(Session *s) {
     return zeros_of(s, DT_f16) + zeros_of(s, DT_bf16);
 }
@@ -441,6 +471,11 @@ static void test_columns(void **state) {
 static void test_rests(void **state) {
     (void)state;
     on_each(body_rests, NULL);
+}
+
+static void test_seconds(void **state) {
+    (void)state;
+    on_each(body_seconds, NULL);
 }
 
 /* --strassen reaches its pass: sums of rows, products and sums of these instead of a product. */
@@ -556,7 +591,8 @@ int main(void) {
         cmocka_unit_test(test_wraps),    cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_turned),   cmocka_unit_test(test_guarded),
         cmocka_unit_test(test_columns),  cmocka_unit_test(test_rests),
-        cmocka_unit_test(test_strassen), cmocka_unit_test(test_ahead)};
+        cmocka_unit_test(test_seconds),  cmocka_unit_test(test_strassen),
+        cmocka_unit_test(test_ahead)};
     int failed = cmocka_run_group_tests_name("functions of vectors", tests, NULL, NULL);
     temp_remove(cache);
     return failed;
