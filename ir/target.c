@@ -12,6 +12,7 @@ static const Target targets[] = {
      .vector_registers = 16,
      .l1_bytes = 32 << 10,
      .l2_bytes = 512 << 10,
+     .l3_bytes = 8 << 20,
      .max_grid = INT32_MAX,
      .buffer_align = 64},
     {.name = "cuda",

@@ -29,6 +29,7 @@ typedef struct Target {
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
+    int64_t l3_bytes;           /* what a core can count on of the one that all share */
     int64_t shared_bytes;       /* shared memory of a block */
     int block_threads;          /* threads of a block by default */
     int max_block_threads;

@@ -1,9 +1,10 @@
 /* strips: chains of operators are computed a strip of rows after the other, for targets of plain
- * loops, so that what lies between them stays in the cache.
+ * loops, so that what lies between them stays in a cache.
  *
  * What attention computes for a few queries, or a depthwise convolution and the products around it
- * for a few lines of an image, needs little memory; for all of them it is often more than the L2
- * cache keeps, and more than a small device has. Where the last operator of a chain runs over rows
+ * (or the transformed tiles of a Winograd convolution) for a few lines of an image, needs little
+ * memory; for all of them it is often more than the L2 cache keeps, or even the cache that cores
+ * share, and more than a small device has. Where the last operator of a chain runs over rows
  * that its operands follow, which is read off the indices of loads, the chain becomes a loop over
  * strips of such rows, without a state: threads do iterations apart. Lines that two strips read, as
  * windows overlap, both compute.
@@ -25,13 +26,15 @@
 
 #define MOST_AXES     3
 #define MOST_MEMBERS  16
-#define FAR_BYTES     8.0    /* that come in a cycle from beyond the L2 cache, */
-#define NEAR_BYTES    32.0   /* and from there */
+#define MEMORY_BYTES  4.0    /* that come in a cycle from memory, or go there, */
+#define FAR_BYTES     8.0    /* from the cache that cores share, */
+#define NEAR_BYTES    32.0   /* and from the L2 cache */
 #define VECTORS       1.5    /* of products in a cycle */
 #define LAUNCH_CYCLES 300.0  /* of a kernel, for what happens before its loops and behind them */
 #define OTHER_CYCLES  0.05   /* for a byte that another core may have made, or had before */
 #define FEW           0.0625 /* of what lies between operators */
-#define ROOM          0.8    /* of the L2 cache that a strip may fill */
+#define ROOM          0.8    /* of a cache that a strip may fill */
+#define HIDDEN        0.5    /* of a product's time: weights come meanwhile */
 #define AGAIN         1.5 /* times that strips read a tensor, if each reads more than rows of its own */
 #define LEAST_ROWS    8 /* of a tile of a product */
 #define LEAST_GAIN    20000.0
@@ -95,12 +98,31 @@ typedef struct Reading {
     bool follows;         /* each load has one index for each axis */
 } Reading;
 
+/* The divisor of an index that is divided by a number; 1 of another one. */
+static int64_t take_divisor(const Expr **e) {
+    if ((*e)->op != EX_div || !ex_is_const((*e)->arg[1])) return 1;
+    int64_t divisor = (*e)->arg[1]->k.i;
+    *e = (*e)->arg[0];
+    return divisor;
+}
+
+/* Is the index the same for all strips of axis `a`, since they have a multiple of what it is the
+ * remainder by? */
+static bool same_in_all(const Reading *r, int a, const Expr *e) {
+    const Span *rows = &r->reader->span[a];
+    int64_t coef[MAX_RANK];
+    const Expr *base;
+    return e->op == EX_rem && ex_is_const(e->arg[1]) &&
+           ex_affine(r->s->g->x, e->arg[0], r->n, coef, &base) && ex_is_const(base) &&
+           coef[rows->coord] * rows->scale % e->arg[1]->k.i == 0;
+}
+
 /* Widens the span of axis `a` by a load whose index of dimension `dim` is `e`; false if it does not
  * run with the reader's rows. */
 static bool read_rows(Reading *r, int a, int dim, const Expr *e) {
     const Span *rows = &r->reader->span[a];
     Span *span = &r->span[a];
-    int64_t coef[MAX_RANK];
+    int64_t coef[MAX_RANK], divisor = take_divisor(&e);
     const Expr *base;
     if (!ex_affine(r->s->g->x, e, r->n, coef, &base) || !ex_is_const(base)) return false;
     int64_t low = base->k.i, high = base->k.i;
@@ -112,8 +134,10 @@ static bool read_rows(Reading *r, int a, int dim, const Expr *e) {
     }
     int64_t scale = coef[rows->coord] * rows->scale;
     int64_t first = coef[rows->coord] * rows->first + low;
-    int64_t end = coef[rows->coord] * (rows->first + rows->count - 1) + high + 1;
-    if (scale <= 0) return false;
+    int64_t last = coef[rows->coord] * (rows->first + rows->count - 1) + high;
+    if (scale <= 0 || scale % divisor || (divisor > 1 && first < 0)) return false;
+    scale /= divisor, first /= divisor;
+    int64_t end = last / divisor + 1;
     if (span->coord < 0) {
         *span = (Span){dim, scale, first, end - first};
         return true;
@@ -132,7 +156,8 @@ static void look_at_load(void *user, const Expr *e) {
         uint64_t rows = (uint64_t)1 << r->reader->span[a].coord;
         int dim = -1;
         for (int i = 0; i < e->n; i++) {
-            if (!(ex_vars(r->s->scratch, e->arg[i]) & rows)) continue;
+            if (!(ex_vars(r->s->scratch, e->arg[i]) & rows) || same_in_all(r, a, e->arg[i]))
+                continue;
             r->follows &= dim < 0;
             dim = i;
         }
@@ -257,12 +282,24 @@ static Outside read_outside(Strips *s, const Chain *c, const Member *m) {
     return outside;
 }
 
-/* Cycles in which so many bytes come, of a tensor or of what is there `at_once`: much of what is a
- * little larger than the cache is still in it. */
+/* The part of what is there `at_once` that a cache does not keep: much of what is a little larger
+ * is still in it. */
+static double lost_to(int64_t cache, double at_once) {
+    return fmin(fmax((at_once / (double)cache - 0.5) / 1.5, 0), 1);
+}
+
+/* Cycles in which so many bytes come, of a tensor or of what is there `at_once`. */
 static double cycles_for(const Strips *s, double bytes, double at_once) {
-    double l2 = (double)s->target->l2_bytes;
-    double far = fmin(fmax((at_once - l2 / 2) / (1.5 * l2), 0), 1);
-    return bytes / NEAR_BYTES + far * bytes * (1 / FAR_BYTES - 1 / NEAR_BYTES);
+    double far = lost_to(s->target->l2_bytes, at_once);
+    double memory = lost_to(s->target->l3_bytes, at_once);
+    return bytes / NEAR_BYTES + far * bytes * (1 / FAR_BYTES - 1 / NEAR_BYTES) +
+           memory * bytes * (1 / MEMORY_BYTES - 1 / FAR_BYTES);
+}
+
+/* Cycles in which so many bytes come while strips hold `held`. */
+static double strip_cycles(const Strips *s, double bytes, double held) {
+    if (held <= (double)s->target->l2_bytes * ROOM) return bytes / NEAR_BYTES;
+    return bytes / (held <= (double)s->target->l3_bytes * ROOM ? FAR_BYTES : MEMORY_BYTES);
 }
 
 /* Cycles that the operator takes for all of its result. */
@@ -317,7 +354,6 @@ static double gain_of(Strips *s, const Chain *c) {
     double between = 0, reread = 0;
     bool once = true;
     Outside outside[MOST_MEMBERS];
-    double room = (double)s->target->l2_bytes * ROOM;
     if (strips < LEAST_STRIPS) return 0;
     for (int i = 0; i < c->n; i++) {
         outside[i] = read_outside(s, c, &c->member[i]);
@@ -328,8 +364,8 @@ static double gain_of(Strips *s, const Chain *c) {
         const Value *out = m->op->out[0];
         double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
         double again = outside[i].again, twice = outside[i].twice, moved = 0, rows = 1;
-        bool product = m->op->kind == OP_reduce && m->op->combine == COMBINE_sum &&
-                       m->op->body->op == EX_mul;
+        bool product =
+            m->op->kind == OP_reduce && m->op->combine == COMBINE_sum && m->op->body->op == EX_mul;
         for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
@@ -338,13 +374,14 @@ static double gain_of(Strips *s, const Chain *c) {
             between += whole;
             int times = s->uses[out->id] + (!product && !moves_boxes(m->op));
             gain += times * cycles_for(s, whole, whole);
-            gain -= times * strip * strips / (held <= room ? NEAR_BYTES : FAR_BYTES);
+            gain -= strip_cycles(s, times * strip * strips, held);
         }
         gain -= cycles_for(s, moved * strips, whole) + moved * strips / NEAR_BYTES;
         gain -= LAUNCH_CYCLES * strips;
-        gain -= again * strips / (again + held <= room ? NEAR_BYTES : FAR_BYTES);
-        gain += cycles_for(s, again, again);
-        gain += cycles_for(s, twice, twice) - twice / (held <= room ? NEAR_BYTES : FAR_BYTES);
+        double hidden = product ? HIDDEN * s->cycles[m->op->index] : 0;
+        gain -= fmax(0, strip_cycles(s, again * strips, again + held) - hidden);
+        gain += fmax(0, cycles_for(s, again, again) - hidden);
+        gain += cycles_for(s, twice, twice) - strip_cycles(s, twice, held);
         once &= part * strips < 1.001;
         reread += again * strips;
         if (moves_boxes(m->op)) continue;
@@ -454,14 +491,14 @@ typedef struct Build {
     Chain *c;
     Graph *sub;
     Member *m;
-    const Expr *begin[MOST_AXES]; /* the number of the strip along an axis */
-    VEC(Value *) outer;           /* what the loop reads, and ... */
-    VEC(Value *) inner;           /* ... what it is in the body */
+    const Expr *number[MAX_RANK + MOST_AXES]; /* [MAX_RANK + a]: of the strip along axis a */
+    VEC(Value *) outer;                       /* what the loop reads, and ... */
+    VEC(Value *) inner;                       /* ... what it is in the body */
 } Build;
 
-/* The first row of a member's strip. */
+/* The first row of a member's strip, in which the number of the strip is one more coordinate. */
 static const Expr *first_row(const Build *b, const Member *m, int a) {
-    const Expr *at = ex_mul(b->x, b->begin[a], ex_i(b->x, m->span[a].scale));
+    const Expr *at = ex_mul(b->x, ex_var(b->x, MAX_RANK + a), ex_i(b->x, m->span[a].scale));
     return ex_add(b->x, at, ex_i(b->x, m->span[a].first));
 }
 
@@ -557,12 +594,19 @@ static const Expr *with_rim(Build *b, const Member *m, int a, const Expr *value)
     return ex_select(x, ex_subst_vars(x, own, MAX_RANK, to), value, rim);
 }
 
+/* Simplifies an expression of a strip and says what its number is. */
+static const Expr *numbered(const Build *b, const Expr *e, const int64_t *extent) {
+    e = ex_simplify(b->x, e, MAX_RANK + b->c->n_axes, extent);
+    return ex_subst_vars(b->x, e, MAX_RANK + b->c->n_axes, b->number);
+}
+
 static void build_member(Build *b, Member *m) {
     Graph *sub = b->sub;
     const Op *op = m->op;
-    int64_t extent[MAX_RANK], shape[MAX_RANK];
+    int64_t extent[MAX_RANK + MOST_AXES], shape[MAX_RANK];
     b->m = m;
-    int n = strip_extents(b->c, m, extent);
+    for (int i = strip_extents(b->c, m, extent); i < MAX_RANK; i++) extent[i] = 1;
+    for (int a = 0; a < b->c->n_axes; a++) extent[MAX_RANK + a] = b->c->axis[a].strips;
     Value **in = ARENA_ARRAY(sub->arena, op->n_in + 1, Value *);
     for (int i = 0; i < op->n_in; i++) in[i] = value_inside(b, op->in[i]);
     Op *strip = graph_new_op(sub, op->kind, op->n_in, in, 1);
@@ -577,8 +621,8 @@ static void build_member(Build *b, Member *m) {
     const Expr **result = post ? &post : &body;
     for (int a = 0; a < b->c->n_axes; a++)
         if (reaches_out(b->c, m, a)) *result = with_rim(b, m, a, *result);
-    strip->body = ex_simplify(b->x, body, n, extent);
-    strip->post = post ? ex_simplify(b->x, post, n, extent) : NULL;
+    strip->body = numbered(b, body, extent);
+    strip->post = post ? numbered(b, post, extent) : NULL;
     m->made = graph_new_value(sub, strip, 0, out->dt, out->rank, shape);
     m->made->name = out->name;
     graph_append(sub, strip);
@@ -596,7 +640,7 @@ static void make_loop(Strips *s, Chain *c) {
         const Expr *at = ex_ctr(x, b.sub->depth - 1);
         if (inner < trips) at = ex_bin(x, EX_rem, at, ex_i(x, inner));
         inner /= c->axis[a].strips;
-        b.begin[a] = inner > 1 ? ex_div(x, at, ex_i(x, inner)) : at;
+        b.number[MAX_RANK + a] = inner > 1 ? ex_div(x, at, ex_i(x, inner)) : at;
     }
     for (int i = c->n - 1; i >= 0; i--) build_member(&b, &c->member[i]);
     graph_output(b.sub, c->member[0].made, NULL);
@@ -624,6 +668,12 @@ static bool varies(const Op *op) {
     return dims_vary(op->out[0]->rank, op->out[0]->dims);
 }
 
+/* Marks what the map moves as it is into a box of its result. */
+static void mark_boxes(Strips *s, const Op *op, const Expr *body) {
+    if (body->op == EX_load && body != op->body) s->box[op->in[body->k.i]->id] = true;
+    for (int i = 1; body->op == EX_select && i < 3; i++) mark_boxes(s, op, body->arg[i]);
+}
+
 /* Counts uses, and lists the operators that compute tensors of fixed shape. */
 static void begin(Strips *s) {
     Graph *g = s->g;
@@ -632,10 +682,8 @@ static void begin(Strips *s) {
     s->from_chain = ARENA_ARRAY(s->scratch, g->n_values + 1, int);
     for (Op *op = g->first; op; op = op->next) {
         op->index = -1;
-        for (int i = 0; i < op->n_in; i++) {
-            s->uses[op->in[i]->id]++;
-            s->box[op->in[i]->id] |= moves_boxes(op);
-        }
+        for (int i = 0; i < op->n_in; i++) s->uses[op->in[i]->id]++;
+        if (op->kind == OP_map) mark_boxes(s, op, op->body);
         bool plain = (op->kind == OP_map || op->kind == OP_reduce) && !op->guard;
         if (!plain || (g->x->dims && varies(op))) continue;
         op->index = s->ops.n;
