@@ -440,6 +440,26 @@ static const Expr *cancel_factor(Simplifier *s, const Linear *l, int64_t c, bool
     return NULL;
 }
 
+/* (b + e / d) / c is (b d + e) / (c d), as (e / d) / c is e / (c d). NULL where the sum `l` has no
+ * such term. */
+static const Expr *join_divisions(Simplifier *s, const Linear *l, int64_t c) {
+    for (int i = 0; i < l->n; i++) {
+        const Expr *e = l->term[i].e;
+        int64_t lo, hi;
+        if (e->op != EX_div || l->term[i].coef != 1 || !ex_is_const(e->arg[1])) continue;
+        int64_t d = e->arg[1]->k.i;
+        if (d < 1 || d > INT32_MAX / c || !bounds(&s->ranges, e->arg[0], &lo, &hi) || lo < 0)
+            continue;
+        Linear sum = {.k = l->k * d};
+        bool fits = linear_add(&sum, e->arg[0], 1);
+        for (int k = 0; k < l->n && fits; k++)
+            fits = k == i || linear_add_term(&sum, l->term[k].e, l->term[k].coef * d);
+        if (!fits || !linear_bounds(s, &sum, &lo, &hi) || lo < 0 || hi > INT32_MAX) continue;
+        return simplify_div(s, linear_expr(s->x, &sum), c * d, false);
+    }
+    return NULL;
+}
+
 /* a / c or a % c with a simplified and c > 0. */
 static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool remainder) {
     Exprs *x = s->x;
@@ -469,6 +489,8 @@ static const Expr *simplify_div(Simplifier *s, const Expr *a, int64_t c, bool re
         }
         const Expr *cancelled = cancel_factor(s, &l, c, remainder);
         if (cancelled) return cancelled;
+        const Expr *joined = remainder ? NULL : join_divisions(s, &l, c);
+        if (joined) return joined;
     }
     const Expr *inner = a->op == EX_div || a->op == EX_rem ? a->arg[1] : NULL;
     int64_t zl, zh;

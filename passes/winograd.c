@@ -36,8 +36,8 @@
 /* F(tile x tile, 3 x 3); points = tile + 2. */
 typedef struct Winograd {
     int tile, points;
-    double cost; /* of the transforms of an input or a result, in multiply-adds of one lane; the
-                    passes over memory between them come to most of it */
+    double cost; /* of the transforms of an input or a result, in multiply-adds of one lane, with
+                    what lies between them in caches (strips.c) */
     double input[MOST_POINTS * MOST_POINTS];  /* Bt [points][points] */
     double weight[MOST_POINTS * WINDOW];      /* G [points][3] */
     double output[MOST_POINTS * MOST_POINTS]; /* At [tile][points] */
@@ -52,7 +52,7 @@ typedef struct Winograd {
 static const Winograd two = {
     .tile = 2,
     .points = 4,
-    .cost = 60,
+    .cost = 20,
     .input = {1, 0, -1, 0, 0, 1, 1, 0, 0, -1, 1, 0, 0, -1, 0, 1},
     .weight = {1, 0, 0, 0.5, 0.5, 0.5, 0.5, -0.5, 0.5, 0, 0, 1},
     .output = {1, 1, 1, 0, 0, 1, -1, 1},
@@ -64,7 +64,7 @@ static const Winograd two = {
 static const Winograd four = {
     .tile = 4,
     .points = 6,
-    .cost = 60,
+    .cost = 20,
     .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
               0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1},
     .weight = {1.0 / 4, 0, 0, -1.0 / 6, -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6, 1.0 / 24,

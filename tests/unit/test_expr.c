@@ -177,6 +177,25 @@ static void test_coarse_order(void **state) {
     arena_free(&arena);
 }
 
+/* The place of element z of rows of 14 vectors of 16 is z, also where z = 64 i + j and z / 16 has
+ * become 4 i + j / 16. */
+static void test_joined_divisions(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const int64_t extent[2] = {294, 64};
+    const Expr *z = ex_add(&x, ex_mul(&x, ex_var(&x, 0), ex_i(&x, 64)), ex_var(&x, 1));
+    const Expr *row = ex_mul(&x, ex_div(&x, z, ex_i(&x, 224)), ex_i(&x, 224));
+    const Expr *vector = ex_bin(&x, EX_rem, ex_div(&x, z, ex_i(&x, 16)), ex_i(&x, 14));
+    const Expr *lane = ex_bin(&x, EX_rem, z, ex_i(&x, 16));
+    const Expr *place = ex_add(&x, ex_mul(&x, vector, ex_i(&x, 16)), lane);
+    place = ex_simplify(&x, ex_add(&x, row, place), 2, extent);
+    assert_ptr_equal(place, ex_simplify(&x, z, 2, extent));
+    arena_free(&arena);
+}
+
 /* erf and tanh of a quotient are of a product, where the reciprocal is a normal number. */
 static void test_by_reciprocal(void **state) {
     (void)state;
@@ -249,8 +268,9 @@ static void test_shared_parts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),       cmocka_unit_test(test_order_of_sums),
-        cmocka_unit_test(test_coarse_order), cmocka_unit_test(test_no_stride),
-        cmocka_unit_test(test_shared_parts), cmocka_unit_test(test_by_reciprocal)};
+        cmocka_unit_test(test_random),           cmocka_unit_test(test_order_of_sums),
+        cmocka_unit_test(test_coarse_order),     cmocka_unit_test(test_no_stride),
+        cmocka_unit_test(test_joined_divisions), cmocka_unit_test(test_shared_parts),
+        cmocka_unit_test(test_by_reciprocal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
