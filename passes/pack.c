@@ -24,15 +24,49 @@ static void find_load(void *user, const Expr *e) {
     u->index = e->arg[0];
 }
 
+typedef struct Unknown {
+    bool load, counter;
+} Unknown;
+
 static void find_unknown(void *user, const Expr *e) {
-    bool *found = user;
-    if (e->op == EX_load || e->op == EX_ctr) *found = true;
+    Unknown *u = user;
+    u->load |= e->op == EX_load;
+    u->counter |= e->op == EX_ctr;
+}
+
+/* An index of a constant of which the iterations of a loop outside of the kernel read a slice each:
+ * number * each + rest, where `number` knows counters alone and `rest` none. */
+typedef struct Slices {
+    const Expr *number, *rest;
+    int64_t each;
+} Slices;
+
+/* Adds the terms of `e` to those with counters and to the others; false if one has both. */
+static bool part_terms(const Nest *n, const Expr *e, const Expr **counted, const Expr **rest) {
+    Unknown u = {false, false};
+    ex_visit(n->p->arena, e, find_unknown, &u);
+    if (u.counter && e->op == EX_add)
+        return part_terms(n, e->arg[0], counted, rest) && part_terms(n, e->arg[1], counted, rest);
+    const Expr **to = u.counter ? counted : rest;
+    if (u.counter && ex_vars(n->p->arena, e)) return false;
+    *to = ex_add(n->x, *to, e);
+    return true;
+}
+
+static bool find_slices(const Nest *n, const Value *v, const Expr *index, Slices *s) {
+    const Expr *counted = ex_i(n->x, 0), *rest = counted;
+    if (!part_terms(n, index, &counted, &rest)) return false;
+    if (counted->op != EX_mul || !ex_is_const(counted->arg[1])) return false;
+    *s = (Slices){counted->arg[0], rest, counted->arg[1]->k.i};
+    return s->each > 0 && value_numel(v) % s->each == 0;
 }
 
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index) {
-    bool unknown = false;
-    ex_visit(n->p->arena, index, find_unknown, &unknown);
-    return !unknown && value_is_const(n->op->in[source]);
+    Unknown u = {false, false};
+    Slices slices;
+    if (!value_is_const(n->op->in[source])) return false;
+    ex_visit(n->p->arena, index, find_unknown, &u);
+    return !u.load && (!u.counter || find_slices(n, n->op->in[source], index, &slices));
 }
 
 typedef struct Redirect {
@@ -72,6 +106,18 @@ static bool find_order(const Nest *n, const Expr *index, int64_t numel, Order *o
     return true;
 }
 
+/* Slices are what one more loop around the others goes over. */
+static void add_slices(Order *o, int var, int64_t slices, int64_t each) {
+    for (int i = o->n++; i > 0; i--) {
+        o->var[i] = o->var[i - 1];
+        o->extent[i] = o->extent[i - 1];
+        o->stride[i] = o->stride[i - 1];
+    }
+    o->var[0] = var, o->extent[0] = slices, o->stride[0] = each;
+    if (o->even) o->even++;
+    o->total *= slices;
+}
+
 /* Are the elements read one after the other as they are? */
 static bool in_order(const Order *o) {
     int64_t dense = 1;
@@ -92,15 +138,26 @@ static const Expr *pack_input(Nest *n, const Kernel *k, int source, const Expr *
     LoadIndex u = {.source = source};
     Order o;
     ex_visit(arena, body, find_load, &u);
-    if (!u.index || u.many) return body;
-    if (!nest_can_pack(n, source, u.index) || !find_order(n, u.index, value_numel(v), &o) ||
-        in_order(&o))
-        return body;
-    int64_t *extent = ARENA_ARRAY(arena, k->vars.n + 1, int64_t);
-    const Expr *index = ex_i(x, 0);
+    if (!u.index || u.many || !nest_can_pack(n, source, u.index)) return body;
+    int64_t *extent = ARENA_ARRAY(arena, k->vars.n + 1, int64_t), low, high;
     for (int i = 0; i < k->vars.n; i++) extent[i] = k->vars.items[i].extent;
-    for (int i = 0; i < o.n; i++)
-        index = ex_add(x, ex_mul(x, index, ex_i(x, o.extent[i])), ex_var(x, o.var[i]));
+    Slices s = {NULL, u.index, value_numel(v)};
+    bool sliced = find_slices(n, v, u.index, &s);
+    int number = k->vars.n; /* a variable of no loop */
+    if (!find_order(n, s.rest, s.each, &o)) return body;
+    if (sliced) {
+        bool inside =
+            ex_bounds(s.rest, k->vars.n, extent, &low, &high) && low >= 0 && high < s.each;
+        if (!inside || o.n + 1 >= NEST_MAX_LOOPS || number >= PACKED_VARS) return body;
+        add_slices(&o, number, value_numel(v) / s.each, s.each);
+        u.index = ex_add(x, ex_mul(x, ex_var(x, number), ex_i(x, s.each)), s.rest);
+    }
+    if (in_order(&o)) return body;
+    const Expr *index = ex_i(x, 0);
+    for (int i = 0; i < o.n; i++) {
+        const Expr *at = o.var[i] == number ? s.number : ex_var(x, o.var[i]);
+        index = ex_add(x, ex_mul(x, index, ex_i(x, o.extent[i])), at);
+    }
     Packed packed = {.from = v,
                      .index = u.index,
                      .n = o.n,
