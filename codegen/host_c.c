@@ -528,6 +528,17 @@ static void print_run(Host *h, Text *out) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
+/* Has the kernel a tile of so many vectors that GCC, in a function of several, would keep some on
+ * the stack? */
+static bool has_tile(const Host *h, const Kernel *k) {
+    for (int i = k->n_params; i < k->buffers.n && h->unit.vector_bytes; i++) {
+        const Buffer *b = k->buffers.items[i];
+        int64_t bytes = shape_numel(b->rank, b->shape) * (int64_t)dt_store(b->dt);
+        if (bytes >= (int64_t)8 * h->unit.vector_bytes) return true;
+    }
+    return false;
+}
+
 static void print_kernel(Host *h, int index, Text *out) {
     const Program *p = h->p;
     const Kernel *k = p->kernels.items[index];
@@ -543,8 +554,10 @@ static void print_kernel(Host *h, int index, Text *out) {
     kernel_comment(k, &scratch, out);
     const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
-    text_addf(out, "static void %s(", h->kernel[index]);
-    kernel_parameters(&printer, words, "int32_t", out, (int)strlen(h->kernel[index]) + 13);
+    const char *head =
+        PRINTF("static %svoid %s(", has_tile(h, k) ? "MLCC_APART " : "", h->kernel[index]);
+    text_add(out, head);
+    kernel_parameters(&printer, words, "int32_t", out, (int)strlen(head));
     text_add(out, k->n_params + k->n_scalars || shared ? ") {\n" : "void) {\n");
     print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
@@ -803,6 +816,12 @@ static void print_includes(Host *h, Text *out) {
     print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
     print_tile_functions(&h->unit, out);
+    if (h->unit.vector_bytes)
+        text_add(out,
+                 "/* Before kernels with tiles: in a function of several GCC keeps them on the\n"
+                 " * stack. */\n"
+                 "#if defined(__GNUC__)\n#define MLCC_APART __attribute__((noinline))\n#else\n"
+                 "#define MLCC_APART\n#endif\n\n");
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
