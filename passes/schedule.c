@@ -855,25 +855,25 @@ static void interleave(Nest *n) {
         nest_bind(n, last, ROLE_unroll);
 }
 
-/* How a map's loads go along a loop. */
+/* How a map's loads go along a loop, but for those that are the same all along another. */
 typedef struct Reach {
     const Nest *n;
-    int loop;
+    int loop, other;
     int near, far; /* loads of neighbours that lie in one line, and in lines of their own */
 } Reach;
 
 static void look_at_reach(void *user, const Expr *e) {
     Reach *r = user;
     int64_t stride;
-    if (e->op != EX_load) return;
+    if (e->op != EX_load || (ex_stride(e->arg[0], r->other, &stride) && !stride)) return;
     if (!ex_stride(e->arg[0], r->loop, &stride)) stride = LINE_BYTES;
     int64_t bytes = (stride < 0 ? -stride : stride) * (int64_t)dt_store((DType)e->dt);
     r->near += bytes > 0 && bytes < LINE_BYTES;
     r->far += bytes >= LINE_BYTES;
 }
 
-static Reach reach_of(Nest *n, int loop) {
-    Reach r = {.n = n, .loop = loop};
+static Reach reach_of(Nest *n, int loop, int other) {
+    Reach r = {.n = n, .loop = loop, .other = other};
     ex_visit(n->p->arena, nest_body(n), look_at_reach, &r);
     return r;
 }
@@ -888,7 +888,7 @@ static void block_across(Nest *n) {
     while (at > 0 && n->loop[n->order[at]].extent < 2 * line) at--;
     if (!n->target->vector_types || at <= 0) return;
     int inner[NEST_MAX_LOOPS], k = 0, across = n->order[at], along = n->order[at - 1];
-    Reach far = reach_of(n, across), near = reach_of(n, along);
+    Reach far = reach_of(n, across, along), near = reach_of(n, along, along);
     VectorScore rows = {.n = n, .loop = along};
     ex_visit(n->p->arena, nest_body(n), score_load, &rows);
     if (!far.far || far.near || !near.near || near.far) return;
