@@ -376,6 +376,7 @@ const char *unit_lane_function(Unit *unit, const char *name, int lanes) {
         unit_note_vectors(unit, row->result);
         unit_note_vectors(unit, row->parameters);
         unit_note_vectors(unit, row->body);
+        if (strstr(row->body, "f(x[i])")) unit->needs |= NEEDS_math; /* the C library's */
         *noted |= bit;
     }
     if (!found) unit_lane_helper(unit, name, lanes);

@@ -17,7 +17,7 @@ static const struct {
     ExprOp op;
     double (*right)(double);
     double most; /* units in the last place */
-} functions[] = {{EX_exp, exp, 1.1}, {EX_tanh, tanh, 1.5}, {EX_erf, erf, 2.7},
+} functions[] = {{EX_exp, exp, 1.1}, {EX_tanh, tanh, 2.0}, {EX_erf, erf, 2.7},
                  {EX_log, log, 1.0}, {EX_sin, sin, 1.3},   {EX_cos, cos, 1.3}};
 
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
