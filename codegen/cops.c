@@ -147,9 +147,47 @@ static Piece reg_cast(Printer *p, DType from, DType to, Piece a);
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
+/* May the result of signed arithmetic be one that the type does not hold, in a language in which it
+ * must not be? */
+static bool may_wrap(Printer *p, const Expr *e) {
+    int64_t lo, hi;
+    if (dt_kind((DType)e->dt) != DK_sint || p->d->wraps) return false;
+    return !exact_range(p, e, &lo, &hi) || (e->dt == DT_i32 && (lo < INT32_MIN || hi > INT32_MAX));
+}
+
+typedef struct IndexParts {
+    const Expr *known, *other; /* sums of the terms; NULL: there are none */
+    int64_t most;              /* of those that are known */
+} IndexParts;
+
+/* Sorts the terms of an index: those that are known not to be negative, and the others. */
+static void sort_terms(Printer *p, const Expr *e, IndexParts *parts) {
+    const Node *node = range_of(p, e);
+    if (e->op == EX_add && !node->name) {
+        for (int i = 0; i < 2; i++) sort_terms(p, e->arg[i], parts);
+        return;
+    }
+    bool known = node->bounded && node->lo >= 0 && node->hi <= INT32_MAX - parts->most;
+    const Expr **sum = known ? &parts->known : &parts->other;
+    if (known) parts->most += node->hi;
+    *sum = *sum ? ex_add(p->x, *sum, e) : e;
+}
+
+/* An index that is computed from what a tensor holds: its sum might wrap around, for all that the
+ * ranges say. Yet one that passes the largest integer would come out negative, and no element lies
+ * there: so what is known not to be negative is added as it is. C compilers then see that elements
+ * of a row lie side by side, which a sum that may wrap hides. */
+static Piece print_index(Printer *p, const Expr *index) {
+    IndexParts parts = {.known = NULL};
+    bool sum = index->op == EX_add && index->dt == DT_i32 && !node_of(p, index)->name;
+    if (sum && may_wrap(p, index)) sort_terms(p, index, &parts);
+    if (!parts.known || !parts.other) return print(p, index);
+    return infix(p, print(p, parts.other), "+", print(p, parts.known), P_sum);
+}
+
 const char *print_place(Printer *p, int buffer, const Expr *index) {
     const char *name = p->buffer[buffer];
-    return index ? TEXT("%s[%s]", name, print(p, index).text) : name;
+    return index ? TEXT("%s[%s]", name, print_index(p, index).text) : name;
 }
 
 typedef struct Index {
@@ -455,10 +493,7 @@ static Piece compose_sum(Printer *p, const Expr *e) {
     Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
     const char *op = ex_infix((ExprOp)e->op);
     int prec = e->op == EX_mul ? P_product : P_sum;
-    int64_t lo, hi;
-    if (dt_kind(dt) == DK_sint && !p->d->wraps &&
-        (!exact_range(p, e, &lo, &hi) || (dt == DT_i32 && (lo < INT32_MIN || hi > INT32_MAX))))
-        return wrapped(p, dt, a, op, b, prec, e->arg[1]);
+    if (may_wrap(p, e)) return wrapped(p, dt, a, op, b, prec, e->arg[1]);
     if (e->op == EX_add && b.text[0] == '-' && ex_is_const(e->arg[1]))
         return (Piece){TEXT("%s - %s", operand(p, a, prec), b.text + 1), prec};
     return infix(p, a, op, b, prec);
