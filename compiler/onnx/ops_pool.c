@@ -140,6 +140,44 @@ static Value *largest_index(Node *n, const Window *w, Value *v, Value *padded, V
     return build_reduce(&b, DT_i64, COMBINE_min, found, at);
 }
 
+/* Is the largest element of a window rather found along one dimension after the other? Steps for
+ * each result: those of the windows, and a store and a load for what lies between; what is not yet
+ * reduced along the dimensions before has more elements. */
+static bool pays_by_dimension(const Window *w) {
+    double at_once = 1, apart = 0, elements = 1;
+    for (int i = 0; i < w->n; i++) {
+        const Slide *s = &w->dim[i];
+        bool varies = dim_varies(s->out);
+        at_once *= (double)s->kernel;
+        apart += (double)(s->kernel + 2) * elements;
+        elements *= varies ? (double)s->stride
+                           : (double)((s->out - 1) * s->stride + s->span) / (double)s->out;
+    }
+    return at_once > 1.25 * apart;
+}
+
+/* The largest of each window: of a row of it, then of these. */
+static Value *max_by_dimension(Node *n, const Window *w, Value *padded) {
+    Exprs *x = n->x;
+    Value *v = padded;
+    DType work = dt_is_float(v->dt) ? float_work(v->dt) : dt_reg(v->dt);
+    for (int i = w->n - 1; i >= 0; i--) {
+        int64_t shape[MAX_RANK];
+        const Expr *index[MAX_RANK];
+        for (int d = 0; d < v->rank; d++) shape[d] = v->dims[d];
+        shape[2 + i] = w->dim[i].out;
+        Builder b = build(n->g, v->rank, shape);
+        for (int d = 0; d < v->rank; d++) index[d] = ex_var(x, d);
+        const Expr *first = ex_mul(x, index[2 + i], ex_i(x, w->dim[i].stride));
+        const Expr *tap = ex_mul(x, reduce_over(&b, w->dim[i].kernel), ex_i(x, w->dim[i].dilation));
+        index[2 + i] = ex_add(x, first, tap);
+        if (!b.n_red) build_red(&b, 1);
+        const Expr *e = ex_cast(x, work, build_load(&b, v, index));
+        v = build_reduce(&b, v->dt, COMBINE_max, e, ex_acc(x, work));
+    }
+    return v;
+}
+
 static void pool(Node *n, PoolKind kind) {
     Value *v = kind == POOL_max ? node_need(n, 0) : need_float(n, 0, 3);
     Window w;
@@ -155,15 +193,19 @@ static void pool(Node *n, PoolKind kind) {
     int64_t shape[MAX_RANK] = {v->dims[0], v->dims[1]};
     for (int i = 0; i < w.n; i++) shape[i + 2] = w.dim[i].out;
     if (n->failed || !node_shape_ok(n, v->rank, shape)) return;
-    Builder b = build(n->g, v->rank, shape);
-    const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *tap[MAX_SPATIAL];
-    window_reduce(&b, &w, 2, index + 2, tap);
-    if (!b.n_red) build_red(&b, 1);
-    const Expr *e = ex_cast(x, work, build_load(&b, padded, index)), *post = ex_acc(x, work);
-    if (kind == POOL_average) post = ex_div(x, post, pool_count(&b, &w, with_padding, work));
-    if (kind == POOL_lp) post = pool_root(x, p, post);
-    Combine combine = kind == POOL_max ? COMBINE_max : COMBINE_sum;
-    n->out[0] = build_reduce(&b, v->dt, combine, pool_body(x, kind, p, e), post);
+    if (kind == POOL_max && pays_by_dimension(&w)) {
+        n->out[0] = max_by_dimension(n, &w, padded);
+    } else {
+        Builder b = build(n->g, v->rank, shape);
+        const Expr *index[MAX_RANK] = {ex_var(x, 0), ex_var(x, 1)}, *tap[MAX_SPATIAL];
+        window_reduce(&b, &w, 2, index + 2, tap);
+        if (!b.n_red) build_red(&b, 1);
+        const Expr *e = ex_cast(x, work, build_load(&b, padded, index)), *post = ex_acc(x, work);
+        if (kind == POOL_average) post = ex_div(x, post, pool_count(&b, &w, with_padding, work));
+        if (kind == POOL_lp) post = pool_root(x, p, post);
+        Combine combine = kind == POOL_max ? COMBINE_max : COMBINE_sum;
+        n->out[0] = build_reduce(&b, v->dt, combine, pool_body(x, kind, p, e), post);
+    }
     if (kind == POOL_max && node_wants(n, 1))
         n->out[1] =
             largest_index(n, &w, v, padded, n->out[0], attr_int(n, "storage_order", 0) != 0);
