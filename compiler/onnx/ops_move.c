@@ -414,11 +414,66 @@ static const Expr *pad_source(Exprs *x, PadMode mode, const Expr *at, int64_t ex
     return ex_bin(x, EX_min, folded, ex_sub(x, ex_i(x, period), folded));
 }
 
+/* A pad that repeats elements of the tensor, of dimension d and those behind it. */
+typedef struct Repeat {
+    Builder *b;
+    Value *v;
+    PadMode mode;
+    const Expr *const *before;
+    const Expr *index[MAX_RANK];
+} Repeat;
+
+/* Where what lies `at` before the first element, or behind the last, comes from, not more than an
+ * extent away. */
+static const Expr *near_source(Exprs *x, PadMode mode, const Expr *at, int64_t extent,
+                               bool behind) {
+    if (mode == PAD_edge) return ex_i(x, behind ? extent - 1 : 0);
+    if (mode == PAD_wrap) return ex_add(x, at, ex_i(x, behind ? -extent : extent));
+    return ex_sub(x, ex_i(x, behind ? 2 * (extent - 1) : 0), at);
+}
+
+/* An element of the result: one of three loads along each dimension that is padded. So loops can be
+ * cut where one load ends and the next begins, and in between rows are copied. */
+static const Expr *repeated(Repeat *r, int d) {
+    Exprs *x = r->b->x;
+    if (d == r->v->rank) return build_load(r->b, r->v, r->index);
+    const Expr *at = r->index[d] = ex_sub(x, ex_var(x, d), r->before[d]), *part[2];
+    const Expr *e = repeated(r, d + 1);
+    if (ex_is_int(r->before[d], 0) && r->b->shape[d] == r->v->dims[d]) return e;
+    for (int behind = 0; behind < 2; behind++) {
+        r->index[d] = near_source(x, r->mode, at, r->v->dims[d], behind);
+        part[behind] = repeated(r, d + 1);
+    }
+    e = ex_select(x, ex_lt(x, at, ex_i(x, r->v->dims[d])), e, part[1]);
+    return ex_select(x, ex_le(x, ex_i(x, 0), at), e, part[0]);
+}
+
+/* Does every element of a padded result lie at most an extent away from the tensor, along two
+ * dimensions at most? */
+static bool repeats_near(const Builder *b, const Value *v, PadMode mode,
+                         const Expr *const *before) {
+    int moved = 0;
+    for (int d = 0; d < v->rank; d++) {
+        if (!ex_is_const(before[d]) || dim_varies(v->dims[d]) || dim_varies(b->shape[d]))
+            return false;
+        int64_t first = before[d]->k.i, last = b->shape[d] - v->dims[d] - first;
+        int64_t most = mode == PAD_edge ? INT32_MAX : v->dims[d] - (mode == PAD_reflect);
+        moved += first != 0 || last != 0;
+        if (first > most || last > most || v->dims[d] == 0) return false;
+    }
+    return mode != PAD_constant && moved > 0 && moved <= 2;
+}
+
 /* before[d]: elements put before the first along d, as an i32 expression. */
 static void set_padded(Node *n, Builder *b, Value *v, PadMode mode, const Expr *const *before,
                        Value *fill) {
     Exprs *x = n->x;
     const Expr *index[MAX_RANK], *inside = ex_int(x, DT_bool, 1), *zeros[MAX_RANK];
+    if (repeats_near(b, v, mode, before)) {
+        Repeat r = {.b = b, .v = v, .mode = mode, .before = before};
+        n->out[0] = build_map(b, v->dt, repeated(&r, 0));
+        return;
+    }
     for (int d = 0; d < v->rank; d++) {
         const Expr *at = ex_sub(x, ex_var(x, d), before[d]);
         bool moved = !ex_is_int(before[d], 0) || b->shape[d] != v->dims[d];

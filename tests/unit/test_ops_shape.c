@@ -360,9 +360,35 @@ static void test_products(void **state) {
     refuse_rows(state, "", N(wrong), wrong);
 }
 
+/* Pads of elements of the tensor: up to an extent wide along two dimensions, and wider or more. */
+static void test_repeating_pads(void **state) {
+    static const Row rows[] = {
+        {M23 "init p i64[4] = 1 2 1 1 y = Pad(x, p) {mode=\"reflect\"}",
+         {S6},
+         "f32[4, 6] 5 4 3 4 5 4 2 1 0 1 2 1 5 4 3 4 5 4 2 1 0 1 2 1"},
+        {M23 "init p i64[4] = 1 0 0 2 y = Pad(x, p) {mode=\"edge\"}",
+         {S6},
+         "f32[3, 5] 0 1 2 2 2 0 1 2 2 2 3 4 5 5 5"},
+        {"opset 19 " M23 "init p i64[4] = 2 1 1 3 y = Pad(x, p) {mode=\"wrap\"}",
+         {S6},
+         "f32[5, 7] 2 0 1 2 0 1 2 5 3 4 5 3 4 5 2 0 1 2 0 1 2 5 3 4 5 3 4 5 2 0 1 2 0 1 2"},
+        {M23 "init p i64[4] = 0 -1 0 2 y = Pad(x, p) {mode=\"reflect\"}",
+         {S6},
+         "f32[2, 4] 1 2 1 0 4 5 4 3"},
+        {"input x f32[3] output y init p i64[2] = 5 3 y = Pad(x, p) {mode=\"reflect\"}",
+         {"0 1 2"},
+         "f32[11] 1 0 1 2 1 0 1 2 1 0 1"},
+        {"input x f32[1,2,2] output y init p i64[6] = 1 1 0 0 0 1 y = Pad(x, p) {mode=\"edge\"}",
+         {"1 2 3 4"},
+         "f32[2, 3, 3] 1 2 2 1 2 2 3 4 4 1 2 2 1 2 2 3 4 4"},
+    };
+    run_rows(state, "", sizeof rows / sizeof *rows, rows);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_shapes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_repeating_pads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_moves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reductions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_products, set_up, tear_down),
