@@ -191,7 +191,9 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
 #define MOST_LINES   2  /* of it to fetch in an iteration, */
 #define MOST_OF_UNIT 16 /* or in one of a matrix unit, whose tiles take so many lines each */
 #define MOST_NEAR    8  /* the same, into the L1 cache, */
-#define STEPS_AHEAD  8  /* as many iterations before they are read */
+#define STEPS_AHEAD  8  /* as many iterations before they are read, */
+#define FEWEST_ROWS  3  /* by so many rows; fewer leave it to the processor's own prefetcher, */
+#define OFTEN        4  /* unless weights are so many times what the shared cache keeps */
 
 typedef struct Ahead {
     Nest *n;
@@ -212,6 +214,7 @@ typedef struct Panel {
 typedef struct Walk {
     int64_t inside; /* elements that it visits, */
     int64_t span;   /* and how far apart they may be */
+    int64_t rows;   /* of the tile, that read the same */
     int64_t steps;  /* iterations of the loops around the tile; */
     int64_t stride; /* along the innermost of these */
 } Walk;
@@ -220,11 +223,12 @@ typedef struct Walk {
 static bool walk(const Ahead *a, const Expr *load, int from, Walk *w) {
     const Nest *n = a->n;
     int64_t stride;
-    *w = (Walk){.inside = 1, .steps = 1};
+    *w = (Walk){.inside = 1, .rows = 1, .steps = 1};
     for (int i = from; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
         if (!ex_stride(load->arg[0], l->var, &stride) || stride < 0) return false;
         if (stride) w->inside *= l->extent;
+        if (!stride && i >= a->tile) w->rows *= l->extent;
         if (stride * l->extent > w->span) w->span = stride * l->extent;
         if (i < a->tile) w->steps *= l->extent;
         if (i == a->tile - 1) w->stride = stride;
@@ -269,6 +273,22 @@ static void add_prefetch(Ahead *a, const Expr *load, const Expr *at, bool near) 
     stmt_append(&a->list, s);
 }
 
+/* Bytes of constants, of graphs inside of others too. */
+static int64_t constant_bytes(const Graph *g) {
+    int64_t bytes = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind == OP_const) bytes += (int64_t)value_bytes(op->out[0]);
+        if (op->sub) bytes += constant_bytes(op->sub);
+    }
+    return bytes;
+}
+
+/* Is a stream of columns that so few rows read better left alone? It is where a cache has them:
+ * hints cost as much as loads. From memory they come sooner with hints. */
+static bool leaves_alone(const Nest *n, int64_t rows) {
+    return rows < FEWEST_ROWS && constant_bytes(n->p->graph) < OFTEN * n->target->l3_bytes;
+}
+
 /* What the iterations STEPS_AHEAD later read, where the L1 cache does not keep it from the last
  * time; elements of the constant that an iteration reads follow those of the one before. */
 static void fetch_columns(Ahead *a, const Expr *load) {
@@ -277,7 +297,7 @@ static void fetch_columns(Ahead *a, const Expr *load) {
     const int64_t size = (int64_t)dt_store((DType)load->dt), line = LINE_BYTES / size;
     Walk w;
     if (!walk(a, load, a->first, &w) || w.stride < line || w.stride > MOST_NEAR * line) return;
-    if (w.inside * size <= n->target->l1_bytes / 2) return;
+    if (w.inside * size <= n->target->l1_bytes / 2 || leaves_alone(n, w.rows)) return;
     if (value_numel(a->args[load->k.i]) + (STEPS_AHEAD + 1) * w.stride > INT32_MAX) return;
     const Expr **zero = ARENA_ARRAY(n->p->arena, a->k->vars.n + 1, const Expr *);
     for (int i = 0; i < a->k->vars.n; i++) zero[i] = ex_var(x, i);
