@@ -28,7 +28,8 @@ enum {
     NEEDS_i16 = 128,
     NEEDS_prefetch = 256,
     NEEDS_opaque = 512,
-    NEEDS_tiles = 1024
+    NEEDS_tiles = 1024,
+    NEEDS_apart = 2048
 };
 
 /* Text that several kernels share: which helper functions they use, which names are taken. */

@@ -554,8 +554,9 @@ static void print_kernel(Host *h, int index, Text *out) {
     kernel_comment(k, &scratch, out);
     const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
-    const char *head =
-        PRINTF("static %svoid %s(", has_tile(h, k) ? "MLCC_APART " : "", h->kernel[index]);
+    bool apart = has_tile(h, k);
+    if (apart) h->unit.needs |= NEEDS_apart;
+    const char *head = PRINTF("static %svoid %s(", apart ? "MLCC_APART " : "", h->kernel[index]);
     text_add(out, head);
     kernel_parameters(&printer, words, "int32_t", out, (int)strlen(head));
     text_add(out, k->n_params + k->n_scalars || shared ? ") {\n" : "void) {\n");
@@ -816,10 +817,10 @@ static void print_includes(Host *h, Text *out) {
     print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
     print_tile_functions(&h->unit, out);
-    if (h->unit.vector_bytes)
+    if (h->unit.needs & NEEDS_apart)
         text_add(out,
-                 "/* Before kernels with tiles: in a function of several GCC keeps them on the\n"
-                 " * stack. */\n"
+                 "/* Before kernels with tiles: inlined into one function with others, GCC keeps\n"
+                 " * tiles on the stack. */\n"
                  "#if defined(__GNUC__)\n#define MLCC_APART __attribute__((noinline))\n#else\n"
                  "#define MLCC_APART\n#endif\n\n");
     if (h->unit.needs & NEEDS_unroll)

@@ -90,7 +90,7 @@ typedef struct Order {
     int64_t total; /* iterations of all of them */
 } Order;
 
-/* False if they have too many iterations for a constant of `numel` elements. */
+/* False if they have too many iterations for `numel` elements of a constant. */
 static bool find_order(const Nest *n, const Expr *index, int64_t numel, Order *o) {
     *o = (Order){.total = 1};
     for (int i = 0; i < n->n_order; i++) {
@@ -150,6 +150,7 @@ static const Expr *pack_input(Nest *n, const Kernel *k, int source, const Expr *
             ex_bounds(s.rest, k->vars.n, extent, &low, &high) && low >= 0 && high < s.each;
         if (!inside || o.n + 1 >= NEST_MAX_LOOPS || number >= PACKED_VARS) return body;
         add_slices(&o, number, value_numel(v) / s.each, s.each);
+        if (o.total > 2 * value_numel(v) + 1024) return body;
         u.index = ex_add(x, ex_mul(x, ex_var(x, number), ex_i(x, s.each)), s.rest);
     }
     if (in_order(&o)) return body;

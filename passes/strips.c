@@ -100,7 +100,7 @@ typedef struct Reading {
 
 /* The divisor of an index that is divided by a number; 1 of another one. */
 static int64_t take_divisor(const Expr **e) {
-    if ((*e)->op != EX_div || !ex_is_const((*e)->arg[1])) return 1;
+    if ((*e)->op != EX_div || !ex_is_const((*e)->arg[1]) || (*e)->arg[1]->k.i < 1) return 1;
     int64_t divisor = (*e)->arg[1]->k.i;
     *e = (*e)->arg[0];
     return divisor;
@@ -112,7 +112,7 @@ static bool same_in_all(const Reading *r, int a, const Expr *e) {
     const Span *rows = &r->reader->span[a];
     int64_t coef[MAX_RANK];
     const Expr *base;
-    return e->op == EX_rem && ex_is_const(e->arg[1]) &&
+    return e->op == EX_rem && ex_is_const(e->arg[1]) && e->arg[1]->k.i > 0 &&
            ex_affine(r->s->g->x, e->arg[0], r->n, coef, &base) && ex_is_const(base) &&
            coef[rows->coord] * rows->scale % e->arg[1]->k.i == 0;
 }
@@ -344,8 +344,8 @@ static double bytes_held(const Chain *c) {
     return most;
 }
 
-/* How many cycles the chain gains. What lies between operators comes from the L2 cache, and so does
- * what maps write, which nothing hides; but some of it is computed twice, and what all strips read
+/* How many cycles the chain gains. What lies between operators comes from a cache, and so does what
+ * maps write, which nothing hides; but some of it is computed twice, and what all strips read
  * (weights, keys) is read again for each. Where there is next to nothing of that, as between the
  * heads of attention, strips also spare threads what moves between their cores, which decides where
  * nothing else does. */
