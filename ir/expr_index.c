@@ -2,12 +2,13 @@
  *
  * Movement operators turn into index expressions, and chains of reshapes into divisions and
  * remainders. ex_simplify brings every i32 sum into a linear form (terms with coefficients, in the
- * order of ex_order) and uses three facts about it, for a positive constant c:
+ * order of ex_order) and uses four facts about it, for a positive constant c:
  *
  *   (A*c + R) / c = A + R/c  and  (A*c + R) % c = R % c, when A*c + R >= 0 and R >= 0
  *   (z % c) + (z / c)*c = z, where an index is taken apart and put together
  *   (z / a) / b = z / (a*b)  and  (z % (a*b)) / b = (z / b) % a, when z >= 0: one form for each
  *   value
+ *   (B + z/a) / b = (B*a + z) / (a*b), when the sums are >= 0: the same for a quotient in a sum
  */
 #include "ir/expr_memo.h"
 
