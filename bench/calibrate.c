@@ -48,7 +48,8 @@ static double now(void) {
 static float multiply_add(void) {
     Vector sum[CHAINS], factor;
     for (int l = 0; l < LANES; l++) factor[l] = 0.999f;
-    for (int c = 0; c < CHAINS; c++) sum[c] = factor;
+    /* Chains that are the same would be computed once. */
+    for (int c = 0; c < CHAINS; c++) sum[c] = factor * (float)c;
     for (int i = 0; i < SLICE; i++) {
         for (int c = 0; c < CHAINS; c++) sum[c] = sum[c] * factor + factor;
         /* Nothing is moved out of the loop, nothing is kept in memory. */
