@@ -115,6 +115,7 @@ typedef struct Operands {
     int64_t times;                  /* that other loops over rows repeat them */
     double row_bytes, column_bytes; /* of all of them */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
+    int temporaries;                /* vectors that a product takes beside its operands */
 } Operands;
 
 /* Should a tile of rows meet all columns before the next one comes? They stay in the L2 cache then,
@@ -168,8 +169,8 @@ static Tile choose_tile(const Target *t, int lanes, const Operands *o, int varia
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= o->rows && r <= MOST_ROWS; r++) {
             int64_t width = vectors * lanes;
-            int64_t most =
-                t->vector_types ? t->vector_registers - vectors - 1 : (t->vector_registers + 1) / 2;
+            int64_t most = t->vector_types ? t->vector_registers - vectors - 1 - o->temporaries
+                                           : (t->vector_registers + 1) / 2;
             if (r * vectors > most) break;
             if (vectors > 1 && (t->vector_types ? width - lanes >= o->columns : width > o->columns))
                 break;
@@ -530,7 +531,8 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int pair
                   .times = row >= 0 ? m->rows / n->loop[row].extent : 1,
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
-                  .most_rows = most_rows(n, body, row)};
+                  .most_rows = most_rows(n, body, row),
+                  .temporaries = few >= 0 && pair < 0 && !n->target->byte_dots};
     Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
