@@ -102,17 +102,17 @@ static double largest(const Printer *p, const Expr *e) {
     return is_rounding(e) ? fmin(all, largest(p, e->arg[0]->arg[0])) : all;
 }
 
-/* What a byte is encoded from: zero + the integer nearest to `value`, saturated; 0 is nearest to
- * NaN. */
+/* What a byte, which may be stored as a word, is encoded from: zero + the integer nearest to
+ * `value`, saturated; 0 is nearest to NaN. */
 typedef struct Encoding {
     const Expr *value;
     int64_t zero;
+    int lowest; /* that the byte can be: 0 or -128 */
     bool maybe_nan;
 } Encoding;
 
 static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
-    if (e->op != EX_cast || !dt_is_byte((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
-    int lowest = e->dt == DT_i8 ? -128 : 0;
+    if (e->op != EX_cast || !is_short((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
     const Expr *whole = e->arg[0];
     bool moved = whole->op == EX_add && ex_is_const(whole->arg[1]);
     int64_t zero = moved ? whole->arg[1]->k.i : 0;
@@ -128,10 +128,12 @@ static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
         else
             high = fmin(high, bound);
     }
+    int lowest = e->dt == DT_i8 || (e->dt == DT_i16 && low + (double)zero < 0) ? -128 : 0;
     if (low + (double)zero < lowest || high + (double)zero > lowest + 255) return false;
     bool plain = low + (double)zero == lowest && high + (double)zero == lowest + 255;
     double most = largest(p, value);
-    *to = (Encoding){plain && most < 0x1p31 - 512 ? value : bounded, zero, most == HUGE_VAL};
+    *to = (Encoding){plain && most < 0x1p31 - 512 ? value : bounded, zero, lowest,
+                     most == HUGE_VAL};
     return true;
 }
 
@@ -802,6 +804,7 @@ static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr 
     *table = NULL;
     if (is_gather(e, l->var)) {
         *table = e;
+        if (!dt_is_byte((DType)e->dt)) return false;
         for (e = e->arg[0]; !dt_is_byte((DType)e->dt); e = e->arg[0])
             if (e->op == EX_add) moved += e->arg[1]->k.i;
         if (moved != (e->dt == DT_i8 ? 128 : 0)) return false;
@@ -814,7 +817,8 @@ static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr 
 bool lanes_can_put(const Lanes *l, const Expr *value) {
     Encoding code;
     const Expr *table;
-    return dt_is_byte((DType)value->dt) && read_byte(l, value, &code, &table);
+    if (!is_short((DType)value->dt) || !read_byte(l, value, &code, &table)) return false;
+    return !table || l->p->unit->vector_bytes == 64; /* a quarter of a table fits into registers */
 }
 
 void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {
@@ -833,6 +837,7 @@ void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {
     l->put_at[at] = TEXT("&%s[%s]", p->buffer[buffer], print(p, index).text);
     if (l->n_put < LANES_PUT) return;
     const char *name = TEXT("%s_%s", table ? "look_up" : "put", dt_name((DType)value->dt));
+    if (value->dt == DT_i16) name = code.lowest ? "put_word_i8" : "put_word_u8";
     const char *from = table ? TEXT("%s, ", p->buffer[table->k.i]) : "";
     print_line(p, "%s(%s%s, %s, %s, %s, %s, %s, %s, %s);", lane_function(p, name, l->width), from,
                l->put_at[0], l->put_at[1], l->put_at[2], l->put_at[3], l->put[0], l->put[1],

@@ -341,10 +341,10 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
 static int64_t count_put(const Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
     const Stmt *store = n->is_dot ? NULL : n->loop->body;
-    if (!store || store->next || p->held[store->buffer] > 0 || p->unit->vector_bytes != 64)
-        return 0;
+    int width = p->unit->vector_bytes / 4;
+    if (!store || store->next || p->held[store->buffer] > 0 || width < 8) return 0;
     if (!lanes_can_put(l, prepare(p, store->value))) return 0;
-    return n->steps * (n->extent / 16) / LANES_PUT * LANES_PUT;
+    return n->steps * (n->extent / width) / LANES_PUT * LANES_PUT;
 }
 
 /* The lanes as words, or back. */
@@ -438,7 +438,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
                 print_dots(&l, &n.dot);
                 continue;
             }
-            if (l.width == 16 && n_put > 0) {
+            if (l.width == p->unit->vector_bytes / 4 && n_put > 0) {
                 print_put(&l, n.loop->body);
                 n_put--;
                 continue;

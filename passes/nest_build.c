@@ -878,7 +878,7 @@ static void note_counters(Build *b) {
 }
 
 /* What no element of a constant exceeds, of the few limits that tell printers how to encode results
- * as bytes: kernels that differ in their constants stay the same. */
+ * as bytes or words: kernels that differ in their constants stay the same. */
 static double magnitude(Arena *arena, const Value *v) {
     double most = 0;
     if (!value_is_const(v) || v->dt != DT_f32) return HUGE_VAL;
@@ -941,7 +941,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
-        if (dt_store(op->out[0]->dt) == 1) {
+        if (dt_is_byte(op->out[0]->dt) || op->out[0]->dt == DT_i16) {
             k->buffers.items[i]->high = magnitude(p->arena, b.args[i]);
             k->buffers.items[i]->low = -k->buffers.items[i]->high;
         }
