@@ -13,7 +13,6 @@
 
 #define TEXT(...) arena_printf(p->scratch, __VA_ARGS__)
 
-#define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
 
 /* --- what can be in lanes --------------------------------------------------------------------- */
 
@@ -33,73 +32,9 @@ static bool is_half(DType dt) {
     return dt == DT_bf16 || dt == DT_f16;
 }
 
-/* An integer that is computed with as i32? */
-static bool is_short(DType dt) {
-    return dt_is_byte(dt) || dt == DT_i16;
-}
-
 bool is_lane_type(DType dt) {
-    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || is_short(dt) ||
+    return dt == DT_f32 || dt == DT_f64 || dt == DT_i32 || dt == DT_u32 || dt_is_short(dt) ||
            is_half(dt);
-}
-
-/* -limit <= e <= limit, or NaN, by a min and a max with constants. */
-static bool within(const Expr *e, double limit) {
-    bool below = false, above = false;
-    for (; (e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]); e = e->arg[0]) {
-        double bound = e->arg[1]->k.f;
-        if (!(bound >= -limit && bound <= limit)) return false;
-        *(e->op == EX_min ? &below : &above) = true;
-    }
-    return below && above;
-}
-
-/* A cast to i32 of a rounded float that is small enough to be rounded by an addition. */
-static bool is_rounding(const Expr *e) {
-    return e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->op == EX_round &&
-           e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
-}
-
-static double largest(const Printer *p, const Expr *e);
-
-static double largest_of_float(const Printer *p, const Expr *e) {
-    double a, b;
-    switch ((ExprOp)e->op) {
-    case EX_const:
-        return isnan(e->k.f) ? HUGE_VAL : fabs(e->k.f);
-    case EX_load:
-        return fmax(-p->k->buffers.items[e->k.i]->low, p->k->buffers.items[e->k.i]->high);
-    case EX_cast:
-    case EX_neg:
-    case EX_round:
-        return largest(p, e->arg[0]);
-    case EX_add:
-    case EX_sub:
-        return largest(p, e->arg[0]) + largest(p, e->arg[1]);
-    case EX_mul:
-        a = largest(p, e->arg[0]);
-        b = a < HUGE_VAL ? largest(p, e->arg[1]) : a;
-        return b < HUGE_VAL ? a * b : b;
-    case EX_min:
-    case EX_max:
-        return fmax(largest(p, e->arg[0]), largest(p, e->arg[1]));
-    default:
-        return HUGE_VAL;
-    }
-}
-
-/* What no value of `e` exceeds in magnitude, if none is NaN; HUGE_VAL: it is not known. */
-static double largest(const Printer *p, const Expr *e) {
-    if (e->dt == DT_f32) return largest_of_float(p, e);
-    if (dt_is_byte((DType)e->dt)) return 255;
-    if (e->dt == DT_i16) return 0x1p15;
-    if (e->dt != DT_i32) return HUGE_VAL;
-    double all = 0x1p31; /* a sum wraps around rather than exceed it */
-    if (e->op == EX_const) return fabs((double)e->k.i);
-    if (e->op == EX_add || e->op == EX_sub)
-        return fmin(all, largest(p, e->arg[0]) + largest(p, e->arg[1]));
-    if (e->op == EX_cast && is_short((DType)e->arg[0]->dt)) return largest(p, e->arg[0]);
-    return is_rounding(e) ? fmin(all, largest(p, e->arg[0]->arg[0])) : all;
 }
 
 /* What a byte, which may be stored as a word, is encoded from: zero + the integer nearest to
@@ -112,12 +47,12 @@ typedef struct Encoding {
 } Encoding;
 
 static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
-    if (e->op != EX_cast || !is_short((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
+    if (e->op != EX_cast || !dt_is_short((DType)e->dt) || e->arg[0]->dt != DT_i32) return false;
     const Expr *whole = e->arg[0];
     bool moved = whole->op == EX_add && ex_is_const(whole->arg[1]);
     int64_t zero = moved ? whole->arg[1]->k.i : 0;
     if (moved) whole = whole->arg[0];
-    if (!is_rounding(whole)) return false;
+    if (!ex_is_rounding(whole)) return false;
     const Expr *bounded = whole->arg[0]->arg[0], *value = bounded;
     double low = -HUGE_VAL, high = HUGE_VAL;
     for (; (value->op == EX_min || value->op == EX_max) && ex_is_const(value->arg[1]);
@@ -131,7 +66,7 @@ static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
     int lowest = e->dt == DT_i8 || (e->dt == DT_i16 && low + (double)zero < 0) ? -128 : 0;
     if (low + (double)zero < lowest || high + (double)zero > lowest + 255) return false;
     bool plain = low + (double)zero == lowest && high + (double)zero == lowest + 255;
-    double most = largest(p, value);
+    double most = kernel_largest(p->k, value);
     *to = (Encoding){plain && most < 0x1p31 - 512 ? value : bounded, zero, lowest,
                      most == HUGE_VAL};
     return true;
@@ -144,10 +79,10 @@ static bool is_function(const Printer *p, const Expr *e) {
 }
 
 static bool can_cast(DType from, DType to) {
-    bool to_float = to == DT_f32 && (from == DT_i32 || is_short(from) || is_half(from));
+    bool to_float = to == DT_f32 && (from == DT_i32 || dt_is_short(from) || is_half(from));
     if (is_half(to)) return from == DT_f32;
     if (to == DT_i16) return from == DT_i32 || dt_is_byte(from);
-    return to_float || (to == DT_i32 && is_short(from)) || (dt_is_byte(to) && from == DT_i32);
+    return to_float || (to == DT_i32 && dt_is_short(from)) || (dt_is_byte(to) && from == DT_i32);
 }
 
 /* An element whose place is read from lanes: one of a table. */
@@ -210,7 +145,7 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
             return false;
         break;
     case EX_cast:
-        if (is_rounding(e)) return lanes_can(p, e->arg[0]->arg[0], var);
+        if (ex_is_rounding(e)) return lanes_can(p, e->arg[0]->arg[0], var);
         if (!can_cast((DType)e->arg[0]->dt, dt)) return false;
         break;
     default:
@@ -338,7 +273,7 @@ static int log_of(int width) {
 }
 
 const char *lane_type(Printer *p, DType dt, int width) {
-    if (width == 1) return is_short(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
+    if (width == 1) return dt_is_short(dt) || is_half(dt) ? mem_type(p->unit, dt) : type_of(p, dt);
     mem_type(p->unit, dt);
     p->unit->vectors[dt] |= (uint8_t)(1 << log_of(width));
     return TEXT("mlcc_%sx%d", dt_name(dt), width);
@@ -608,7 +543,7 @@ static const char *bounded(Lanes *l, const Expr *e) {
 static const char *low_byte(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     const Expr *rounding = e->op == EX_add && ex_is_const(e->arg[1]) ? e->arg[0] : e;
-    if (!is_rounding(rounding) || shared_value(l, rounding)) return lanes_text(l, e, false);
+    if (!ex_is_rounding(rounding) || shared_value(l, rounding)) return lanes_text(l, e, false);
     const char *a = lanes_text(l, rounding->arg[0]->arg[0], true);
     const char *type = lane_type(p, DT_i32, l->width);
     const char *bits = TEXT("(%s)(%s + 12582912.0f)", type, a);
@@ -619,25 +554,25 @@ static const char *converted(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType to = (DType)e->dt;
     const char *type = lane_type(p, to, l->width);
-    if (is_rounding(e)) { /* the sum's last bit is 1; 0 of NaN, as everywhere */
+    if (ex_is_rounding(e)) { /* the sum's last bit is 1; 0 of NaN, as everywhere */
         const char *a =
             local_name(l, lane_type(p, DT_f32, l->width), lanes_text(l, e->arg[0]->arg[0], true));
         const char *sum = TEXT("(%s + 12582912.0f)", a);
         if (l->width == 1) return TEXT("(%s == %s ? (int32_t)(%s - 12582912.0f) : 0)", a, a, sum);
         const char *whole = TEXT("((%s)%s - 0x4b400000)", type, sum);
-        if (largest(p, e->arg[0]->arg[0]) < HUGE_VAL) return whole;
+        if (kernel_largest(p->k, e->arg[0]->arg[0]) < HUGE_VAL) return whole;
         return TEXT("(%s & (%s == %s))", whole, a, a);
     }
     DType from = (DType)e->arg[0]->dt;
-    if (to == DT_f32 && is_rounding(e->arg[0])) { /* no integer in between */
+    if (to == DT_f32 && ex_is_rounding(e->arg[0])) { /* no integer in between */
         const char *a = local_name(l, type, lanes_text(l, e->arg[0]->arg[0]->arg[0], true));
         const char *sum = TEXT("((%s + 12582912.0f) - 12582912.0f)", a);
-        if (largest(p, e->arg[0]->arg[0]->arg[0]) < HUGE_VAL) return sum;
+        if (kernel_largest(p->k, e->arg[0]->arg[0]->arg[0]) < HUGE_VAL) return sum;
         if (l->width == 1) return TEXT("(%s == %s ? %s : 0.0f)", a, a, sum);
         const char *bits = lane_type(p, DT_i32, l->width);
         return TEXT("((%s)((%s)%s & (%s == %s)))", type, bits, sum, a, a);
     }
-    if (is_short(from) && to == DT_f32) { /* as i32 in between */
+    if (dt_is_short(from) && to == DT_f32) { /* as i32 in between */
         const Expr *whole = ex_cast(p->x, DT_i32, e->arg[0]);
         const char *a = converted(l, whole);
         return l->width == 1 ? TEXT("((%s)%s)", type, a)
@@ -794,7 +729,7 @@ static const char *same_text(Lanes *l, const Expr *e) {
     if (is_half(dt))
         return TEXT("(uint16_t)%s(%s)", unit_helper(p->unit, TEXT("mlcc_%s_encode", dt_name(dt))),
                     text);
-    return is_short(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
+    return dt_is_short(dt) ? TEXT("(%s)%s", mem_type(p->unit, dt), text) : text;
 }
 
 /* Reads what a byte is made of: its encoding, or that of the place in a table that it comes from.
@@ -817,7 +752,7 @@ static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr 
 bool lanes_can_put(const Lanes *l, const Expr *value) {
     Encoding code;
     const Expr *table;
-    if (!is_short((DType)value->dt) || !read_byte(l, value, &code, &table)) return false;
+    if (!dt_is_short((DType)value->dt) || !read_byte(l, value, &code, &table)) return false;
     return !table || l->p->unit->vector_bytes == 64; /* a quarter of a table fits into registers */
 }
 

@@ -37,6 +37,10 @@ static inline bool dt_is_int(DType dt) {
 static inline bool dt_is_byte(DType dt) {
     return dt == DT_u8 || dt == DT_i8;
 }
+/* An integer that is computed with as i32? */
+static inline bool dt_is_short(DType dt) {
+    return dt_is_byte(dt) || dt == DT_i16;
+}
 /* True for types whose arithmetic happens in another type (`dt_reg`). */
 static inline bool dt_is_narrow(DType dt) {
     return dt_reg(dt) != dt;

@@ -58,3 +58,61 @@ void stmt_append(Stmt **list, Stmt *s) {
     while (*list) list = &(*list)->next;
     *list = s;
 }
+
+#define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
+
+/* -limit <= e <= limit, or NaN, by a min and a max with constants. */
+static bool within(const Expr *e, double limit) {
+    bool below = false, above = false;
+    for (; (e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]); e = e->arg[0]) {
+        double bound = e->arg[1]->k.f;
+        if (!(bound >= -limit && bound <= limit)) return false;
+        *(e->op == EX_min ? &below : &above) = true;
+    }
+    return below && above;
+}
+
+bool ex_is_rounding(const Expr *e) {
+    return e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->op == EX_round &&
+           e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
+}
+
+static double largest_of_float(const Kernel *k, const Expr *e) {
+    double a, b;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+        return isnan(e->k.f) ? HUGE_VAL : fabs(e->k.f);
+    case EX_load:
+        return fmax(-k->buffers.items[e->k.i]->low, k->buffers.items[e->k.i]->high);
+    case EX_cast:
+    case EX_neg:
+    case EX_round:
+        return kernel_largest(k, e->arg[0]);
+    case EX_add:
+    case EX_sub:
+        return kernel_largest(k, e->arg[0]) + kernel_largest(k, e->arg[1]);
+    case EX_mul:
+        a = kernel_largest(k, e->arg[0]);
+        b = a < HUGE_VAL ? kernel_largest(k, e->arg[1]) : a;
+        return b < HUGE_VAL ? a * b : b;
+    case EX_min:
+    case EX_max:
+        return fmax(kernel_largest(k, e->arg[0]), kernel_largest(k, e->arg[1]));
+    default:
+        return HUGE_VAL;
+    }
+}
+
+double kernel_largest(const Kernel *k, const Expr *e) {
+    if (e->dt == DT_f32) return largest_of_float(k, e);
+    if (dt_is_byte((DType)e->dt)) return 255;
+    if (e->dt == DT_i16) return 0x1p15;
+    if (e->dt != DT_i32) return HUGE_VAL;
+    double all = 0x1p31; /* a sum wraps around rather than exceed it */
+    if (e->op == EX_const) return fabs((double)e->k.i);
+    if (e->op == EX_add || e->op == EX_sub)
+        return fmin(all, kernel_largest(k, e->arg[0]) + kernel_largest(k, e->arg[1]));
+    if (e->op == EX_cast && dt_is_short((DType)e->arg[0]->dt))
+        return kernel_largest(k, e->arg[0]);
+    return ex_is_rounding(e) ? fmin(all, kernel_largest(k, e->arg[0]->arg[0])) : all;
+}

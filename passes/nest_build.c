@@ -877,6 +877,8 @@ static void note_counters(Build *b) {
         if (parts[i]) ex_visit(arena, parts[i], note_counter, b->k);
 }
 
+#define ROUNDED_UP 1.01 /* of sums of floats, which are rounded */
+
 /* What no element of a constant exceeds, of the few limits that tell printers how to encode results
  * as bytes or words: kernels that differ in their constants stay the same. */
 static double magnitude(Arena *arena, const Value *v) {
@@ -941,7 +943,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
-        if (dt_is_byte(op->out[0]->dt) || op->out[0]->dt == DT_i16) {
+        if (dt_is_short(op->out[0]->dt)) {
             k->buffers.items[i]->high = magnitude(p->arena, b.args[i]);
             k->buffers.items[i]->low = -k->buffers.items[i]->high;
         }
@@ -949,6 +951,13 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
             k->buffers.items[i]->low = (double)b.args[i]->range[0];
             k->buffers.items[i]->high = (double)b.args[i]->range[1];
         }
+    }
+    if (op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->dt == DT_f32 &&
+        dt_is_short(op->out[0]->dt)) {
+        Buffer *acc = k->buffers.items[b.acc_buffer];
+        double terms = (double)shape_numel(op->n_red, op->red) * ROUNDED_UP;
+        acc->high = kernel_largest(k, op->body) * terms;
+        acc->low = -acc->high;
     }
     *args = b.args;
     return k;
