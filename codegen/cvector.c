@@ -463,8 +463,8 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
 #define LEAST_REST 3 /* iterations that are worth being a vector of their own */
 #define FOUR       4
 
-/* The body of a loop around one over four bytes that lie side by side: the store, and what is
- * stored of each of the four. */
+/* The body of a loop around one over four bytes, or words, that lie side by side: the store, and
+ * what is stored of each of the four. */
 typedef struct Interleaved {
     const Stmt *store;
     const Expr *place; /* of the first */
@@ -478,8 +478,8 @@ static bool read_interleaved(Printer *p, const Stmt *s, Interleaved *in) {
     if (!store || store->kind != ST_store || store->next) return false;
     const Buffer *b = p->k->buffers.items[store->buffer];
     const Expr *place = place_of(p, store), *value = prepare(p, store->value);
-    if (b->space == SPACE_reg || dt_store(b->dt) != 1 || !is_lane_type(b->dt) ||
-        (DType)value->dt != b->dt || !lanes_apart(place, s->var, FOUR) ||
+    if (b->space == SPACE_reg || !(dt_store(b->dt) == 1 || b->dt == DT_i16) ||
+        !is_lane_type(b->dt) || (DType)value->dt != b->dt || !lanes_apart(place, s->var, FOUR) ||
         !lanes_apart(place, four->var, 1))
         return false;
     const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
@@ -496,15 +496,23 @@ static bool read_interleaved(Printer *p, const Stmt *s, Interleaved *in) {
 static void print_interleaved(Lanes *l, const Interleaved *in) {
     Printer *p = l->p;
     int mark = p->named.n;
-    const char *part[FOUR], *type = lane_type(p, DT_u8, l->width);
+    const Buffer *to = p->k->buffers.items[in->store->buffer];
+    const bool words = to->dt == DT_i16;
+    const char *part[FOUR], *type = lane_type(p, words ? DT_i16 : DT_u8, l->width);
     for (int i = 0; i < FOUR; i++) {
         lanes_begin(l, in->value[i]);
         part[i] = TEXT("(%s)%s", type, lanes_text(l, in->value[i], true));
     }
     begin_statement(p, 1, &in->place);
-    print_line(p, "*(%s_at *)&%s[%s] = %s(%s, %s, %s, %s);", lane_type(p, DT_i32, l->width),
-               p->buffer[in->store->buffer], print(p, in->place).text,
-               unit_lane_function(p->unit, "fours", l->width), part[0], part[1], part[2], part[3]);
+    const char *place = arena_printf(p->scratch, "&%s[%s]", p->buffer[in->store->buffer],
+                                     print(p, in->place).text);
+    if (words)
+        print_line(p, "%s(%s, %s, %s, %s, %s);", unit_lane_function(p->unit, "put_fours", l->width),
+                   place, part[0], part[1], part[2], part[3]);
+    else
+        print_line(p, "*(%s_at *)%s = %s(%s, %s, %s, %s);", lane_type(p, DT_i32, l->width), place,
+                   unit_lane_function(p->unit, "fours", l->width), part[0], part[1], part[2],
+                   part[3]);
     end_statement(p, mark);
 }
 

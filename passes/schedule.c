@@ -844,10 +844,11 @@ static void loops_reduce(Nest *n) {
     nest_pack(n);
 }
 
-/* A map to bytes whose four innermost elements lie apart in what it reads, while those of the loop
- * around lie side by side: vectors along that loop are interleaved. */
+/* A map to bytes or words whose four innermost elements lie apart in what it reads, while those of
+ * the loop around lie side by side: vectors along that loop are interleaved. */
 static void interleave(Nest *n) {
-    if (!n->target->vector_types || dt_store(n->op->out[0]->dt) != 1 || n->n_order < 2) return;
+    const DType dt = n->op->out[0]->dt;
+    if (!n->target->vector_types || n->n_order < 2 || (dt_store(dt) != 1 && dt != DT_i16)) return;
     int last = n->order[n->n_order - 1], around = n->order[n->n_order - 2];
     VectorScore along = {.n = n, .loop = around}, across = {.n = n, .loop = last};
     ex_visit(n->p->arena, nest_body(n), score_load, &along);
