@@ -24,10 +24,7 @@ static void allocate(Session *s, Io *io) {
 }
 
 static void begin(Session *s, Io *io, int n_in, int n_out, int n_states, int calls) {
-    io->n_in = n_in;
-    io->n_out = n_out;
-    io->n_states = n_states;
-    io->calls = calls;
+    *io = (Io){.n_in = n_in, .n_out = n_out, .n_states = n_states, .calls = calls};
     io->out_room = ARENA_ARRAY(&s->arena, n_out + 1, size_t);
     io->now = ARENA_ARRAY(&s->arena, n_states + 1, void *);
     io->next = ARENA_ARRAY(&s->arena, n_states + 1, void *);
