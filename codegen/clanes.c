@@ -13,7 +13,6 @@
 
 #define TEXT(...) arena_printf(p->scratch, __VA_ARGS__)
 
-
 /* --- what can be in lanes --------------------------------------------------------------------- */
 
 bool lanes_vary(const Expr *e, int var) {
@@ -67,8 +66,8 @@ static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
     if (low + (double)zero < lowest || high + (double)zero > lowest + 255) return false;
     bool plain = low + (double)zero == lowest && high + (double)zero == lowest + 255;
     double most = kernel_largest(p->k, value);
-    *to = (Encoding){plain && most < 0x1p31 - 512 ? value : bounded, zero, lowest,
-                     most == HUGE_VAL};
+    *to =
+        (Encoding){plain && most < 0x1p31 - 512 ? value : bounded, zero, lowest, most == HUGE_VAL};
     return true;
 }
 

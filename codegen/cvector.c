@@ -453,8 +453,17 @@ bool print_vectors(Printer *p, const Stmt *s) {
 
 /* --- strips ----------------------------------------------------------------------------------- */
 
-/* Bytes, half floats and functions are what compilers make poor vectors of. */
+/* Of bytes and words that are loaded, as i32? */
+static bool is_short_sum(const Expr *e) {
+    if (e->op == EX_cast) return e->arg[0]->op == EX_load && dt_is_short((DType)e->arg[0]->dt);
+    if (e->op != EX_add && e->op != EX_sub) return false;
+    return e->dt == DT_i32 && is_short_sum(e->arg[0]) && is_short_sum(e->arg[1]);
+}
+
+/* Bytes, half floats and functions are what compilers make poor vectors of, but for sums that are
+ * words again. */
 static bool wants_lanes(const Printer *p, const Expr *e) {
+    if (e->op == EX_cast && e->dt == DT_i16 && is_short_sum(e->arg[0])) return false;
     bool wants = dt_is_narrow((DType)e->dt) || (e->dt == DT_f32 && p->d->fn32_vector[e->op]);
     for (int i = 0; i < e->n && !wants; i++) wants = wants_lanes(p, e->arg[i]);
     return wants;
@@ -504,8 +513,8 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
         part[i] = TEXT("(%s)%s", type, lanes_text(l, in->value[i], true));
     }
     begin_statement(p, 1, &in->place);
-    const char *place = arena_printf(p->scratch, "&%s[%s]", p->buffer[in->store->buffer],
-                                     print(p, in->place).text);
+    const char *place =
+        arena_printf(p->scratch, "&%s[%s]", p->buffer[in->store->buffer], print(p, in->place).text);
     if (words)
         print_line(p, "%s(%s, %s, %s, %s, %s);", unit_lane_function(p->unit, "put_fours", l->width),
                    place, part[0], part[1], part[2], part[3]);

@@ -279,7 +279,8 @@ static bool check_pass_names(Session *s) {
                        s->o->passes);
             return false;
         }
-    static const char optional[] = "dce cse fuse winograd softmax flush slice cascade strips",
+    static const char optional[] =
+        "dce cse fuse winograd strassen softmax flush slice cascade strips",
                       all[] = "all import"
 #define PASS(name, level, needs, gives) " " #name
 #include "passes/passes.def"

@@ -35,7 +35,8 @@ Kernel *kernel_new(Program *p, const char *name) {
 int kernel_buffer(Program *p, Kernel *k, const char *name, Space space, DType dt, int rank,
                   const int64_t *shape) {
     Buffer *b = ARENA_NEW(p->arena, Buffer);
-    *b = (Buffer){.name = name, .space = space, .dt = dt, .rank = rank, .low = -HUGE_VAL, .high = HUGE_VAL};
+    *b = (Buffer){
+        .name = name, .space = space, .dt = dt, .rank = rank, .low = -HUGE_VAL, .high = HUGE_VAL};
     b->shape = arena_copy(p->arena, shape, (size_t)rank * sizeof *shape);
     vec_push(p->arena, &k->buffers, b);
     if (space == SPACE_param) k->n_params = k->buffers.n;
@@ -112,7 +113,6 @@ double kernel_largest(const Kernel *k, const Expr *e) {
     if (e->op == EX_const) return fabs((double)e->k.i);
     if (e->op == EX_add || e->op == EX_sub)
         return fmin(all, kernel_largest(k, e->arg[0]) + kernel_largest(k, e->arg[1]));
-    if (e->op == EX_cast && dt_is_short((DType)e->arg[0]->dt))
-        return kernel_largest(k, e->arg[0]);
+    if (e->op == EX_cast && dt_is_short((DType)e->arg[0]->dt)) return kernel_largest(k, e->arg[0]);
     return ex_is_rounding(e) ? fmin(all, kernel_largest(k, e->arg[0]->arg[0])) : all;
 }

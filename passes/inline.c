@@ -1,6 +1,8 @@
 /* See inline.h. */
 #include "passes/inline.h"
 
+#include "ir/constant.h"
+
 #define SMALL_SIZE 100 /* nodes of a body that costs nothing to rewrite */
 
 void reshape_index(Exprs *x, int rank_from, const int64_t *from, const Expr *const *index,
@@ -110,6 +112,53 @@ int load_dimension(Arena *a, const Expr *load, int var) {
         found = i;
     }
     return found;
+}
+
+/* The integers that a body which moves, widens and adds bytes gives; false: it does something else.
+ */
+static bool range_of_body(Arena *a, const Op *op, const Expr *e, int64_t *low, int64_t *high) {
+    int64_t other_low, other_high;
+    while (e->op == EX_cast && dt_is_int((DType)e->dt) && !dt_is_byte((DType)e->dt)) e = e->arg[0];
+    if (e->op == EX_load) return integer_range(a, op->in[e->k.i], low, high);
+    if (ex_is_const(e)) {
+        *low = *high = e->k.i;
+        return dt_is_int((DType)e->dt);
+    }
+    const bool select = e->op == EX_select, adds = e->op == EX_add || e->op == EX_sub;
+    if (select || (adds && e->dt == DT_i32)) {
+        if (!range_of_body(a, op, e->arg[select], low, high) ||
+            !range_of_body(a, op, e->arg[1 + select], &other_low, &other_high))
+            return false;
+        if (select) {
+            if (other_low < *low) *low = other_low;
+            if (other_high > *high) *high = other_high;
+        } else {
+            *low += e->op == EX_add ? other_low : -other_high;
+            *high += e->op == EX_add ? other_high : -other_low;
+        }
+        return true;
+    }
+    *low = e->dt == DT_i8 ? -128 : 0;
+    *high = *low + 255;
+    return dt_is_byte((DType)e->dt);
+}
+
+bool integer_range(Arena *a, Value *v, int64_t *low, int64_t *high) {
+    if (v->dt == DT_i16 && value_is_const(v)) {
+        const int16_t *data = constant_settle(a, v);
+        *low = *high = data[0];
+        for (int64_t i = value_numel(v) - 1; i > 0; i--) {
+            if (data[i] < *low) *low = data[i];
+            if (data[i] > *high) *high = data[i];
+        }
+        return true;
+    }
+    if (v->dt == DT_i16 && v->def->kind == OP_map)
+        return range_of_body(a, v->def, v->def->body, low, high) && *low >= INT16_MIN &&
+               *high <= INT16_MAX;
+    *low = v->dt == DT_i8 ? -128 : 0;
+    *high = *low + 255;
+    return dt_is_byte(v->dt);
 }
 
 int list_add(Value **list, int *n, Value *v) {

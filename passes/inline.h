@@ -50,6 +50,10 @@ const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Ex
 /* The dimension of the load that coordinate `var` alone runs through, and that alone; -1: none. */
 int load_dimension(Arena *a, const Expr *load, int var);
 
+/* The integers that a tensor of bytes, of words that a map moves, widens or adds bytes to, or of
+ * constant words may have; false: it is none of these. */
+bool integer_range(Arena *a, Value *v, int64_t *low, int64_t *high);
+
 /* Input i of c, which a map or a reshape of a map computes, is replaced by the map's body wherever
  * c loads it. False, and nothing changed, if c would get more than `most` inputs and more than
  * before. Grows *work by the nodes that were simplified. Counts of uses are the caller's affair. */

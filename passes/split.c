@@ -2,7 +2,8 @@
  *
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the
  * guard compares single variables with constants, the box is cut into boxes in which it holds or
- * does not. The pieces are plain copies, which C compilers vectorise. Where the next piece has the
+ * does not. The pieces are plain copies, which C compilers vectorise; so are values that have a few
+ * such selects inside. Where the next piece has the
  * same iterations of the outermost loop, both are done in one: they write rows side by side. Only
  * for targets whose kernels are plain loops: threads would do the pieces one after the other.
  */
@@ -139,7 +140,39 @@ static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
     return box;
 }
 
+#define FEW_GUARDS 3 /* inside of a value, whose parts around them are repeated in every piece */
+
+typedef struct Guards {
+    const Split *s;
+    const Expr *guard[FEW_GUARDS + 1], *first; /* the first select */
+    int n;
+} Guards;
+
+static void find_guards(const Expr *e, Guards *u) {
+    int bounds = 0, known = 0;
+    if (u->n > FEW_GUARDS) return;
+    if (e->op == EX_select && is_box(u->s, e->arg[0], &bounds)) {
+        if (!u->first) u->first = e;
+        while (known < u->n && u->guard[known] != e->arg[0]) known++;
+        if (known == u->n) u->guard[u->n++] = e->arg[0];
+    }
+    for (int i = 0; i < e->n; i++) find_guards(e->arg[i], u);
+}
+
+/* The value as a select between what it is with one side and the other of a select inside of it;
+ * itself if there is none, or many. */
+static const Expr *guard_first(Split *s, const Expr *value) {
+    Guards u = {.s = s};
+    if (value->op == EX_select) return value;
+    find_guards(value, &u);
+    if (!u.first || u.n > FEW_GUARDS) return value;
+    Exprs *x = s->p->x;
+    const Expr *yes = ex_replace(x, value, u.first, u.first->arg[1]);
+    return ex_select(x, u.first->arg[0], yes, ex_replace(x, value, u.first, u.first->arg[2]));
+}
+
 static void split_box(Split *s, Box box, const Expr *value) {
+    value = guard_first(s, value);
     int bounds = 0, inner = 0;
     for (int i = 0; i < s->n_loops; i++)
         if (box.hi[i] <= box.lo[i]) return;
@@ -173,7 +206,7 @@ static void split_box(Split *s, Box box, const Expr *value) {
 
 static void split_kernel(Program *p, Kernel *k) {
     Split s = {.p = p, .k = k, .n_vars = k->vars.n};
-    if (!find_nest(&s) || s.store->value->op != EX_select) return;
+    if (!find_nest(&s) || guard_first(&s, s.store->value)->op != EX_select) return;
     Box box;
     for (int i = 0; i < s.n_loops; i++) {
         box.lo[i] = 0;

@@ -23,6 +23,7 @@
  * 26, which is known of the weights.
  */
 #include "ir/constant.h"
+#include "passes/inline.h"
 #include "passes/passes.h"
 
 #include <math.h>
@@ -104,40 +105,6 @@ static bool is_sum(const Convolution *v, const Expr *load, int i, int a, int b) 
     return true;
 }
 
-static bool range_of(const Value *v, int64_t *low, int64_t *high);
-
-/* The integers that a body which moves and widens bytes gives; false: it does something else. */
-static bool range_of_body(const Op *op, const Expr *e, int64_t *low, int64_t *high) {
-    int64_t other_low, other_high;
-    while (e->op == EX_cast && dt_is_int((DType)e->dt) && !dt_is_byte((DType)e->dt)) e = e->arg[0];
-    if (e->op == EX_load) return range_of(op->in[e->k.i], low, high);
-    if (ex_is_const(e)) {
-        *low = *high = e->k.i;
-        return dt_is_int((DType)e->dt);
-    }
-    if (e->op == EX_select) {
-        if (!range_of_body(op, e->arg[1], low, high) ||
-            !range_of_body(op, e->arg[2], &other_low, &other_high))
-            return false;
-        if (other_low < *low) *low = other_low;
-        if (other_high > *high) *high = other_high;
-        return true;
-    }
-    *low = e->dt == DT_i8 ? -128 : 0;
-    *high = *low + 255;
-    return dt_is_byte((DType)e->dt);
-}
-
-/* The integers that a tensor of bytes, or of widened ones, may have. */
-static bool range_of(const Value *v, int64_t *low, int64_t *high) {
-    if (v->def->kind == OP_map && v->dt == DT_i16)
-        return range_of_body(v->def, v->def->body, low, high) && *low >= INT16_MIN &&
-               *high <= INT16_MAX;
-    *low = v->dt == DT_i8 ? -128 : 0;
-    *high = *low + 255;
-    return dt_is_byte(v->dt);
-}
-
 /* The load of a factor: of f32, or of an integer that is widened; else NULL. */
 static const Expr *loaded(const Convolution *v, const Expr *factor) {
     if (v->dt == DT_i32) factor = factor->op == EX_cast ? factor->arg[0] : factor;
@@ -175,7 +142,7 @@ static bool read_convolution(Convolution *v) {
         v->n = out->dims[0], v->k = out->shape[1];
         v->height = out->shape[2], v->width = out->shape[3];
         v->c = op->red[0];
-        return v->dt == DT_f32 || range_of(v->image, &v->low, &v->high);
+        return v->dt == DT_f32 || integer_range(v->g->arena, v->image, &v->low, &v->high);
     }
     return false;
 }

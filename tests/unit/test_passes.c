@@ -502,6 +502,80 @@ static void test_strassen(void **state) {
     check_strassen(*state, false);
 }
 
+typedef struct WordProduct {
+    const char *arch;
+    DType dt; /* of the image, before it becomes words */
+    int64_t height, n, window, stride;
+    bool quartered;
+} WordProduct;
+
+/* A convolution of words: exact, so asked for by nobody. */
+static void check_words(Fixture *f, const WordProduct *c) {
+    Exprs *x = &f->x;
+    Graph *g = graph_new(&f->arena, x, &f->diag, "words");
+    const int64_t depth = 256, rows = (c->height - c->window) / c->stride + 1;
+    const int64_t in[4] = {1, c->height, c->height, depth}, out[4] = {1, rows, rows, c->n};
+    const int64_t w[4] = {c->n, depth, c->window, c->window};
+    Value *v = graph_input(g, "x", c->dt, 4, in);
+    const Expr *same[4];
+    for (int d = 0; d < 4; d++) same[d] = ex_var(x, d);
+    if (c->dt != DT_i16) {
+        Builder b = build(g, 4, in);
+        v = build_map(&b, DT_i16, ex_cast(x, DT_i16, build_load(&b, v, same)));
+    }
+    const int64_t n = shape_numel(4, w);
+    int16_t *data = ARENA_ARRAY(&f->arena, n, int16_t);
+    for (int64_t i = 0; i < n; i++) data[i] = (int16_t)(i * 7919 % 256 - 128);
+    Value *weights = graph_const(g, DT_i16, 4, w, data);
+    Builder b = build(g, 4, out);
+    const Expr *r = build_red(&b, depth), *at[4] = {same[0]}, *to[4] = {same[3], r};
+    for (int d = 0; d < 2; d++) {
+        to[2 + d] = build_red(&b, c->window);
+        at[1 + d] = ex_add(x, ex_mul(x, same[1 + d], ex_i(x, c->stride)), to[2 + d]);
+    }
+    at[3] = r;
+    const Expr *body = ex_mul(x, ex_cast(x, DT_i32, build_load(&b, v, at)),
+                              ex_cast(x, DT_i32, build_load(&b, weights, to)));
+    const Expr *post = ex_add(x, ex_acc(x, DT_i32), ex_int(x, DT_i32, 5));
+    graph_output(g, build_reduce(&b, DT_i32, COMBINE_sum, body, post), "y");
+    Results before = {0};
+    if (c->quartered) before = run_before(f, g);
+    Target target = target_for_arch(target_find("c"), c->arch);
+    PassOptions options = {.target = &target};
+    pass_strassen(g, &options);
+    assert_true(verify_graph(g, &f->diag, "strassen"));
+    pass_tidy(g, &options);
+    int products = 0;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_reduce) continue;
+        assert_int_equal(op->out[0]->rank, c->quartered ? 5 : 4);
+        assert_int_equal(op->red[0], c->quartered ? depth / 2 : depth);
+        products++;
+    }
+    assert_int_equal(products, 1);
+    if (!c->quartered) return;
+    void **got = value_buffers(&f->arena, 1, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, "words", 0);
+}
+
+static void test_strassen_words(void **state) {
+    static const WordProduct cases[] = {
+        {"x86-64-v3", DT_u8, 16, 256, 1, 1, true},
+        {"x86-64-v3", DT_i8, 9, 256, 2, 1, true},
+        {"x86-64-v3", DT_u8, 17, 256, 3, 2, true},  /* rows of the image in both halves */
+        {"x86-64-v3", DT_u8, 27, 512, 1, 1, true},  /* an odd number of rows */
+        {"x86-64-v3", DT_i8, 53, 512, 1, 2, false}, /* ... that are not side by side */
+        {"x86-64-v3", DT_u8, 16, 264, 1, 1, false}, /* halves are no whole vectors */
+        {"x86-64-v3", DT_u8, 8, 256, 1, 1, false},  /* few rows for so many columns */
+        {"x86-64-v4", DT_u8, 16, 256, 1, 1, true},
+        {"x86-64-v3", DT_i16, 16, 256, 1, 1, false}, /* sums might not fit */
+        {"generic", DT_u8, 16, 256, 1, 1, false},
+        {"armv8-a", DT_u8, 16, 256, 1, 1, false}, /* without such an instruction */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_words(*state, &cases[i]);
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static int visible(const struct dirent *e) {
@@ -533,7 +607,7 @@ int main(int argc, char **argv) {
             all = false;
         }
     if (all) find_files("tests/passes", 0);
-    struct CMUnitTest tests[MAX_FILES + 6];
+    struct CMUnitTest tests[MAX_FILES + 8];
     int n = 0;
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
@@ -552,6 +626,8 @@ int main(int argc, char **argv) {
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_relief, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_strassen, setup, teardown);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_strassen_words, setup,
+                                                                        teardown);
     }
     int failed = _cmocka_run_group_tests("passes", tests, (size_t)n, NULL, NULL);
     for (int i = 0; i < n_files; i++) free(files[i]);
