@@ -955,9 +955,11 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     if (op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->dt == DT_f32 &&
         dt_is_short(op->out[0]->dt)) {
         Buffer *acc = k->buffers.items[b.acc_buffer];
-        double terms = (double)shape_numel(op->n_red, op->red) * ROUNDED_UP;
-        acc->high = kernel_largest(k, op->body) * terms;
-        acc->low = -acc->high;
+        const double term = kernel_largest(k, op->body);
+        if (term < HUGE_VAL) {
+            acc->high = term * (double)shape_numel(op->n_red, op->red) * ROUNDED_UP;
+            acc->low = -acc->high;
+        }
     }
     *args = b.args;
     return k;

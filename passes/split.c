@@ -3,9 +3,9 @@
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the
  * guard compares single variables with constants, the box is cut into boxes in which it holds or
  * does not. The pieces are plain copies, which C compilers vectorise; so are values that have a few
- * such selects inside. Where the next piece has the
- * same iterations of the outermost loop, both are done in one: they write rows side by side. Only
- * for targets whose kernels are plain loops: threads would do the pieces one after the other.
+ * such selects inside. Where the next piece has the same iterations of the outermost loop, both are
+ * done in one: they write rows side by side. Only for targets whose kernels are plain loops: threads
+ * would do the pieces one after the other.
  */
 #include "passes/passes.h"
 
@@ -144,19 +144,17 @@ static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
 
 typedef struct Guards {
     const Split *s;
-    const Expr *guard[FEW_GUARDS + 1], *first; /* the first select */
+    const Expr *guard[FEW_GUARDS + 1], *first; /* one of the selects */
     int n;
 } Guards;
 
-static void find_guards(const Expr *e, Guards *u) {
+static void find_guard(void *user, const Expr *e) {
+    Guards *u = user;
     int bounds = 0, known = 0;
-    if (u->n > FEW_GUARDS) return;
-    if (e->op == EX_select && is_box(u->s, e->arg[0], &bounds)) {
-        if (!u->first) u->first = e;
-        while (known < u->n && u->guard[known] != e->arg[0]) known++;
-        if (known == u->n) u->guard[u->n++] = e->arg[0];
-    }
-    for (int i = 0; i < e->n; i++) find_guards(e->arg[i], u);
+    if (e->op != EX_select || u->n > FEW_GUARDS || !is_box(u->s, e->arg[0], &bounds)) return;
+    u->first = e;
+    while (known < u->n && u->guard[known] != e->arg[0]) known++;
+    if (known == u->n) u->guard[u->n++] = e->arg[0];
 }
 
 /* The value as a select between what it is with one side and the other of a select inside of it;
@@ -164,7 +162,7 @@ static void find_guards(const Expr *e, Guards *u) {
 static const Expr *guard_first(Split *s, const Expr *value) {
     Guards u = {.s = s};
     if (value->op == EX_select) return value;
-    find_guards(value, &u);
+    ex_visit(s->p->arena, value, find_guard, &u);
     if (!u.first || u.n > FEW_GUARDS) return value;
     Exprs *x = s->p->x;
     const Expr *yes = ex_replace(x, value, u.first, u.first->arg[1]);
@@ -172,10 +170,10 @@ static const Expr *guard_first(Split *s, const Expr *value) {
 }
 
 static void split_box(Split *s, Box box, const Expr *value) {
-    value = guard_first(s, value);
     int bounds = 0, inner = 0;
     for (int i = 0; i < s->n_loops; i++)
         if (box.hi[i] <= box.lo[i]) return;
+    value = guard_first(s, value);
     if (value->op == EX_select && s->n_pieces < MAX_PIECES) {
         const Expr *guard = value->arg[0], *yes = value->arg[1], *no = value->arg[2];
         bool is_one = is_box(s, guard, &bounds);

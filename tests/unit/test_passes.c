@@ -513,8 +513,8 @@ typedef struct WordProduct {
 static void check_words(Fixture *f, const WordProduct *c) {
     Exprs *x = &f->x;
     Graph *g = graph_new(&f->arena, x, &f->diag, "words");
-    const int64_t depth = 256, rows = (c->height - c->window) / c->stride + 1;
-    const int64_t in[4] = {1, c->height, c->height, depth}, out[4] = {1, rows, rows, c->n};
+    const int64_t depth = 256, side = (c->height - c->window) / c->stride + 1;
+    const int64_t in[4] = {1, c->height, c->height, depth}, out[4] = {1, side, side, c->n};
     const int64_t w[4] = {c->n, depth, c->window, c->window};
     Value *v = graph_input(g, "x", c->dt, 4, in);
     const Expr *same[4];
