@@ -1,6 +1,7 @@
 /* Programs, kernels and statements; see kernel.h. */
 #include "ir/kernel.h"
 
+#include <float.h>
 #include <math.h>
 
 const char *role_name(Role role) {
@@ -105,7 +106,10 @@ static double largest_of_float(const Kernel *k, const Expr *e) {
 }
 
 double kernel_largest(const Kernel *k, const Expr *e) {
-    if (e->dt == DT_f32) return largest_of_float(k, e);
+    if (e->dt == DT_f32) { /* beyond the largest float is infinity, of which NaN may come */
+        const double most = largest_of_float(k, e);
+        return most <= FLT_MAX ? most : HUGE_VAL;
+    }
     if (dt_is_byte((DType)e->dt)) return 255;
     if (e->dt == DT_i16) return 0x1p15;
     if (e->dt != DT_i32) return HUGE_VAL;

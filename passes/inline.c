@@ -144,7 +144,7 @@ static bool range_of_body(Arena *a, const Op *op, const Expr *e, int64_t *low, i
 }
 
 bool integer_range(Arena *a, Value *v, int64_t *low, int64_t *high) {
-    if (v->dt == DT_i16 && value_is_const(v)) {
+    if (v->dt == DT_i16 && value_is_const(v) && value_numel(v) > 0) {
         const int16_t *data = constant_settle(a, v);
         *low = *high = data[0];
         for (int64_t i = value_numel(v) - 1; i > 0; i--) {

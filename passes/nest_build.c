@@ -7,6 +7,7 @@
 #include "ir/tile_plan.h"
 #include "passes/nest.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -877,7 +878,8 @@ static void note_counters(Build *b) {
         if (parts[i]) ex_visit(arena, parts[i], note_counter, b->k);
 }
 
-#define ROUNDED_UP 1.01 /* of sums of floats, which are rounded */
+#define ROUNDED_UP 1.01   /* of sums of floats, which are rounded, ... */
+#define MOST_TERMS 100000 /* ... so many of them at most */
 
 /* What no element of a constant exceeds, of the few limits that tell printers how to encode results
  * as bytes or words: kernels that differ in their constants stay the same. */
@@ -955,9 +957,10 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     if (op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->dt == DT_f32 &&
         dt_is_short(op->out[0]->dt)) {
         Buffer *acc = k->buffers.items[b.acc_buffer];
-        const double term = kernel_largest(k, op->body);
-        if (term < HUGE_VAL) {
-            acc->high = term * (double)shape_numel(op->n_red, op->red) * ROUNDED_UP;
+        const double most = kernel_largest(k, op->body) * ROUNDED_UP;
+        const int64_t terms = shape_numel(op->n_red, op->red);
+        if (most < HUGE_VAL && terms <= MOST_TERMS && most * (double)terms <= FLT_MAX) {
+            acc->high = most * (double)terms;
             acc->low = -acc->high;
         }
     }

@@ -234,12 +234,20 @@ static const Expr *rewritten(Tables *t, const Expr *e,
     return e;
 }
 
+/* Does the operator compute with sums of products: its own, or those that `strassen` adds up? */
+static bool has_sums(const Op *op) {
+    bool sums = op->kind == OP_reduce;
+    for (int i = 0; i < op->n_in; i++)
+        sums |= op->in[i]->dt == DT_i32 && !value_is_const(op->in[i]);
+    return sums;
+}
+
 static const Expr *part_done(Tables *t, const Expr *e, bool functions) {
     if (!e) return NULL;
     if (functions) e = rewritten(t, e, tabulated);
     const Expr *before = e;
     e = rewritten(t, e, unwrapped);
-    if (t->op->kind == OP_reduce) e = rewritten(t, e, without_factors);
+    if (has_sums(t->op)) e = rewritten(t, e, without_factors);
     if (e == before) return e;
     int64_t extent[MAX_RANK];
     int n = op_extents(t->op, extent);

@@ -21,8 +21,8 @@
  * results, which pass through the cache, or the additional columns cost more than is won, the
  * product stays.
  *
- * A convolution is such a product, too: its rows are lines of the image, its depth the channels, and
- * the window is summed over as before.
+ * A convolution is such a product, too: its rows are lines of the image, its depth the channels,
+ * and the window is summed over as before.
  */
 #include "ir/constant.h"
 #include "passes/inline.h"
@@ -98,9 +98,9 @@ static int dimension_along(Arena *arena, const Expr *load, int var, int64_t *str
     return found;
 }
 
-/* Takes the longest coordinate of the result that only one of the factors depends on: of the rows
- * it may be any number of elements from one to the next; halves of columns and of the depth are
- * halves of their tensors. */
+/* Takes the longest coordinates of the result that only the one, and only the other factor depends
+ * on. Rows may be several elements apart, as those of a window with a stride are; halves of columns
+ * and of the depth are halves of their tensors. */
 static bool find_coordinates(Quartered *p) {
     Arena *arena = p->g->arena;
     const Op *op = p->op;
@@ -138,7 +138,7 @@ static bool read_product(Quartered *p) {
     const Op *op = p->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     const Value *out = op->out[0];
-    if (out->rank == MAX_RANK ||
+    if (out->rank + op->n_red >= MAX_RANK ||
         dims_vary(out->rank, out->dims)) /* what lies beyond is not to be added */
         return false;
     for (int f = 0; f < 2; f++) {
@@ -155,7 +155,9 @@ static bool read_product(Quartered *p) {
 /* Costs in multiply-adds of one lane. */
 static bool pays(const Quartered *p, const Target *t) {
     const bool words = p->op->body->dt == DT_i32;
-    if (words && p->n2 % (t->vector_bytes / 4)) return false; /* a rest of lanes is slow */
+    /* a rest of lanes is slow, and so is a depth that is no multiple of what is added at once */
+    if (words && (p->n2 % (t->vector_bytes / 4) || p->k2 % target_products(t, DT_i16, DT_i16)))
+        return false;
     const double results = (double)value_numel(p->op->out[0]);
     const double all = results * (double)shape_numel(p->op->n_red, p->op->red);
     const double rows = (double)(2 * p->m2) / (double)p->m;
