@@ -13,7 +13,7 @@
  *     M7 = (A12 - A22) (B21 + B22)
  *
  * Words (products of bytes by way of 16 bits) whose sums of two fit into words are quartered
- * wherever that pays: integers wrap around, so results are the same to the bit. Floats only on
+ * wherever that pays: integers wrap around, so sums are the same to the bit. Floats only on
  * request (--strassen), for rows are no longer by themselves: row i and the one half of the rows
  * away err by about the error of the larger one, NaN and infinity reach both, and zeros do not stay
  * zeros. Where rows are alike, as behind a normalisation, f32 errs about twice as much as without.
@@ -34,7 +34,7 @@
 /* Measured, in multiply-adds of one lane: an element of the rows, or of the result, for its sums;
  * an element of the columns, for three quarters more of which are read. */
 #define COST_OF_SUM    20
-#define COST_OF_WORDS  8 /* of a sum of words */
+#define COST_OF_WORDS  8 /* of a sum of words: 6 and 10 serve as well, 3 does not (Zen 3) */
 #define COST_OF_COLUMN 3
 #define LEAST_WON      0.03
 
@@ -57,7 +57,7 @@ typedef struct Factor {
     Value *v;
     const Expr *load;
     int other, depth; /* dimensions of v: of the rows (columns), and of the depth */
-    int64_t stride;   /* along `other` from one row (column) to the next */
+    int64_t stride;   /* along `other` from one row to the next; of columns 1 */
 } Factor;
 
 typedef struct Quartered {
@@ -117,7 +117,7 @@ static bool find_coordinates(Quartered *p) {
         } else if (!(row_vars >> i & 1) && (p->column < 0 || out->shape[i] > p->n)) {
             int d = load_dimension(arena, p->columns.load, i);
             if (d < 0 || p->columns.v->shape[d] != out->shape[i]) continue;
-            p->column = i, p->n = out->shape[i], p->columns.other = d, p->columns.stride = 1;
+            p->column = i, p->n = out->shape[i], p->columns.other = d;
         }
     }
     for (int r = 0; r < op->n_red; r++) {

@@ -505,7 +505,7 @@ static void test_strassen(void **state) {
 typedef struct WordProduct {
     const char *arch;
     DType dt; /* of the image, before it becomes words */
-    int64_t height, n, window, stride;
+    int64_t height, depth, n, window, stride;
     bool quartered;
 } WordProduct;
 
@@ -513,7 +513,7 @@ typedef struct WordProduct {
 static void check_words(Fixture *f, const WordProduct *c) {
     Exprs *x = &f->x;
     Graph *g = graph_new(&f->arena, x, &f->diag, "words");
-    const int64_t depth = 256, side = (c->height - c->window) / c->stride + 1;
+    const int64_t depth = c->depth, side = (c->height - c->window) / c->stride + 1;
     const int64_t in[4] = {1, c->height, c->height, depth}, out[4] = {1, side, side, c->n};
     const int64_t w[4] = {c->n, depth, c->window, c->window};
     Value *v = graph_input(g, "x", c->dt, 4, in);
@@ -561,17 +561,18 @@ static void check_words(Fixture *f, const WordProduct *c) {
 
 static void test_strassen_words(void **state) {
     static const WordProduct cases[] = {
-        {"x86-64-v3", DT_u8, 16, 256, 1, 1, true},
-        {"x86-64-v3", DT_i8, 9, 256, 2, 1, true},
-        {"x86-64-v3", DT_u8, 17, 256, 3, 2, true},  /* rows of the image in both halves */
-        {"x86-64-v3", DT_u8, 27, 512, 1, 1, true},  /* an odd number of rows */
-        {"x86-64-v3", DT_i8, 53, 512, 1, 2, false}, /* ... that are not side by side */
-        {"x86-64-v3", DT_u8, 16, 264, 1, 1, false}, /* halves are no whole vectors */
-        {"x86-64-v3", DT_u8, 8, 256, 1, 1, false},  /* few rows for so many columns */
-        {"x86-64-v4", DT_u8, 16, 256, 1, 1, true},
-        {"x86-64-v3", DT_i16, 16, 256, 1, 1, false}, /* sums might not fit */
-        {"generic", DT_u8, 16, 256, 1, 1, false},
-        {"armv8-a", DT_u8, 16, 256, 1, 1, false}, /* without such an instruction */
+        {"x86-64-v3", DT_u8, 16, 256, 256, 1, 1, true},
+        {"x86-64-v3", DT_i8, 9, 256, 256, 2, 1, true},
+        {"x86-64-v3", DT_u8, 17, 256, 256, 3, 2, true},  /* rows of the image in both halves */
+        {"x86-64-v3", DT_u8, 27, 256, 512, 1, 1, true},  /* an odd number of rows */
+        {"x86-64-v3", DT_i8, 53, 256, 512, 1, 2, false}, /* ... that are not side by side */
+        {"x86-64-v3", DT_u8, 16, 256, 264, 1, 1, false}, /* halves are no whole vectors */
+        {"x86-64-v3", DT_u8, 8, 256, 256, 1, 1, false},  /* few rows for so many columns */
+        {"x86-64-v3", DT_u8, 16, 258, 256, 1, 1, false}, /* half the depth is no pairs */
+        {"x86-64-v4", DT_u8, 16, 256, 256, 1, 1, true},
+        {"x86-64-v3", DT_i16, 16, 256, 256, 1, 1, false}, /* sums might not fit */
+        {"generic", DT_u8, 16, 256, 256, 1, 1, false},
+        {"armv8-a", DT_u8, 16, 256, 256, 1, 1, false}, /* without such an instruction */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_words(*state, &cases[i]);
 }
