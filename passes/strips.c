@@ -302,6 +302,12 @@ static double strip_cycles(const Strips *s, double bytes, double held) {
     return bytes / (held <= (double)s->target->l3_bytes * ROOM ? FAR_BYTES : MEMORY_BYTES);
 }
 
+/* Cycles that bytes from beyond the L2 cache take of it and of the core, whatever hides that they
+ * come late. */
+static double fills(const Strips *s, double bytes, double held) {
+    return held <= (double)s->target->l2_bytes * ROOM ? 0 : bytes / NEAR_BYTES;
+}
+
 /* Cycles that the operator takes for all of its result. */
 static double cycles_of(const Strips *s, const Op *op) {
     double lanes = s->target->vector_types ? s->target->vector_bytes / 4.0 : 1;
@@ -379,8 +385,9 @@ static double gain_of(Strips *s, const Chain *c) {
         gain -= cycles_for(s, moved * strips, whole) + moved * strips / NEAR_BYTES;
         gain -= LAUNCH_CYCLES * strips;
         double hidden = product ? HIDDEN * s->cycles[m->op->index] : 0;
-        gain -= fmax(0, strip_cycles(s, again * strips, again + held) - hidden);
-        gain += fmax(0, cycles_for(s, again, again) - hidden);
+        gain -= fmax(fills(s, again * strips, again + held),
+                     strip_cycles(s, again * strips, again + held) - hidden);
+        gain += fmax(fills(s, again, again), cycles_for(s, again, again) - hidden);
         gain += cycles_for(s, twice, twice) - strip_cycles(s, twice, held);
         once &= part * strips < 1.001;
         reread += again * strips;
