@@ -15,7 +15,6 @@
 
 #define MOST_UNROLLED_WINDOW 32
 #define MOST_NUMBERS         6 /* rows and columns of a matrix in the body */
-#define WORD_BYTES           4
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
 bool find_product(Nest *n, Product *m) {
@@ -105,18 +104,8 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define LATE_L2         0.25
 #define LATE_BEYOND     0.5
 #define LATE_COMPETING  0.3 /* of rows whose lines push each other out of the L1 cache */
-#define MOST_ROWS       16
 #define MANY_TILES      32
 #define MOST_PARTS      4
-
-/* The operands of a product as its tiles read them. */
-typedef struct Operands {
-    int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */
-    int64_t times;                  /* that other loops over rows repeat them */
-    double row_bytes, column_bytes; /* of all of them */
-    int64_t most_rows;              /* of which the L1 cache keeps a line each */
-    int temporaries;                /* vectors that a product takes beside its operands */
-} Operands;
 
 /* Should a tile of rows meet all columns before the next one comes? They stay in the L2 cache then,
  * but the first tile waits for them. */
@@ -161,10 +150,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
            (double)tiles_of(o->columns, columns);
 }
 
-/* The tile that costs least, or a later one of the ranking.
- * Accumulators take what operands leave of the registers, or half of them where they are arrays of
- * which the C compiler must make registers. */
-static Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant) {
+Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant) {
     Ranking ranking = {.n = 0};
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= o->rows && r <= MOST_ROWS; r++) {
@@ -183,6 +169,10 @@ static Tile choose_tile(const Target *t, int lanes, const Operands *o, int varia
             if (r < o->rows && width < o->columns) rank_tile(&ranking, tile);
         }
     return ranked_tile(&ranking, variant);
+}
+
+int64_t most_tile_rows(const Target *t, bool compete) {
+    return compete ? t->l1_bytes / L1_WAY_BYTES - 1 : MOST_ROWS;
 }
 
 int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles) {
@@ -482,7 +472,7 @@ static int64_t most_rows(const Nest *n, const Expr *body, int row) {
     RowLoads u = {n, row, false};
     if (row < 0) return 1;
     ex_visit(n->p->arena, body, look_at_row, &u);
-    return u.compete ? n->target->l1_bytes / L1_WAY_BYTES - 1 : MOST_ROWS;
+    return most_tile_rows(n->target, u.compete);
 }
 
 /* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it

@@ -1,4 +1,5 @@
-/* Inside of schedule.c, schedule_blocks.c and schedule_tiles.c: the first schedule of a nest. */
+/* The first schedule of a nest: inside of schedule.c, schedule_blocks.c and schedule_tiles.c, and
+ * for slice.c, which tiles it chooses. */
 #ifndef PASSES_SCHEDULE_H
 #define PASSES_SCHEDULE_H
 
@@ -37,6 +38,25 @@ void rank_tile(Ranking *ranking, Tile tile);
 /* The cheapest for variant 0, the next for 1 and so on; where there are not so many the cheapest.
  */
 Tile ranked_tile(const Ranking *ranking, int variant);
+
+#define WORD_BYTES 4
+#define MOST_ROWS  16 /* of a tile */
+
+/* The operands of a product as its tiles read them. */
+typedef struct Operands {
+    int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */
+    int64_t times;                  /* that other loops over rows repeat them */
+    double row_bytes, column_bytes; /* of all of them */
+    int64_t most_rows;              /* of which the L1 cache keeps a line each */
+    int temporaries;                /* vectors that a product takes beside its operands */
+} Operands;
+
+/* The tile that costs least, or a later one of the ranking.
+ * Accumulators take what operands leave of the registers, or half of them where they are arrays of
+ * which the C compiler must make registers. */
+Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant);
+/* Operands.most_rows; `compete`: rows are a multiple of a way of the L1 cache apart. */
+int64_t most_tile_rows(const Target *t, bool compete);
 
 /* How many tiles cover the extent. */
 int64_t tiles_of(int64_t extent, int64_t tile);

@@ -8,25 +8,28 @@
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
+#include "passes/schedule.h"
 
 #include <math.h>
 
-#define PANEL       64  /* columns that a tile has at most, */
-#define TILE        6   /* and its rows then */
 #define LEAST_SLICE 256 /* of depth, */
 #define UNIT        16  /* and what it is a multiple of */
-#define WORTH       1.5 /* of bytes moved now, for each that is afterwards */
+#define WORTH       1.5 /* of bytes waited for now, for each that is afterwards */
 #define RESULT      8   /* bytes that are read ahead in the time of a result's */
+#define HIDDEN      2   /* bytes that come in a cycle of a product without its waiting */
+#define UNIT_TILE   32  /* rows and columns that a matrix unit has at once, */
+#define UNIT_RATE   256 /* and the words that it multiplies in a cycle */
 
 typedef struct Deep {
     Graph *g;
     Op *op;
     int64_t rows, columns, depth;
     double row_bytes, column_bytes; /* of an element */
+    int at_once;                    /* products that the target adds in a word */
 } Deep;
 
 /* Reads op as a product of a matrix with a constant one. */
-static bool read_product(Deep *d) {
+static bool read_product(Deep *d, const Target *t) {
     const Op *op = d->op;
     const Value *out = op->out[0];
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
@@ -50,32 +53,59 @@ static bool read_product(Deep *d) {
     d->depth = op->red[0];
     d->row_bytes = (double)dt_store((DType)load[!c]->dt);
     d->column_bytes = (double)dt_store((DType)load[c]->dt);
+    d->at_once = target_products(t, (DType)load[!c]->dt, (DType)load[c]->dt);
     return true;
 }
 
-/* Bytes that come from beyond the L2 cache, in the order of tiles that the schedule chooses: all
- * rows meet a panel, of which half a cache stays while they go by. Results that the cache keeps
- * are read and written in little time. */
-static double traffic(const Deep *d, int64_t slices, const Target *t) {
+static bool on_matrix_unit(const Deep *d, const Target *t) {
+    return t->matrix_tiles && d->at_once > 1;
+}
+
+/* The tile that the schedule chooses for slices of such a depth. */
+static Tile tile_of(const Deep *d, int64_t depth, const Target *t) {
+    if (on_matrix_unit(d, t)) return (Tile){.rows = UNIT_TILE, .columns = UNIT_TILE};
+    Operands o = {.rows = d->rows,
+                  .columns = d->columns,
+                  .depth = depth * (int64_t)d->column_bytes / WORD_BYTES,
+                  .times = 1,
+                  .row_bytes = (double)(d->rows * depth) * d->row_bytes,
+                  .column_bytes = (double)(d->columns * depth) * d->column_bytes,
+                  .most_rows =
+                      most_tile_rows(t, d->depth * (int64_t)d->row_bytes % L1_WAY_BYTES == 0)};
+    return choose_tile(t, t->vector_bytes / WORD_BYTES, &o, 0);
+}
+
+/* Cycles of the product. */
+static double cycles_of(const Deep *d, const Target *t) {
+    double words = (double)d->rows * (double)d->columns * (double)d->depth / d->at_once;
+    return words / (on_matrix_unit(d, t) ? UNIT_RATE : 2 * t->vector_bytes / WORD_BYTES);
+}
+
+/* Bytes from beyond the L2 cache that the product waits for, in the order of tiles that the
+ * schedule chooses: all rows meet a panel, of which half a cache stays while they go by. Results
+ * that the cache keeps are read and written in little time. */
+static double waits(const Deep *d, int64_t slices, const Target *t) {
     double l2 = (double)t->l2_bytes, depth = (double)d->depth / (double)slices,
            word = (double)dt_store((DType)d->op->body->dt);
     double rows = (double)d->rows * depth * d->row_bytes;
     double columns = (double)d->columns * depth * d->column_bytes;
-    double panel = fmin(columns, PANEL * depth * d->column_bytes);
+    Tile tile = tile_of(d, d->depth / slices, t);
+    double panel = (double)tile.columns * depth * d->column_bytes;
     double result = (double)(d->rows * d->columns) * word;
     double results = 2 * (double)(slices - 1) * result * (result > l2 / 2 ? RESULT : 1);
-    double again = rows * ceil((double)d->columns / PANEL);
-    again += columns * (1 + target_lost(t, panel) * fmax(0, (double)d->rows / TILE - 1));
+    double again = rows * (double)tiles_of(d->columns, tile.columns);
+    again += columns * (1 + target_lost(t, panel) * (double)(tiles_of(d->rows, tile.rows) - 1));
     bool fits = rows + panel <= 0.8 * l2;
-    return (double)slices * (fits ? rows + columns : again) + results;
+    double read = (double)slices * (fits ? rows + columns : again);
+    return fmax(read - HIDDEN * cycles_of(d, t), 0) + results;
 }
 
 /* In how many slices; 1: as it is. */
 static int64_t choose(const Deep *d, const Target *t) {
     int64_t best = 1;
-    double least = traffic(d, 1, t) / WORTH;
+    double least = waits(d, 1, t) / WORTH;
     for (int64_t n = 2; d->depth / n >= LEAST_SLICE; n++) {
-        double then = traffic(d, n, t);
+        double then = waits(d, n, t);
         if (d->depth % (n * UNIT) || then >= least) continue;
         least = then;
         best = n;
@@ -128,7 +158,7 @@ void pass_slice(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_slice(op->sub, o);
         Deep d = {.g = g, .op = op};
-        int64_t n = read_product(&d) ? choose(&d, o->target) : 1;
+        int64_t n = read_product(&d, o->target) ? choose(&d, o->target) : 1;
         if (n > 1) slice(&d, n);
     }
 }
