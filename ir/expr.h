@@ -153,6 +153,8 @@ void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *visit, void *user);
 /* About how many cycles its slow operations take for one element, for models of cost: 20 a function
  * such as exp, 4 a division or a square root of floats. */
 int ex_slow_cycles(Arena *scratch, const Expr *e);
+/* A cast to i32 of a rounded float that is small enough to be rounded by an addition? */
+bool ex_is_rounding(const Expr *e);
 
 static inline bool ex_is_const(const Expr *e) {
     return e->op == EX_const;

@@ -61,24 +61,6 @@ void stmt_append(Stmt **list, Stmt *s) {
     *list = s;
 }
 
-#define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
-
-/* -limit <= e <= limit, or NaN, by a min and a max with constants. */
-static bool within(const Expr *e, double limit) {
-    bool below = false, above = false;
-    for (; (e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]); e = e->arg[0]) {
-        double bound = e->arg[1]->k.f;
-        if (!(bound >= -limit && bound <= limit)) return false;
-        *(e->op == EX_min ? &below : &above) = true;
-    }
-    return below && above;
-}
-
-bool ex_is_rounding(const Expr *e) {
-    return e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->op == EX_round &&
-           e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
-}
-
 static double largest_of_float(const Kernel *k, const Expr *e) {
     double a, b;
     switch ((ExprOp)e->op) {

@@ -152,8 +152,6 @@ int kernel_var(Program *p, Kernel *k, const char *name, DType dt, int64_t extent
 Stmt *stmt_new(Program *p, StmtKind kind);
 /* Appends `s` (and what follows it) to the list at *list. */
 void stmt_append(Stmt **list, Stmt *s);
-/* A cast to i32 of a rounded float that is small enough to be rounded by an addition? */
-bool ex_is_rounding(const Expr *e);
 /* What no value of `e`, which loads the kernel's buffers, exceeds in magnitude, if none is NaN;
  * HUGE_VAL: it is not known. */
 double kernel_largest(const Kernel *k, const Expr *e);
