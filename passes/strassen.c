@@ -13,7 +13,8 @@
  *     M7 = (A12 - A22) (B21 + B22)
  *
  * Words (products of bytes by way of 16 bits) whose sums of two fit into words are quartered
- * wherever that pays: integers wrap around, so sums are the same to the bit. Floats only on
+ * wherever that pays and halves are whole vectors and pairs: integers wrap around, so sums are the
+ * same to the bit. Floats only on
  * request (--strassen), for rows are no longer by themselves: row i and the one half of the rows
  * away err by about the error of the larger one, NaN and infinity reach both, and zeros do not stay
  * zeros. Where rows are alike, as behind a normalisation, f32 errs about twice as much as without.

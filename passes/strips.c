@@ -302,7 +302,7 @@ static double strip_cycles(const Strips *s, double bytes, double held) {
     return bytes / (held <= (double)s->target->l3_bytes * ROOM ? FAR_BYTES : MEMORY_BYTES);
 }
 
-/* Cycles that bytes from beyond the L2 cache take of it and of the core, whatever hides that they
+/* Cycles that bytes from beyond the L2 cache keep it and the core busy, whatever hides that they
  * come late. */
 static double fills(const Strips *s, double bytes, double held) {
     return held <= (double)s->target->l2_bytes * ROOM ? 0 : bytes / NEAR_BYTES;
