@@ -14,10 +14,10 @@
  *
  * Words (products of bytes by way of 16 bits) whose sums of two fit into words are quartered
  * wherever that pays and halves are whole vectors and pairs: integers wrap around, so sums are the
- * same to the bit. Floats only on
- * request (--strassen), for rows are no longer by themselves: row i and the one half of the rows
- * away err by about the error of the larger one, NaN and infinity reach both, and zeros do not stay
- * zeros. Where rows are alike, as behind a normalisation, f32 errs about twice as much as without.
+ * same to the bit. Floats only on request (--strassen), for rows are no longer by themselves: row i
+ * and the one half of the rows away err by about the error of the larger one, NaN and infinity
+ * reach both, and zeros do not stay zeros. Where rows are alike, as behind a normalisation, f32
+ * errs about twice as much as without.
  * The columns' sums are made when compiling and take 7/4 of their room. Where the sums of rows and
  * results, which pass through the cache, or the additional columns cost more than is won, the
  * product stays.
