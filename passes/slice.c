@@ -6,6 +6,7 @@
  * each of which begins with what the one before has summed, read it once, and so they do rows that
  * stay beside it, but they read and write their results once more each.
  */
+#include "ir/tile_plan.h"
 #include "passes/inline.h"
 #include "passes/passes.h"
 #include "passes/schedule.h"
@@ -14,11 +15,9 @@
 
 #define LEAST_SLICE 256 /* of depth, */
 #define UNIT        16  /* and what it is a multiple of */
-#define WORTH       1.5 /* of bytes waited for now, for each that is afterwards */
+#define WORTH       1.5 /* of bytes that the whole waits for, for each that its slices wait for */
 #define RESULT      8   /* bytes that are read ahead in the time of a result's */
 #define HIDDEN      2   /* bytes that come in a cycle of a product without its waiting */
-#define UNIT_TILE   32  /* rows and columns that a matrix unit has at once, */
-#define UNIT_RATE   256 /* and the words that it multiplies in a cycle */
 
 typedef struct Deep {
     Graph *g;
@@ -61,9 +60,10 @@ static bool on_matrix_unit(const Deep *d, const Target *t) {
     return t->matrix_tiles && d->at_once > 1;
 }
 
-/* The tile that the schedule chooses for slices of such a depth. */
+/* About the tile that the schedule chooses for slices of such a depth: it may have a row less where
+ * a product takes a register of its own. */
 static Tile tile_of(const Deep *d, int64_t depth, const Target *t) {
-    if (on_matrix_unit(d, t)) return (Tile){.rows = UNIT_TILE, .columns = UNIT_TILE};
+    if (on_matrix_unit(d, t)) return (Tile){.rows = 2 * TILE_SIDE, .columns = 2 * TILE_SIDE};
     Operands o = {.rows = d->rows,
                   .columns = d->columns,
                   .depth = depth * (int64_t)d->column_bytes / WORD_BYTES,
@@ -78,7 +78,8 @@ static Tile tile_of(const Deep *d, int64_t depth, const Target *t) {
 /* Cycles of the product. */
 static double cycles_of(const Deep *d, const Target *t) {
     double words = (double)d->rows * (double)d->columns * (double)d->depth / d->at_once;
-    return words / (on_matrix_unit(d, t) ? UNIT_RATE : 2 * t->vector_bytes / WORD_BYTES);
+    return words /
+           (on_matrix_unit(d, t) ? TILE_SIDE * TILE_SIDE : 2 * t->vector_bytes / WORD_BYTES);
 }
 
 /* Bytes from beyond the L2 cache that the product waits for, in the order of tiles that the

@@ -403,12 +403,12 @@ static void test_relief(void **state) {
 
 /* --- slices of the depth ---------------------------------------------------------------------- */
 
-/* Of a product whose rows the L2 cache holds in slices only, of `bytes` or floats; another with
- * fewer rows stays. */
-static void check_slices(Fixture *f, bool bytes, int64_t depth, int slices) {
+/* Of a product of `many` rows, of `bytes` or floats; another with fewer rows stays. */
+static void check_slices(Fixture *f, const char *arch, bool bytes, int64_t many, int64_t columns,
+                         int64_t depth, int slices) {
     Exprs *x = &f->x;
     DType dt = bytes ? DT_i32 : DT_f32, from = bytes ? DT_i16 : DT_f32;
-    int64_t height[2] = {130, 8}, w[2] = {depth, 192};
+    int64_t height[2] = {many, 8}, w[2] = {depth, columns};
     Graph *g = graph_new(&f->arena, x, &f->diag, "slices");
     void *data = ARENA_ARRAY(&f->arena, depth * w[1], float);
     for (int64_t i = 0; i < depth * w[1]; i++) {
@@ -429,7 +429,7 @@ static void check_slices(Fixture *f, bool bytes, int64_t depth, int slices) {
         graph_output(g, build_reduce(&b, dt, COMBINE_sum, body, post), i ? "b" : "a");
     }
     Results before = run_before(f, g);
-    Target target = target_for_arch(target_find("c"), "skylake-avx512");
+    Target target = target_for_arch(target_find("c"), arch);
     PassOptions options = {.target = &target};
     pass_slice(g, &options);
     assert_true(verify_graph(g, &f->diag, "slice"));
@@ -445,9 +445,12 @@ static void check_slices(Fixture *f, bool bytes, int64_t depth, int slices) {
 }
 
 static void test_slices(void **state) {
-    check_slices(*state, false, 3072, 3);
-    check_slices(*state, true, 4096, 2);
-    check_slices(*state, false, 3071, 1);
+    /* the L2 cache holds rows in slices only */
+    check_slices(*state, "skylake-avx512", false, 130, 192, 3072, 3);
+    check_slices(*state, "skylake-avx512", true, 130, 192, 4096, 2);
+    check_slices(*state, "skylake-avx512", false, 130, 192, 3071, 1);
+    /* no rows, but a panel of three vectors; four of AVX-512 would be too large */
+    check_slices(*state, "znver3", false, 420, 64, 1536, 1);
 }
 
 /* --- quarters of matrices ----------------------------------------------------------------------
