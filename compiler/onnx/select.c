@@ -29,11 +29,22 @@ static bool select_extent(Graph *g, Value *cond, int64_t a, int64_t b, int64_t *
     return symbol != -1;
 }
 
+/* `v` of one element, of a rank no less than its own. */
+static Value *of_rank(Graph *g, Value *v, int rank) {
+    int64_t ones[MAX_RANK];
+    for (int i = 0; i < rank; i++) ones[i] = 1;
+    return v->rank == rank ? v : g_reshape(g, v, rank, ones);
+}
+
 /* The tensor that is `a` or `b`, with the extents of the one that it is. NULL if they are not of
- * one type and rank. */
+ * one type, and of one rank unless they are single elements: those get the higher rank. */
 static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
     Exprs *x = g->x;
     int64_t dims[MAX_RANK];
+    if (value_numel(a) == 1 && value_numel(b) == 1) {
+        const int rank = a->rank > b->rank ? a->rank : b->rank;
+        a = of_rank(g, a, rank), b = of_rank(g, b, rank);
+    }
     if (a->dt != b->dt || a->rank != b->rank) return NULL;
     for (int i = 0; i < a->rank; i++) {
         dims[i] = a->dims[i];

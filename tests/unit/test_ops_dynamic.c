@@ -465,6 +465,12 @@ static const Row rows[] = {
      NULL,
      {"1 2", "0"},
      "f32[1, 2] 1 2"},
+    {"input x f32[] input c bool[] output y y = If(c) {"
+     "then_branch=graph{ output a init s i64[2] = 1 1 a = Reshape(x, s)} "
+     "else_branch=graph{ output b b = Neg(x)}}",
+     NULL,
+     {"3", "0"},
+     "f32[1, 1] -3"},
     {"input x f32[B] init t bool[] = 1 init z f32[] = 1 output y output r s = Shape(x) m = "
      "Squeeze(s) "
      "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output "
