@@ -554,9 +554,9 @@ static void print_kernel(Host *h, int index, Text *out) {
     kernel_comment(k, &scratch, out);
     const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
-    bool apart = has_tile(h, k);
-    if (apart) h->unit.needs |= NEEDS_apart;
-    const char *head = PRINTF("static %svoid %s(", apart ? "MLCC_APART " : "", h->kernel[index]);
+    const char *how = has_tile(h, k) ? "MLCC_APART " : h->unit.vector_bytes ? "MLCC_KERNEL " : "";
+    if (*how) h->unit.needs |= NEEDS_kernel;
+    const char *head = PRINTF("static %svoid %s(", how, h->kernel[index]);
     text_add(out, head);
     kernel_parameters(&printer, words, "int32_t", out, (int)strlen(head));
     text_add(out, k->n_params + k->n_scalars || shared ? ") {\n" : "void) {\n");
@@ -817,12 +817,16 @@ static void print_includes(Host *h, Text *out) {
     print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
     print_tile_functions(&h->unit, out);
-    if (h->unit.needs & NEEDS_apart)
+    if (h->unit.needs & NEEDS_kernel)
         text_add(out,
-                 "/* Before kernels with tiles: inlined into one function with others, GCC keeps\n"
-                 " * tiles on the stack. */\n"
-                 "#if defined(__GNUC__)\n#define MLCC_APART __attribute__((noinline))\n#else\n"
-                 "#define MLCC_APART\n#endif\n\n");
+                 "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
+                 " * a function without effects, and not call it. APART, before those with tiles:\n"
+                 " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
+                 "#if defined(__clang__)\n#define MLCC_KERNEL\n"
+                 "#define MLCC_APART __attribute__((noinline))\n"
+                 "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((noclone))\n"
+                 "#define MLCC_APART __attribute__((noinline, noclone))\n"
+                 "#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n");
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
