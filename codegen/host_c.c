@@ -818,15 +818,16 @@ static void print_includes(Host *h, Text *out) {
     print_vector_types(&h->unit, out);
     print_tile_functions(&h->unit, out);
     if (h->unit.needs & NEEDS_kernel)
-        text_add(out,
-                 "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
-                 " * a function without effects, and not call it. APART, before those with tiles:\n"
-                 " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
-                 "#if defined(__clang__)\n#define MLCC_KERNEL\n"
-                 "#define MLCC_APART __attribute__((noinline))\n"
-                 "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((noclone))\n"
-                 "#define MLCC_APART __attribute__((noinline, noclone))\n"
-                 "#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n");
+        text_add(
+            out,
+            "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
+            " * a function without effects, and not call it. APART, before those with tiles:\n"
+            " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
+            "#if defined(__clang__)\n#define MLCC_KERNEL\n"
+            "#define MLCC_APART __attribute__((noinline))\n"
+            "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((noclone))\n"
+            "#define MLCC_APART __attribute__((noinline, noclone))\n"
+            "#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n");
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"

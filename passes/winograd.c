@@ -1,5 +1,5 @@
-/* winograd: a convolution with a window of 3 x 3 and stride 1 as products of transformed tiles, for
- * targets of plain loops with vectors.
+/* winograd: a convolution with a window of 3, or 3 x 3, and stride 1 as products of transformed
+ * tiles, for targets of plain loops with vectors.
  *
  * Of every tile of m x m results, m + 2 squared inputs d and the weights g are transformed,
  * multiplied element by element and summed over the channels, and the sum is transformed back
@@ -16,6 +16,11 @@
  * 4 or 16/9 times their room. Where that, the transforms or tiles beyond the edge cost more than is
  * won, the convolution stays.
  *
+ * Tiles are cut along two coordinates, the last two with such a window, or along the only one.
+ * Other coordinates of an image, and of the window, are as they were: the products are summed over
+ * those of the window, too. Of a window whose places are d apart, each tile lies in one of the d x
+ * d images of every d-th line and pixel (its phase).
+ *
  * Of bytes the result is exact. G has denominators that divide 24 (2 for m = 2); with the weights
  * of each point multiplied by them, all is integers, of which transformed tiles and weights fit
  * into 16 bits, and the results are 576 (4) times too large. In 32 bits they may wrap around: what
@@ -31,8 +36,11 @@
 
 #define WINDOW      3
 #define MOST_POINTS 6
+#define MOST_AXES   2
 
-#define COST_OF_BYTE 4 /* from memory */
+/* Of a byte of the weights, in multiply-adds of one lane. */
+#define COST_FROM_L2     0.5
+#define COST_FROM_MEMORY 4
 
 /* F(tile x tile, 3 x 3); points = tile + 2. */
 typedef struct Winograd {
@@ -77,38 +85,54 @@ static const Winograd four = {
     .inverse = 954437177,
 };
 
+/* A coordinate along which tiles are cut: `dim` of the result and of the image. */
+typedef struct Axis {
+    int dim;
+    int64_t extent, dilation;
+    int64_t tiles; /* of one phase */
+} Axis;
+
 typedef struct Convolution {
     Graph *g;
     Exprs *x;
     Op *op;
-    Value *image, *weights; /* [n, c, h, w], padded; [k, c, 3, 3] */
-    int64_t n, c, k, height, width;
+    const Expr *load;       /* of the image */
+    Value *image, *weights; /* [n, c, ...], padded; [k, c, window ...] */
+    int n_axes;
+    Axis axis[MOST_AXES];
+    int window[MAX_RANK]; /* the place in it along a dimension: a reduction of op; -1: there is one
+                           */
+    int64_t c, k;
+    int64_t others;    /* places of the window along other coordinates */
     DType dt;          /* that sums are computed in: f32, or i32 of ... */
     int64_t low, high; /* ... image elements in this range */
     const Winograd *f;
-    int64_t tiles_y, tiles_x;
 } Convolution;
 
 /* --- recognising ------------------------------------------------------------------------------ */
 
-/* Is index i of the load the sum of these coordinates (-1: none), or 0 where they have but one
- * value? */
-static bool is_sum(const Convolution *v, const Expr *load, int i, int a, int b) {
+/* Is index i of the load coordinate `a` (0 where that has but one value) and, unless it is -1, a
+ * multiple of `b`? */
+static bool is_sum(const Convolution *v, const Expr *load, int i, int a, int b, int64_t *multiple) {
     int64_t coef[MAX_RANK], extent[MAX_RANK];
     const Expr *base;
     int n = op_extents(v->op, extent);
     if (!ex_affine(v->x, load->arg[i], n, coef, &base) || !ex_is_int(base, 0)) return false;
     for (int k = 0; k < n; k++) {
-        bool wanted = k == a || k == b;
-        if (coef[k] != wanted && !(wanted && extent[k] == 1 && coef[k] == 0)) return false;
+        if (k == a ? coef[k] != 1 && (coef[k] || extent[k] > 1) : k != b && coef[k]) return false;
+        if (k == b) *multiple = coef[k];
     }
-    return true;
+    return b < 0 || *multiple >= 1;
+}
+
+static bool is_coordinate(const Convolution *v, const Expr *load, int i, int a) {
+    return is_sum(v, load, i, a, -1, NULL);
 }
 
 /* The load of a factor: of f32, or of an integer that is widened; else NULL. */
 static const Expr *loaded(const Convolution *v, const Expr *factor) {
     if (v->dt == DT_i32) factor = factor->op == EX_cast ? factor->arg[0] : factor;
-    return factor->op == EX_load && factor->n == 4 ? factor : NULL;
+    return factor->op == EX_load && factor->n == v->op->out[0]->rank ? factor : NULL;
 }
 
 /* Are factors of these types summed in v->dt? */
@@ -117,32 +141,79 @@ static bool fits(const Convolution *v) {
     return v->dt == DT_i32 && (v->weights->dt == DT_i8 || v->weights->dt == DT_i16);
 }
 
-/* Reads op as such a convolution: results n, k, h, w; summed over c and the window. */
+/* The axis that is dimension d; -1: none. */
+static int axis_of(const Convolution *v, int d) {
+    for (int a = 0; a < v->n_axes; a++)
+        if (v->axis[a].dim == d) return a;
+    return -1;
+}
+
+/* Reads the window off the load of the weights. */
+static bool find_window(Convolution *v, const Expr *weights) {
+    const Op *op = v->op;
+    const int rank = op->out[0]->rank;
+    int found = 1;
+    for (int d = 2; d < rank; d++) {
+        v->window[d] = -1;
+        if (ex_is_int(weights->arg[d], 0) && v->weights->shape[d] == 1) continue;
+        if (found == op->n_red || !is_coordinate(v, weights, d, rank + found)) return false;
+        v->window[d] = found++;
+    }
+    return found == op->n_red;
+}
+
+/* Takes the coordinates that tiles are cut along. False if there are none, or if what is read along
+ * others depends on more than those. */
+static bool find_axes(Convolution *v) {
+    const int rank = v->op->out[0]->rank;
+    uint64_t free = 0; /* what indices along others may depend on */
+    for (int d = rank - 1; d >= 2; d--) {
+        const int w = rank + v->window[d];
+        Axis axis = {.dim = d, .extent = v->op->out[0]->shape[d]};
+        if (v->n_axes < MOST_AXES && v->weights->shape[d] == WINDOW &&
+            is_sum(v, v->load, d, d, w, &axis.dilation)) {
+            v->axis[v->n_axes++] = axis;
+        } else {
+            free |= UINT64_C(1) << d;
+            if (v->window[d] >= 0) free |= UINT64_C(1) << w;
+            v->others *= v->weights->shape[d];
+        }
+    }
+    if (v->n_axes == 2) { /* in the order of coordinates */
+        Axis last = v->axis[0];
+        v->axis[0] = v->axis[1], v->axis[1] = last;
+    }
+    for (int d = 2; d < rank; d++)
+        if (free >> d & 1 && ex_vars(v->g->arena, v->load->arg[d]) & ~free) return false;
+    return v->n_axes;
+}
+
+/* Reads op as such a convolution: results n, k, ...; summed over c and the window. */
 static bool read_convolution(Convolution *v) {
     const Op *op = v->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     const Value *out = op->out[0];
-    if (out->rank != 4 || op->n_red != 3) return false;
-    if (dims_vary(3, out->dims + 1)) return false; /* tiles would have what lies beyond */
-    if (op->red[1] != WINDOW || op->red[2] != WINDOW) return false;
+    if (out->rank < 3 || op->n_red > out->rank - 1 || 2 * out->rank + 4 > MAX_RANK) return false;
+    if (dims_vary(out->rank - 1, out->dims + 1)) return false; /* tiles would have what is beyond */
     v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
         const Expr *image = loaded(v, op->body->arg[f]);
         const Expr *weights = loaded(v, op->body->arg[1 - f]);
         if (!image || !weights) continue;
+        v->load = image;
         v->image = op->in[image->k.i];
         v->weights = op->in[weights->k.i];
         if (!value_is_const(v->weights) || value_is_const(v->image) || !fits(v)) continue;
-        if (!is_sum(v, image, 0, 0, -1) || !is_sum(v, image, 1, 4, -1) ||
-            !is_sum(v, image, 2, 2, 5) || !is_sum(v, image, 3, 3, 6))
-            continue;
-        if (!is_sum(v, weights, 0, 1, -1) || !is_sum(v, weights, 1, 4, -1) ||
-            !is_sum(v, weights, 2, 5, -1) || !is_sum(v, weights, 3, 6, -1))
-            continue;
-        v->n = out->dims[0], v->k = out->shape[1];
-        v->height = out->shape[2], v->width = out->shape[3];
+        if (!is_coordinate(v, image, 0, 0) || !is_coordinate(v, image, 1, out->rank)) continue;
+        if (!is_coordinate(v, weights, 0, 1) || !is_coordinate(v, weights, 1, out->rank)) continue;
+        if (!find_window(v, weights)) continue;
+        v->k = out->shape[1];
         v->c = op->red[0];
-        return v->dt == DT_f32 || integer_range(v->g->arena, v->image, &v->low, &v->high);
+        v->others = 1;
+        v->n_axes = 0;
+        if (!find_axes(v)) continue;
+        return v->dt == DT_f32 ||
+               (v->n_axes == 2 && integer_range(v->g->arena, v->image, &v->low, &v->high));
     }
     return false;
 }
@@ -165,7 +236,7 @@ static double reach(const Convolution *v, int rows, int columns, const double *m
 
 /* Is the convolution of integers exact with this filtering? */
 static bool is_exact(const Convolution *v, const Winograd *f) {
-    int64_t depth = v->c * WINDOW * WINDOW;
+    int64_t depth = v->c * v->others * WINDOW * WINDOW;
     const void *weights = constant_settle(v->g->arena, v->weights);
     double most = 0, limit = ldexp(1, 31 - f->shift);
     for (int64_t k = 0; k < v->k; k++) {
@@ -189,10 +260,16 @@ static bool is_exact(const Convolution *v, const Winograd *f) {
 }
 
 /* What products cost, in multiply-adds of one lane of f32, `rate` of which take the time of one;
- * weights that the cache does not keep come from memory meanwhile. */
+ * weights come from the cache, or the memory if that does not keep them, meanwhile: few tiles take
+ * as long as those. */
 static double cost_of(double products, double rate, double weights, const Target *t) {
-    double cost = products / rate;
-    return weights > (double)t->l2_bytes ? fmax(cost, COST_OF_BYTE * weights) : cost;
+    double byte = weights > (double)t->l2_bytes ? COST_FROM_MEMORY : COST_FROM_L2;
+    return fmax(products / rate, byte * weights);
+}
+
+static int64_t tiles_along(const Axis *axis, int tile) {
+    int64_t lines = (axis->extent + axis->dilation - 1) / axis->dilation;
+    return (lines + tile - 1) / tile;
 }
 
 /* The filtering that costs least; false if the direct sum does. */
@@ -202,27 +279,31 @@ static bool choose(Convolution *v, const PassOptions *o) {
     DType from = v->dt == DT_i32 ? v->weights->dt : exact ? DT_f32 : o->precision;
     DType dt = v->dt == DT_i32 ? DT_i16 : from;
     if (v->dt == DT_i32 && !t->word_products) return false;
-    double ck = (double)v->c * (double)v->k, n = (double)v->op->out[0]->shape[0];
-    double pixels = n * (double)(v->height * v->width);
-    double best = cost_of(9 * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
-                          9 * ck * (double)dt_store(from), t);
+    const Value *out = v->op->out[0];
+    const double ck = (double)(v->c * v->others) * (double)v->k, window = pow(WINDOW, v->n_axes);
+    const double pixels = (double)value_numel(out) / (double)v->k;
+    double best = cost_of(window * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
+                          window * ck * (double)dt_store(from), t);
     best *= 0.8;
     for (int i = 0; i < 1 + exact; i++) {
         const Winograd *f = i ? &four : &two;
         if (v->dt == DT_i32 && !is_exact(v, f)) continue;
-        double tiles = n * (double)(((v->height + f->tile - 1) / f->tile) *
-                                    ((v->width + f->tile - 1) / f->tile));
-        double points = f->points * f->points;
+        double tiles = pixels;
+        for (int a = 0; a < v->n_axes; a++) {
+            const Axis *axis = &v->axis[a];
+            tiles *= (double)(tiles_along(axis, f->tile) * axis->dilation) / (double)axis->extent;
+        }
+        double points = pow(f->points, v->n_axes);
         double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
                               points * ck * (double)dt_store(dt), t);
-        cost += tiles * f->tile * f->tile * f->cost * (double)(v->c + v->k);
+        double transforms = f->cost * v->n_axes / MOST_AXES;
+        cost += tiles * pow(f->tile, v->n_axes) * transforms * (double)(v->c + v->k);
         if (cost >= best) continue;
         best = cost;
         v->f = f;
     }
     if (!v->f || v->c < 16 || v->k < 16) return false;
-    v->tiles_y = (v->height + v->f->tile - 1) / v->f->tile;
-    v->tiles_x = (v->width + v->f->tile - 1) / v->f->tile;
+    for (int a = 0; a < v->n_axes; a++) v->axis[a].tiles = tiles_along(&v->axis[a], v->f->tile);
     return true;
 }
 
@@ -250,75 +331,157 @@ static const Expr *number(Exprs *x, int rows, int columns, const double *from, c
     return e;
 }
 
-/* G g Gt of every pair of channels: [points, points, c, k]. */
+/* G g Gt of every pair of channels, and of every place of the window along other coordinates:
+ * [points, points, c, others, k]. Along one axis only, the second is of one point. */
 static Value *transformed_weights(const Convolution *v) {
-    int points = v->f->points;
-    const double *m = v->f->weight, *scale = v->f->scale;
+    const int points = v->f->points, across = v->n_axes == 2 ? points : 1;
+    const int taps = v->n_axes == 2 ? WINDOW : 1;
+    static const double one_point[1] = {1};
+    const double *m = v->f->weight, *n = v->n_axes == 2 ? m : one_point, *scale = v->f->scale;
     bool whole = v->dt == DT_i32;
     DType dt = whole ? DT_i16 : DT_f32;
-    int64_t shape[4] = {points, points, v->c, v->k}, pairs = v->c * v->k;
+    const int rank = v->op->out[0]->rank;
+    int64_t stride[MAX_RANK], other[MAX_RANK]; /* of the window; places along others, in order */
+    int n_others = 0;
+    stride[rank - 1] = 1;
+    for (int d = rank - 1; d > 0; d--) stride[d - 1] = stride[d] * v->weights->shape[d];
+    const int64_t down = stride[v->axis[0].dim], right = stride[v->axis[v->n_axes - 1].dim];
+    int64_t shape[MAX_RANK], pairs = v->c * v->others * v->k;
+    int r = 0;
+    for (int a = 0; a < v->n_axes; a++) shape[r++] = points;
+    shape[r++] = v->c;
+    for (int d = 2; d < rank; d++)
+        if (axis_of(v, d) < 0) other[n_others++] = d, shape[r++] = v->weights->shape[d];
+    shape[r++] = v->k;
     const void *from = constant_settle(v->g->arena, v->weights);
-    void *data = arena_array(v->g->arena, (size_t)(points * points * pairs), dt_store(dt));
-    for (int64_t k = 0; k < v->k; k++)
-        for (int64_t c = 0; c < v->c; c++) {
-            double w[WINDOW * WINDOW];
-            for (int i = 0; i < WINDOW * WINDOW; i++) {
-                size_t at = (size_t)((k * v->c + c) * WINDOW * WINDOW + i);
-                Scalar one = dt_load(v->weights->dt, from, at);
-                w[i] = whole ? (double)one.i : one.f;
-            }
-            for (int i = 0; i < points; i++)
-                for (int j = 0; j < points; j++) {
-                    double sum = 0;
-                    for (int r = 0; r < WINDOW; r++)
-                        for (int s = 0; s < WINDOW; s++)
-                            sum += m[i * WINDOW + r] * m[j * WINDOW + s] * w[r * WINDOW + s];
-                    Scalar one = {.f = sum};
-                    if (whole) one.i = llrint(sum * scale[i] * scale[j]);
-                    dt_save(dt, data, (size_t)((i * points + j) * pairs + c * v->k + k), one);
-                }
+    void *data = arena_array(v->g->arena, (size_t)(points * across * pairs), dt_store(dt));
+    for (int64_t pair = 0; pair < pairs; pair++) { /* of c, others, k */
+        int64_t at = pair % v->k * stride[0], left = pair / v->k;
+        for (int o = n_others - 1; o >= 0; o--) {
+            at += left % v->weights->shape[other[o]] * stride[other[o]];
+            left /= v->weights->shape[other[o]];
         }
-    return graph_const(v->g, dt, 4, shape, data);
+        at += left * stride[1];
+        double w[WINDOW * WINDOW];
+        for (int i = 0; i < WINDOW; i++)
+            for (int j = 0; j < taps; j++) {
+                Scalar one = dt_load(v->weights->dt, from, (size_t)(at + i * down + j * right));
+                w[i * taps + j] = whole ? (double)one.i : one.f;
+            }
+        for (int i = 0; i < points; i++)
+            for (int j = 0; j < across; j++) {
+                double sum = 0;
+                for (int p = 0; p < WINDOW; p++)
+                    for (int q = 0; q < taps; q++)
+                        sum += m[i * WINDOW + p] * n[j * taps + q] * w[p * taps + q];
+                Scalar one = {.f = sum};
+                if (whole) one.i = llrint(sum * scale[i] * scale[j]);
+                dt_save(dt, data, (size_t)((i * across + j) * pairs + pair), one);
+            }
+    }
+    return graph_const(v->g, dt, r, shape, data);
 }
 
 /* The sum over `columns` values of m[row][r] * from[index], where row is coordinate `row` of the
- * shape and the summed coordinate is added to (or is) coordinate `along` of the index. */
+ * shape and `step` times the summed coordinate is added to (or is) coordinate `along` of the index.
+ */
 static Value *transform(const Convolution *v, DType dt, int rank, const int64_t *shape, int rows,
                         int columns, const double *m, int row, Value *from, const Expr **index,
-                        int along) {
+                        int along, int64_t step) {
     Exprs *x = v->x;
     Builder b = build(v->g, rank, shape);
     const Expr *r = build_red(&b, columns), *at[2] = {ex_var(x, row), r};
-    index[along] = index[along] ? ex_add(x, index[along], r) : r;
+    const Expr *moved = ex_mul(x, r, ex_i(x, step));
+    index[along] = index[along] ? ex_add(x, index[along], moved) : moved;
     const Expr *factor = v->dt == DT_i32 ? number(x, rows, columns, m, at[0], r)
                                          : build_load(&b, matrix(v->g, rows, columns, m), at);
     const Expr *body = ex_mul(x, ex_cast(x, v->dt, build_load(&b, from, index)), factor);
     return build_reduce(&b, dt, COMBINE_sum, body, NULL);
 }
 
-/* Bt d B: [points, points, n, tiles_y, tiles_x, c]. */
+/* Where the coordinates of an image are in a tensor that begins with those of points: n, the others
+ * in order, of axes that are cut into tiles the phase (if there are several) and the tile, c. */
+typedef struct Places {
+    int rank;
+    int64_t shape[MAX_RANK];
+    int at[MAX_RANK], phase[MAX_RANK]; /* of each dimension of the image; no phase: -1 */
+} Places;
+
+/* Of an image, or the result, of which the first `cut` axes are cut. */
+static Places places_of(const Convolution *v, const Value *of, int cut) {
+    Places p = {.rank = cut};
+    for (int a = 0; a < cut; a++) p.shape[a] = v->f->points;
+    for (int i = 0; i < of->rank; i++) {
+        int d = i == 0 ? 0 : i < of->rank - 1 ? i + 1 : 1;
+        int a = axis_of(v, d);
+        const Axis *axis = a >= 0 && a < cut ? &v->axis[a] : NULL;
+        p.phase[d] = axis && axis->dilation > 1 ? p.rank++ : -1;
+        if (p.phase[d] >= 0) p.shape[p.phase[d]] = axis->dilation;
+        p.at[d] = p.rank++;
+        p.shape[p.at[d]] = axis ? axis->tiles : of->dims[d];
+    }
+    return p;
+}
+
+/* Bt d B. */
 static Value *transformed_image(const Convolution *v) {
-    Graph *g = v->g;
     Exprs *x = v->x;
-    int points = v->f->points;
-    const Expr *var[6], *tile = ex_i(x, v->f->tile);
-    for (int i = 0; i < 6; i++) var[i] = ex_var(x, i);
-    const double *m = v->f->input;
-    DType dt = v->dt == DT_i32 ? DT_i16 : DT_f32;
-    int64_t before[4] = {0}, after[4] = {0};
-    int64_t rows = v->tiles_y * v->f->tile + WINDOW - 1;
-    int64_t columns = v->tiles_x * v->f->tile + WINDOW - 1;
-    after[2] = rows - v->image->shape[2];
-    after[3] = columns - v->image->shape[3];
     Value *image = v->image;
-    if (after[2] || after[3]) image = g_pad(g, image, before, after, (Scalar){0});
-    /* columns of tiles first: [points, n, tiles_y, w, c] */
-    int64_t shape[6] = {points, v->n, v->tiles_y, columns, v->c};
-    const Expr *down[4] = {var[1], var[4], ex_mul(x, var[2], tile), var[3]};
-    Value *half = transform(v, dt, 5, shape, points, points, m, 0, image, down, 2);
-    int64_t whole[6] = {points, points, v->n, v->tiles_y, v->tiles_x, v->c};
-    const Expr *across[5] = {var[0], var[2], var[3], ex_mul(x, var[4], tile), var[5]};
-    return transform(v, dt, 6, whole, points, points, m, 1, half, across, 3);
+    int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
+    bool padded = false;
+    for (int a = 0; a < v->n_axes; a++) {
+        const Axis *axis = &v->axis[a];
+        int64_t lines = axis->tiles * v->f->tile + WINDOW - 1;
+        after[axis->dim] = lines * axis->dilation - image->shape[axis->dim];
+        padded |= after[axis->dim] != 0;
+    }
+    if (padded) image = g_pad(v->g, image, before, after, (Scalar){0});
+    Value *from = image;
+    for (int a = 0; a < v->n_axes; a++) { /* pixels along later axes are as they were */
+        const Axis *axis = &v->axis[a];
+        Places is = places_of(v, image, a), to = places_of(v, image, a + 1);
+        const Expr *index[MAX_RANK];
+        for (int i = 0; i < a; i++) index[i] = ex_var(x, i);
+        for (int d = 0; d < image->rank; d++) {
+            index[a ? is.at[d] : d] = ex_var(x, to.at[d]);
+            if (is.phase[d] >= 0) index[is.phase[d]] = ex_var(x, to.phase[d]);
+        }
+        const int along = a ? is.at[axis->dim] : axis->dim, phase = to.phase[axis->dim];
+        index[along] = ex_mul(x, index[along], ex_i(x, v->f->tile * axis->dilation));
+        if (phase >= 0) index[along] = ex_add(x, index[along], ex_var(x, phase));
+        from = transform(v, v->dt == DT_i32 ? DT_i16 : DT_f32, to.rank, to.shape, v->f->points,
+                         v->f->points, v->f->input, a, from, index, along, axis->dilation);
+    }
+    return from;
+}
+
+/* The products, summed over c and the others of the window: placed as `to`, at all points. */
+static Value *products(const Convolution *v, const Places *to, Value *image, Value *weights) {
+    Exprs *x = v->x;
+    const Op *op = v->op;
+    const int rank = op->out[0]->rank;
+    Builder b = build(v->g, to->rank, to->shape);
+    const Expr *moved[MAX_RANK], *in[MAX_RANK], *w[MAX_RANK];
+    int n_w = v->n_axes;
+    Places of = places_of(v, v->image, v->n_axes);
+    for (int i = 0; i < rank + op->n_red; i++) moved[i] = ex_i(x, 0);
+    for (int a = 0; a < v->n_axes; a++) in[a] = w[a] = ex_var(x, a);
+    w[n_w++] = in[of.at[1]] = build_red(&b, v->c);
+    in[of.at[0]] = ex_var(x, to->at[0]);
+    for (int d = 2; d < rank; d++) {
+        moved[d] = in[of.at[d]] = ex_var(x, to->at[d]);
+        if (of.phase[d] >= 0) in[of.phase[d]] = ex_var(x, to->phase[d]);
+        if (axis_of(v, d) >= 0) continue;
+        w[n_w++] = v->window[d] < 0 ? ex_i(x, 0) : build_red(&b, op->red[v->window[d]]);
+        if (v->window[d] >= 0) moved[rank + v->window[d]] = w[n_w - 1];
+    }
+    for (int d = 2; d < rank; d++)
+        if (axis_of(v, d) < 0)
+            in[of.at[d]] = ex_subst_vars(x, v->load->arg[d], rank + op->n_red, moved);
+    w[n_w++] = ex_var(x, to->at[1]);
+    const Expr *product = ex_mul(x, ex_cast(x, v->dt, build_load(&b, image, in)),
+                                 ex_cast(x, v->dt, build_load(&b, weights, w)));
+    return build_reduce(&b, v->dt, COMBINE_sum, product, NULL);
 }
 
 /* The result of which the sum is a multiple. */
@@ -341,46 +504,52 @@ static void rewrite(Convolution *v) {
     Graph *g = v->g;
     Exprs *x = v->x;
     Op *op = v->op, *last = g->last;
-    int tile = v->f->tile;
-    int64_t points = v->f->points;
-    const Expr *var[MAX_RANK];
-    for (int i = 0; i < MAX_RANK; i++) var[i] = ex_var(x, i);
-    Value *image = transformed_image(v), *weights = transformed_weights(v);
-    int64_t shape[6] = {points, points, v->n, v->tiles_y, v->tiles_x, v->k};
-    Builder b = build(g, 6, shape);
-    const Expr *c = build_red(&b, v->c);
-    const Expr *in[6] = {var[0], var[1], var[2], var[3], var[4], c};
-    const Expr *w[4] = {var[0], var[1], c, var[5]};
-    const Expr *product = ex_mul(x, ex_cast(x, v->dt, build_load(&b, image, in)),
-                                 ex_cast(x, v->dt, build_load(&b, weights, w)));
-    Value *sums = build_reduce(&b, v->dt, COMBINE_sum, product, NULL);
-    /* At first: [tile, points, n, tiles_y, tiles_x, k] */
+    const int tile = v->f->tile, points = v->f->points, rank = op->out[0]->rank;
     const double *m = output_matrix(v);
-    int64_t back[6] = {tile, points, v->n, v->tiles_y, v->tiles_x, v->k};
-    const Expr *from[6] = {NULL, var[1], var[2], var[3], var[4], var[5]};
-    Value *half = transform(v, v->dt, 6, back, tile, v->f->points, m, 0, sums, from, 0);
+    Places to = places_of(v, op->out[0], v->n_axes);
+    Value *image = transformed_image(v), *weights = transformed_weights(v);
+    Value *sums = products(v, &to, image, weights);
+    /* At first */
+    for (int a = 0; a < v->n_axes - 1; a++) {
+        const Expr *from[MAX_RANK];
+        for (int i = 0; i < to.rank; i++) from[i] = i == a ? NULL : ex_var(x, i);
+        to.shape[a] = tile;
+        sums = transform(v, v->dt, to.rank, to.shape, tile, points, m, a, sums, from, a, 1);
+    }
     /* then A, with what op did to its sum */
     Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2, Value *);
     memcpy(inputs, op->in, (size_t)op->n_in * sizeof *inputs);
-    const Expr *by = ex_i(x, tile), *point = var[4];
-    const Expr *at[6] = {ex_bin(x, EX_rem, var[2], by), point, var[0], ex_div(x, var[2], by),
-                         ex_div(x, var[3], by),         var[1]};
-    const Expr *place[2] = {ex_bin(x, EX_rem, var[3], by), point}, *factor;
-    int64_t extent[5] = {op->out[0]->shape[0], v->k, v->height, v->width, points};
+    const Expr *at[MAX_RANK], *place[2] = {NULL, ex_var(x, rank)}, *factor;
+    int64_t extent[MAX_RANK];
+    for (int d = 0; d < rank; d++) {
+        at[to.at[d]] = ex_var(x, d);
+        extent[d] = op->out[0]->shape[d];
+    }
+    extent[rank] = points;
+    for (int a = 0; a < v->n_axes; a++) {
+        const Axis *axis = &v->axis[a];
+        const Expr *apart = ex_i(x, axis->dilation), *by = ex_i(x, tile);
+        const Expr *line = ex_div(x, ex_var(x, axis->dim), apart);
+        if (to.phase[axis->dim] >= 0)
+            at[to.phase[axis->dim]] = ex_bin(x, EX_rem, ex_var(x, axis->dim), apart);
+        at[to.at[axis->dim]] = ex_div(x, line, by);
+        at[a] = place[0] = ex_bin(x, EX_rem, line, by);
+    }
+    at[v->n_axes - 1] = place[1];
     int n_in = op->n_in;
-    inputs[n_in++] = half;
+    inputs[n_in++] = sums;
     if (v->dt == DT_i32) {
-        factor = number(x, tile, v->f->points, m, place[0], point);
+        factor = number(x, tile, points, m, place[0], place[1]);
         const Expr *acc = ex_acc(x, v->dt);
         op->post = ex_replace(x, op->post, acc, result_of(v, acc));
     } else {
         factor = ex_load(x, DT_f32, n_in, 2, place);
-        inputs[n_in++] = matrix(g, tile, v->f->points, m);
+        inputs[n_in++] = matrix(g, tile, points, m);
     }
-    op->body = ex_mul(x, ex_load(x, v->dt, op->n_in, 6, at), factor);
-    op->body = ex_simplify(x, op->body, 5, extent);
+    op->body = ex_mul(x, ex_load(x, v->dt, op->n_in, to.rank, at), factor);
+    op->body = ex_simplify(x, op->body, rank + 1, extent);
     op->n_red = 1;
-    op->red = arena_copy(g->arena, &points, sizeof points);
+    op->red = arena_copy(g->arena, &extent[rank], sizeof extent[rank]);
     op->in = inputs;
     op->n_in = n_in;
     graph_drop_inputs(g, op);

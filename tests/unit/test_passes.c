@@ -304,12 +304,65 @@ static void check_winograd(Fixture *f, const char *arch, DType precision, int64_
     compare(f, g, &before, got, "winograd", bytes ? 0 : 1e-5);
 }
 
+/* Tiles along some coordinates of others: of an image of rank - 2 coordinates, with a window of
+ * `window` places, `apart` of each other. `axes`: along how many tiles are cut. */
+static void check_winograd_axes(Fixture *f, int rank, const int64_t *window, const int64_t *apart,
+                                int axes) {
+    Exprs *x = &f->x;
+    Graph *g = graph_new(&f->arena, x, &f->diag, "axes");
+    int64_t in[5] = {2, 48}, w[5] = {32, 48}, out[5] = {2, 32};
+    for (int d = 2; d < rank; d++) {
+        in[d] = d < rank - 2 ? 9 : 18;
+        w[d] = window[d - 2];
+        out[d] = in[d] - (w[d] - 1) * apart[d - 2];
+    }
+    Value *image = graph_input(g, "x", DT_f32, rank, in);
+    const int64_t n = shape_numel(rank, w);
+    float *data = ARENA_ARRAY(&f->arena, n, float);
+    for (int64_t i = 0; i < n; i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
+    Value *weights = graph_const(g, DT_f32, rank, w, data);
+    Builder b = build(g, rank, out);
+    const Expr *at[5], *tap[5];
+    at[0] = ex_var(x, 0);
+    tap[0] = ex_var(x, 1);
+    at[1] = tap[1] = build_red(&b, w[1]);
+    for (int d = 2; d < rank; d++) {
+        tap[d] = w[d] > 1 ? build_red(&b, w[d]) : ex_i(x, 0);
+        at[d] = ex_add(x, ex_var(x, d), ex_mul(x, tap[d], ex_i(x, apart[d - 2])));
+    }
+    const Expr *body = ex_mul(x, build_load(&b, image, at), build_load(&b, weights, tap));
+    graph_output(g, build_reduce(&b, DT_f32, COMBINE_sum, body, ex_acc(x, DT_f32)), "y");
+    Results before = run_before(f, g);
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions options = {.target = &target};
+    pass_winograd(g, &options);
+    assert_true(verify_graph(g, &f->diag, "winograd"));
+    int sums = 0;
+    for (const Op *op = g->first; op; op = op->next) sums += op->kind == OP_reduce;
+    assert_int_equal(sums, 2 * axes + 1);
+    void **got = value_buffers(&f->arena, 1, g->outputs.items, 0xee);
+    assert_true(interp_graph(g, (const void *const *)before.in, got));
+    compare(f, g, &before, got, "winograd", 1e-5);
+}
+
 static void test_winograd(void **state) {
     check_winograd(*state, "x86-64-v3", DT_none, 64, false, 6);
     check_winograd(*state, "x86-64-v3", DT_bf16, 64, false, 4);
     check_winograd(*state, "x86-64-v3", DT_none, 64, true, 6);
     /* sums of 27 bits would not come back from tiles of 4 x 4 */
     check_winograd(*state, "x86-64-v3", DT_none, 128, true, 4);
+}
+
+static void test_winograd_axes(void **state) {
+    const int64_t near[3] = {1, 1, 1}, far[3] = {2, 1, 2};
+    check_winograd_axes(*state, 3, (int64_t[]){3}, near, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){3}, far, 1);
+    check_winograd_axes(*state, 4, (int64_t[]){3, 3}, far, 2);
+    check_winograd_axes(*state, 4, (int64_t[]){3, 1}, near, 1);
+    check_winograd_axes(*state, 4, (int64_t[]){2, 3}, far, 1);
+    check_winograd_axes(*state, 5, (int64_t[]){3, 3, 3}, near, 2);
+    check_winograd_axes(*state, 5, (int64_t[]){3, 2, 3}, far, 2);
+    check_winograd_axes(*state, 5, (int64_t[]){1, 3, 3}, far, 2);
 }
 
 /* --- sums of bytes that fit into 16 bits ------------------------------------------------------ */
@@ -611,7 +664,7 @@ int main(int argc, char **argv) {
             all = false;
         }
     if (all) find_files("tests/passes", 0);
-    struct CMUnitTest tests[MAX_FILES + 8];
+    struct CMUnitTest tests[MAX_FILES + 9];
     int n = 0;
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
@@ -624,6 +677,8 @@ int main(int argc, char **argv) {
                                                                         setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd, setup, teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd_axes, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_slices, setup, teardown);
         tests[n++] =
