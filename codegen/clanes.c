@@ -683,6 +683,10 @@ static const char *chosen(Lanes *l, const Expr *e) {
 static const char *compute(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     if (is_function(p, e) && e->op != EX_neg) return called(l, e);
+    const Expr *x = sigmoid_operand(p, e);
+    if (x && l->width > 1)
+        return TEXT("%s(%s)", lane_function(p, "sigmoid", l->width), lanes_text(l, x, true));
+    if (x) return TEXT("%s(%s)", unit_helper(p->unit, "mlcc_sigmoid_f32"), lanes_text(l, x, true));
     switch ((ExprOp)e->op) {
     case EX_load: {
         const char *kept = kept_name(l, e);
