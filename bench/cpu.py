@@ -19,6 +19,7 @@ import time
 
 import numpy as np
 
+import models
 from bench import calibrate, peers, zoo
 from bench.worker import Worker
 
@@ -241,6 +242,12 @@ def write(path, report):
 def chosen_models(patterns):
     names = []
     for pattern in patterns:
+        if pattern.endswith(".onnx"):
+            path = pathlib.Path(pattern)
+            if not path.exists():
+                sys.exit(f"bench: there is no {path}")
+            names.append(zoo.take(path))
+            continue
         found = zoo.GROUPS.get(pattern) or fnmatch.filter(zoo.NAMES, pattern)
         if not found:
             sys.exit(f"bench: no model '{pattern}': there are {' '.join(zoo.NAMES)}, and the "
@@ -253,7 +260,10 @@ def arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench cpu", description=__doc__)
     words = {"type": lambda text: text.split(",")}
     parser.add_argument("--models", **words, default=zoo.DEFAULT, metavar="NAME,...",
-                        help=f"names, patterns or groups: {' '.join(zoo.GROUPS)} (all but gemm, ops)")
+                        help="names, patterns, .onnx files, or groups: "
+                        f"{' '.join(zoo.GROUPS)} (all but gemm, ops)")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
+                        help="of an open dimension of a file (1)")
     parser.add_argument("--peers", **words, default=list(peers.PACKAGES), metavar="NAME,...",
                         help=f"runtimes: {' '.join(peers.PACKAGES)} (all)")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")],
@@ -268,6 +278,11 @@ def arguments():
     parser.add_argument("--mlcc", type=pathlib.Path, default=zoo.ROOT / "build" / "mlcc")
     parser.add_argument("--output", type=pathlib.Path, help="the report (bench/results/...)")
     options = parser.parse_args()
+    for dim in options.dim:
+        name, _, size = dim.rpartition("=")
+        if not name or not size.isdigit():
+            parser.error(f"--dim {dim}: no NAME=SIZE")
+        zoo.SIZES[name] = int(size)
     options.models = chosen_models(options.models)
     for peer in options.peers:
         if peer not in peers.PACKAGES:
@@ -292,6 +307,9 @@ def jobs(options):
             options.expected = zoo.expected(name, options.dir)
         except FileNotFoundError as missing:
             print(f"not measured: {name}: there is no {missing.filename}: name a folder with --dir")
+            continue
+        except models.Failure as reason:
+            print(f"not measured: {name}: {reason}")
             continue
         for precision in wanted:
             for threads in options.threads:

@@ -37,6 +37,9 @@ FOUND = {
     "basic_pitch_nmp": "fp32",
     "mobilenetv2_qdq": "int8",
 }
+# Files that the command line names: their folders, and sizes of open dimensions by name.
+PLACES = {}
+SIZES = {}
 # ONNX Runtime refuses this one once its dimensions are fixed: its branches contradict each other
 # then. It stays as it is.
 OPEN = ("silero_vad_v5",)
@@ -52,6 +55,15 @@ GROUPS = {
 }
 DEFAULT = [*BUILT, *INT8, *FOUND]
 NAMES = [*DEFAULT, *GEMMS, *OPS]
+
+
+def take(path):
+    """Makes a model of any file; its name."""
+    operators = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    quantised = any(op.startswith("QLinear") or op == "DequantizeLinear" for op in operators)
+    FOUND[path.stem] = "int8" if quantised else "fp32"
+    PLACES[path.stem] = path.parent
+    return path.stem
 
 
 def precisions(name):
@@ -82,7 +94,7 @@ def newer(target, sources):
 def dimensions(name, opened):
     """Sizes of the open dimensions by name; `opened` as models.open_inputs returns it."""
     dims = {d: 1 for _, _, shape in opened for d in shape if not isinstance(d, int)}
-    return dims | models.DIMENSIONS.get(name, {})
+    return dims | models.DIMENSIONS.get(name, {}) | SIZES
 
 
 def fixed(path, name):
@@ -114,8 +126,8 @@ def file(name, folder=SHARED):
     FILES.mkdir(parents=True, exist_ok=True)
     target = FILES / (name + ".onnx")
     if name in FOUND:
-        source = folder / (name + ".onnx")
-        if not newer(target, [source, pathlib.Path(__file__)]):
+        source = PLACES.get(name, folder) / (name + ".onnx")
+        if name in PLACES or not newer(target, [source, pathlib.Path(__file__)]):
             builder.save(fixed(source, name), target)
     elif name in INT8:
         source = file(INT8[name])

@@ -283,7 +283,7 @@ def make_inputs(name, inputs, dims, data):
                 arrays[input_name] = rng.integers(0, 10, shape).astype(dtype)
         # The data may leave out dimensions of 1, or be of another size than is asked for.
         if arrays[input_name].size == np.prod(shape):
-            arrays[input_name] = arrays[input_name].reshape(shape)
+            arrays[input_name] = np.reshape(np.asarray(arrays[input_name]), shape)
         else:
             arrays[input_name] = np.resize(arrays[input_name], shape)
     return arrays
