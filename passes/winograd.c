@@ -16,7 +16,8 @@
  * 4 or 16/9 times their room. Where that, the transforms or tiles beyond the edge cost more than is
  * won, the convolution stays.
  *
- * Tiles are cut along two coordinates, the last two with such a window, or along the only one.
+ * Tiles are cut along two coordinates, the last two with such a window, or along the only one: 6
+ * (4) multiply-adds then take the place of 12 (6), and weights twice (4/3 times) their room.
  * Other coordinates of an image, and of the window, are as they were: the products are summed over
  * those of the window, too. Of a window whose places are d apart, each tile lies in one of the d x
  * d images of every d-th line and pixel (its phase).
@@ -45,8 +46,8 @@
 /* F(tile x tile, 3 x 3); points = tile + 2. */
 typedef struct Winograd {
     int tile, points;
-    double cost; /* of the transforms of an input or a result, in multiply-adds of one lane, with
-                    what lies between them in caches (strips.c) */
+    double cost; /* of the transforms of an input or a result along two axes, in multiply-adds of
+                    one lane, with what lies between them in caches (strips.c) */
     double input[MOST_POINTS * MOST_POINTS];  /* Bt [points][points] */
     double weight[MOST_POINTS * WINDOW];      /* G [points][3] */
     double output[MOST_POINTS * MOST_POINTS]; /* At [tile][points] */
@@ -100,8 +101,9 @@ typedef struct Convolution {
     Value *image, *weights; /* [n, c, ...], padded; [k, c, window ...] */
     int n_axes;
     Axis axis[MOST_AXES];
-    int window[MAX_RANK]; /* the place in it along a dimension: a reduction of op; -1: there is one
-                           */
+    /* The reduction of op that runs over the window along a dimension; -1: none, for its extent is
+     * 1. */
+    int window[MAX_RANK];
     int64_t c, k;
     int64_t others;    /* places of the window along other coordinates */
     DType dt;          /* that sums are computed in: f32, or i32 of ... */
@@ -166,6 +168,8 @@ static bool find_window(Convolution *v, const Expr *weights) {
  * others depends on more than those. */
 static bool find_axes(Convolution *v) {
     const int rank = v->op->out[0]->rank;
+    v->n_axes = 0;
+    v->others = 1;
     uint64_t free = 0; /* what indices along others may depend on */
     for (int d = rank - 1; d >= 2; d--) {
         const int w = rank + v->window[d];
@@ -193,7 +197,9 @@ static bool read_convolution(Convolution *v) {
     const Op *op = v->op;
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
     const Value *out = op->out[0];
-    if (out->rank < 3 || op->n_red > out->rank - 1 || 2 * out->rank + 4 > MAX_RANK) return false;
+    if (out->rank < 3 || op->n_red > out->rank - 1) return false;
+    /* the products have coordinates of points and of phases, two each, and reductions */
+    if (out->rank + 4 + op->n_red > MAX_RANK) return false;
     if (dims_vary(out->rank - 1, out->dims + 1)) return false; /* tiles would have what is beyond */
     v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
@@ -209,9 +215,8 @@ static bool read_convolution(Convolution *v) {
         if (!find_window(v, weights)) continue;
         v->k = out->shape[1];
         v->c = op->red[0];
-        v->others = 1;
-        v->n_axes = 0;
         if (!find_axes(v)) continue;
+        /* of integers, what is_exact and result_of know is of two axes */
         return v->dt == DT_f32 ||
                (v->n_axes == 2 && integer_range(v->g->arena, v->image, &v->low, &v->high));
     }

@@ -37,11 +37,13 @@ static Value *of_rank(Graph *g, Value *v, int rank) {
 }
 
 /* The tensor that is `a` or `b`, with the extents of the one that it is. NULL if they are not of
- * one type, and of one rank unless they are single elements: those get the higher rank. */
+ * one type, and of one rank unless they are single elements, of fixed extents: those get the
+ * higher rank whichever it is. */
 static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
     Exprs *x = g->x;
     int64_t dims[MAX_RANK];
-    if (value_numel(a) == 1 && value_numel(b) == 1) {
+    bool fixed = !dims_vary(a->rank, a->dims) && !dims_vary(b->rank, b->dims);
+    if (fixed && value_numel(a) == 1 && value_numel(b) == 1) {
         const int rank = a->rank > b->rank ? a->rank : b->rank;
         a = of_rank(g, a, rank), b = of_rank(g, b, rank);
     }
