@@ -471,6 +471,12 @@ static const Row rows[] = {
      NULL,
      {"3", "0"},
      "f32[1, 1] -3"},
+    /* an element or none is no single element */
+    {"input x f32[B] input z f32[1,1] input c bool[] output y y = If(c) {"
+     "then_branch=graph{ output a a = Neg(x)} else_branch=graph{ output b b = Neg(z)}}",
+     "B=0..1",
+     {"", "5", "0", "0"},
+     "no result"},
     {"input x f32[B] init t bool[] = 1 init z f32[] = 1 output y output r s = Shape(x) m = "
      "Squeeze(s) "
      "y, r = Loop(m, t, z) {body=graph{ input i i64[] input c bool[] input v f32[] output d output "
