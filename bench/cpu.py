@@ -246,7 +246,10 @@ def chosen_models(patterns):
             path = pathlib.Path(pattern)
             if not path.exists():
                 sys.exit(f"bench: there is no {path}")
-            names.append(zoo.take(path))
+            name = zoo.take(path)
+            if not name:
+                sys.exit(f"bench: {path.stem} is a model of the benchmark: rename the file")
+            names.append(name)
             continue
         found = zoo.GROUPS.get(pattern) or fnmatch.filter(zoo.NAMES, pattern)
         if not found:

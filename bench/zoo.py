@@ -58,7 +58,10 @@ NAMES = [*DEFAULT, *GEMMS, *OPS]
 
 
 def take(path):
-    """Makes a model of any file; its name."""
+    """Makes a model of any file; its name, or None if a model has that: its file would be taken
+    for this one."""
+    if path.stem in NAMES:
+        return None
     operators = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
     quantised = any(op.startswith("QLinear") or op == "DequantizeLinear" for op in operators)
     FOUND[path.stem] = "int8" if quantised else "fp32"

@@ -395,17 +395,13 @@ const char *function_name(Printer *p, ExprOp op, DType dt) {
     return name;
 }
 
-static bool is_one(const Expr *e) {
-    return ex_is_const(e) && e->k.f == 1;
-}
-
 const Expr *sigmoid_operand(const Printer *p, const Expr *e) {
     /* exp of 16 lanes, 64 bytes, has a row of lanes.def, which is fast beside a division, too */
     if (!p->d->fn32_vector[EX_exp] || !p->unit->vector_bytes || p->unit->vector_bytes > 32)
         return NULL;
-    if (e->op != EX_div || e->dt != DT_f32 || !is_one(e->arg[0])) return NULL;
+    if (e->op != EX_div || e->dt != DT_f32 || !ex_is_one(e->arg[0])) return NULL;
     const Expr *sum = e->arg[1];
-    if (sum->op != EX_add || !is_one(sum->arg[1]) || sum->arg[0]->op != EX_exp) return NULL;
+    if (sum->op != EX_add || !ex_is_one(sum->arg[1]) || sum->arg[0]->op != EX_exp) return NULL;
     const Expr *power = sum->arg[0]->arg[0];
     return power->op == EX_neg ? power->arg[0] : NULL;
 }

@@ -316,10 +316,6 @@ static bool is_zero(const Expr *e) {
     return ex_is_const(e) && !dt_is_float((DType)e->dt) && e->k.i == 0;
 }
 
-static bool is_one(const Expr *e) {
-    return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 1 : e->k.i == 1);
-}
-
 const Expr *ex_by_reciprocal(Exprs *x, const Expr *e) {
     if (e->op != EX_div || e->dt != DT_f32 || !ex_is_const(e->arg[1])) return NULL;
     const double reciprocal = 1 / e->arg[1]->k.f;
@@ -372,7 +368,7 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
         if (ex_is_const(b)) return ex_bin(x, EX_add, a, ex_un(x, EX_neg, b));
         break;
     case EX_mul:
-        if (is_one(b)) return a;
+        if (ex_is_one(b)) return a;
         if (is_zero(b)) return b;
         if (!is_float && ex_is_const(b) && a->op == EX_mul && ex_is_const(a->arg[1]))
             return ex_bin(x, EX_mul, a->arg[0], ex_bin(x, EX_mul, a->arg[1], b));
@@ -381,10 +377,10 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
                           ex_bin(x, EX_mul, a->arg[1], b));
         break;
     case EX_div:
-        if (is_one(b)) return a;
+        if (ex_is_one(b)) return a;
         break;
     case EX_rem:
-        if (!is_float && is_one(b)) return ex_int(x, dt, 0);
+        if (!is_float && ex_is_one(b)) return ex_int(x, dt, 0);
         break;
     case EX_min:
     case EX_max:

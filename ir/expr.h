@@ -162,6 +162,9 @@ static inline bool ex_is_const(const Expr *e) {
 static inline bool ex_is_int(const Expr *e, int64_t value) {
     return e->op == EX_const && dt_kind((DType)e->dt) != DK_float && e->k.i == value;
 }
+static inline bool ex_is_one(const Expr *e) {
+    return ex_is_const(e) && (dt_is_float((DType)e->dt) ? e->k.f == 1 : e->k.i == 1);
+}
 /* A zero of any type, -0.0 too. */
 static inline bool ex_is_zero(const Expr *e) {
     return e->op == EX_const && (dt_is_float((DType)e->dt) ? e->k.f == 0 : e->k.i == 0);
