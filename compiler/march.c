@@ -45,6 +45,7 @@ bool target_of_march(Session *s, Target *result) {
         result->byte_dots || defines(list, "__SSE2__") || defines(list, "__ARM_FEATURE_DOTPROD");
     result->word_products = defines(list, "__SSE2__");
     result->bf16_products = defines(list, "__AVX512BF16__");
+    result->half_vectors = defines(list, "__F16C__");
     result->whole_vectors = defines(list, "__AVX512F__") && !strstr(list, " __znver");
     result->matrix_tiles = (defines(list, "__AMX_INT8__") && defines(list, "__AMX_BF16__")) ||
                            (defines(list, "__AMXINT8__") && defines(list, "__AMXBF16__"));

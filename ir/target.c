@@ -132,6 +132,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.bf16_products = row.has & BF16;
         result.matrix_tiles = row.has & TILES;
         result.whole_vectors = row.has & WHOLE;
+        result.half_vectors = row.vector_bytes >= 32; /* AVX2 never came without F16C */
         if (row.l2_kib) result.l2_bytes = (int64_t)row.l2_kib << 10;
     }
     return result;

@@ -26,6 +26,7 @@ typedef struct Target {
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
+    bool half_vectors;  /* vectors of half floats are loaded and decoded by an instruction or two */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors */
     int64_t l1_bytes, l2_bytes; /* caches of one core */

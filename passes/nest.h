@@ -14,6 +14,8 @@
  *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
  *                 threads of the block together at the top of loop A
  *   pack          constant operands are stored in the order in which the nest reads them
+ *   stream A      ... but for reduction loop A: what its iterations read lies as far apart as if it
+ *                 were the outermost one, so that caches fetch several streams ahead at once
  *
  * Every step is written down as text, which nest_replay reads back.
  *
@@ -56,6 +58,7 @@ typedef struct Nest {
                                     NULL: by its shape */
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
+    int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
     int64_t lane_tail; /* ... and what is left over behind the last of them */
@@ -84,6 +87,7 @@ void nest_order(Nest *n, int count,
 void nest_bind(Nest *n, int a, Role role);
 void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
+void nest_stream(Nest *n, int a);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined

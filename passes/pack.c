@@ -90,11 +90,26 @@ typedef struct Order {
     int64_t total; /* iterations of all of them */
 } Order;
 
+/* The loops as constants lie: as they run, but for one of streams, which is before the other
+ * reduction loops. */
+static void lay_loops(const Nest *n, int *order) {
+    bool streams = n->stream_loop >= 0;
+    for (int i = 0, k = 0; i < n->n_order; i++) {
+        if (streams && n->loop[n->order[i]].reduce) {
+            order[k++] = n->stream_loop;
+            streams = false;
+        }
+        if (n->order[i] != n->stream_loop) order[k++] = n->order[i];
+    }
+}
+
 /* False if they have too many iterations for `numel` elements of a constant. */
 static bool find_order(const Nest *n, const Expr *index, int64_t numel, Order *o) {
+    int order[NEST_MAX_LOOPS];
+    lay_loops(n, order);
     *o = (Order){.total = 1};
     for (int i = 0; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
+        const NestLoop *l = &n->loop[order[i]];
         bool even = ex_stride(index, l->var, &o->stride[o->n]);
         if ((even && o->stride[o->n] == 0) || l->extent == 1) continue;
         o->var[o->n] = l->var;
@@ -297,6 +312,7 @@ static void fetch_columns(Ahead *a, const Expr *load) {
     Exprs *x = n->x;
     const int64_t size = (int64_t)dt_store((DType)load->dt), line = LINE_BYTES / size;
     Walk w;
+    if (n->stream_loop >= 0) return; /* several streams need no hints */
     if (!walk(a, load, a->first, &w) || w.stride < line || w.stride > MOST_NEAR * line) return;
     if (w.inside * size <= n->target->l1_bytes / 2 || leaves_alone(n, w.rows)) return;
     if (value_numel(a->args[load->k.i]) + (STEPS_AHEAD + 1) * w.stride > INT32_MAX) return;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MOST_UNROLLED_WINDOW 32
-#define MOST_NUMBERS         6 /* rows and columns of a matrix in the body */
+#define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
 bool find_product(Nest *n, Product *m) {
@@ -475,6 +475,42 @@ static int64_t most_rows(const Nest *n, const Expr *body, int row) {
     return most_tile_rows(n->target, u.compete);
 }
 
+/* Large constants that few rows read come from memory at its own pace. Processors fetch ahead for
+ * each stream of addresses that they see, but only so far: several streams bring more at once
+ * (Zen 3: 16 GB/s with hints, 21 without, 27 from 2 streams or more; from caches all are alike). */
+#define STREAMS        4
+#define ROWS_AT_MEMORY 8 /* more take longer to multiply than to read, for f32 */
+
+typedef struct ColumnBytes {
+    const Nest *n;
+    int column;
+    double bytes; /* of constants that depend on it */
+} ColumnBytes;
+
+static void look_at_columns(void *user, const Expr *e) {
+    ColumnBytes *u = user;
+    if (e->op == EX_load && ex_vars(u->n->p->arena, e) >> u->column & 1 &&
+        nest_can_pack(u->n, e->k.i, e->arg[0]))
+        u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
+}
+
+/* Splits the innermost of the reduction loops around a tile into streams, where that pays; returns
+ * the loop over these, or -1. */
+static int split_streams(Nest *n, const Product *m, const Expr *body, int column, int *innermost) {
+    ColumnBytes u = {.n = n, .column = column};
+    int streams, inner;
+    int64_t extent = n->loop[*innermost].extent;
+    if (!n->target->vector_types || m->rows > ROWS_AT_MEMORY || extent % STREAMS) return -1;
+    ex_visit(n->p->arena, body, look_at_columns, &u);
+    if (u.bytes <= (double)n->target->l2_bytes || n->loop[*innermost].role != ROLE_serial)
+        return -1;
+    nest_split(n, *innermost, extent / STREAMS, &streams, &inner);
+    nest_bind(n, streams, ROLE_unroll);
+    nest_stream(n, streams);
+    *innermost = inner;
+    return streams;
+}
+
 /* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it
  * that is taken at once, of role tile or pair, and `few` (or -1) the one that is innermost. */
 static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
@@ -490,12 +526,15 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     if (row >= 0 && column_tiles > 1)
         k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1,
                         outer_of(inner[1]), tile.turned, order);
+    int first = k, streams = -1;
     k = without(order, reductions_by_stride(n, body, order, k), few);
+    if (around >= 0) k = without(order, k, around);
+    if (m && k > first) streams = split_streams(n, m, body, column, &order[k - 1]);
     if (around >= 0) {
-        k = without(order, k, around);
         nest_bind(n, around, role);
         order[k++] = around;
     }
+    if (streams >= 0) order[k++] = streams;
     for (int i = 0; i < count; i++) order[k++] = inner[i];
     if (few >= 0) {
         nest_bind(n, few, ROLE_unroll);

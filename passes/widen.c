@@ -3,8 +3,12 @@
  * A product of half floats decodes each operand at every multiply-add. Where the target has no
  * instruction for that, the operand is decoded once, into a tensor of its own; constants when
  * compiling. It runs before fuse, which joins the decoding with whatever makes the operand.
+ *
+ * Large constants that are read once or a few times come from memory, which takes longer than to
+ * decode them: those stay narrow where vectors of them are decoded by an instruction.
  */
 #include "ir/constant.h"
+#include "ir/target.h"
 #include "passes/passes.h"
 
 typedef struct Widen {
@@ -47,6 +51,14 @@ static Value *widened(Widen *w, Op *before, Value *v) {
     return w->wide[v->id] = op->out[0];
 }
 
+#define FEW_TIMES 4 /* that a constant is read */
+
+static bool stays_narrow(const Target *t, const Op *op, const Value *v) {
+    int64_t products = value_numel(op->out[0]) * shape_numel(op->n_red, op->red);
+    return t->half_vectors && (v->dt == DT_f16 || v->dt == DT_bf16) && value_is_const(v) &&
+           (int64_t)value_bytes(v) > t->l2_bytes && products <= FEW_TIMES * value_numel(v);
+}
+
 static const Expr *wide_leaf(void *user, const Expr *e, const Expr *const *args) {
     Widen *w = user;
     if (e->op != EX_load) return e;
@@ -70,7 +82,8 @@ void pass_widen(Graph *g, const PassOptions *o) {
         ex_visit(g->arena, op->post, check_use, &w);
         if (!any || w.bad) continue;
         for (int i = 0; i < op->n_in; i++)
-            if (is_narrow_float(op->in[i]->dt) && op->in[i]->id < values)
+            if (is_narrow_float(op->in[i]->dt) && op->in[i]->id < values &&
+                !stays_narrow(o->target, op, op->in[i]))
                 op->in[i] = widened(&w, op, op->in[i]);
         op->body = ex_rewrite(g->x, op->body, wide_leaf, &w);
         op->post = ex_rewrite(g->x, op->post, wide_leaf, &w);

@@ -134,8 +134,8 @@ static void test_keys(void **state) {
 
 /* --- programs --------------------------------------------------------------------------------- */
 
-/* A convolution, a product, the sum of rows and a sliding maximum. */
-static const char *const reductions =
+/* A convolution, a product with constants, the sum of rows and a sliding maximum. */
+static const char *const before_constants =
     "graph {\n"
     "  %0 = input : f32[1, 9, 9, 5] \"x\"\n"
     "  %1 = input : f32[3, 3, 5, 20] \"w\"\n"
@@ -143,8 +143,8 @@ static const char *const reductions =
     "    body $0[i0, i1 + r0, i2 + r1, r2] * $1[r0, r1, r2, i3]\n    post max(acc, 0.0)\n"
     "  %3 = reduce max (%2) [r0: 2, r1: 2] : f32[1, 6, 6, 20]\n"
     "    body $0[i0, i1 + r0, i2 + r1, i3]\n    post acc\n"
-    "  %4 = reshape (%3) : f32[36, 20]\n"
-    "  %5 = input : f32[20, 33] \"v\"\n"
+    "  %4 = reshape (%3) : f32[36, 20]\n";
+static const char *const behind_constants =
     "  %6 = reduce sum (%4, %5) [r0: 20] : f32[36, 33]\n"
     "    body $0[i0, r0] * $1[r0, i1]\n    post acc\n"
     "  %7 = reduce sum (%6) [r0: 33] : f32[36]\n    body $0[i0, r0]\n    post acc\n"
@@ -156,8 +156,16 @@ typedef struct Run {
     void **in, **want;
 } Run;
 
+static const char *with_constants(Fixture *f) {
+    Text text = text_new(&f->arena);
+    text_addf(&text, "%s  %%5 = const : f32[20, 33] = [", before_constants);
+    for (int i = 0; i < 20 * 33; i++) text_addf(&text, "%s%d.0", i ? ", " : "", i * 37 % 9 - 4);
+    text_addf(&text, "]\n%s", behind_constants);
+    return text_get(&text);
+}
+
 static Run begin_run(Fixture *f) {
-    Run r = {.g = graph_of(f, reductions),
+    Run r = {.g = graph_of(f, with_constants(f)),
              .target = target_for_arch(target_find("c"), "x86-64-v3")};
     Random random = {11};
     r.in = value_buffers(&f->arena, r.g->inputs.n, r.g->inputs.items, 0);
@@ -255,6 +263,9 @@ static void test_unfit_steps(void **state) {
         "dot r0 4; order r0i r0o;",
         "dot r0 4; split r0i 2;",
         "share 1; order r0 i0 i1;",
+        "stream i0;",
+        "stream r0; split r0 2;",
+        "split r0 2; stream r0i; stream r0o;",
     };
     Run r = begin_run(f);
     Schedules s = table_of(f, build_with(&r, NULL, 0));
@@ -278,14 +289,15 @@ static const char *mutated(Fixture *f, Random *r, const char *steps) {
         " split i1 3",        " slide i1 4", " fuse i0 i1",      " bind i1 unroll",
         " order r0 i1",       " dot r0 4",   " bind i1i vector", " split r0 2",
         " share 1",           " share 2",    " bind r1 unroll",  " order i0 r0",
-        " order r0o i1i r0i", " pack",       " bind i0 vector",
+        " order r0o i1i r0i", " pack",       " bind i0 vector",  " stream r0",
+        " stream r0o",
     };
     for (int change = 1 + random_below(r, 3); change > 0; change--) {
         int a = random_below(r, n), b = random_below(r, n);
         char *digit = strpbrk(step[a], "23456789");
         switch (random_below(r, 4)) {
         case 0:
-            step[a] = arena_strdup(&f->arena, more[random_below(r, 15)]);
+            step[a] = arena_strdup(&f->arena, more[random_below(r, sizeof more / sizeof *more)]);
             break;
         case 1:
             step[a] = step[b];
@@ -304,6 +316,61 @@ static const char *mutated(Fixture *f, Random *r, const char *steps) {
     for (int i = 0; i < n; i++) text_addf(&text, "%s;", step[i]);
     return text_get(&text);
 }
+
+/* --- large constants for few rows ------------------------------------------------------------- */
+
+/* A product of so many rows with constants that no cache of a core keeps, of type `dt`. */
+static Program *few_rows(Fixture *f, int64_t rows, DType dt, const char *arch) {
+    Exprs *x = &f->x;
+    int64_t in[2] = {rows, 640}, w[2] = {640, 512}, out[2] = {rows, 512};
+    Graph *g = graph_new(&f->arena, x, &f->diag, "few");
+    void *data = ARENA_ARRAY(&f->arena, w[0] * w[1], float);
+    for (int64_t i = 0; i < w[0] * w[1]; i++)
+        dt_save(dt, data, (size_t)i, (Scalar){.f = (double)(i * 37 % 9 - 4)});
+    Value *v = graph_input(g, "x", DT_f32, 2, in), *weights = graph_const(g, dt, 2, w, data);
+    Builder b = build(g, 2, out);
+    const Expr *r = build_red(&b, w[0]), *at[2] = {ex_var(x, 0), r}, *to[2] = {r, ex_var(x, 1)};
+    const Expr *body =
+        ex_mul(x, build_load(&b, v, at), ex_cast(x, DT_f32, build_load(&b, weights, to)));
+    graph_output(g, build_reduce(&b, DT_f32, COMBINE_sum, body, NULL), "y");
+    Target target = target_for_arch(target_find("c"), arch);
+    Run run = {.g = g, .target = target};
+    Random random = {5};
+    run.in = value_buffers(&f->arena, 1, g->inputs.items, 0);
+    run.want = value_buffers(&f->arena, 1, g->outputs.items, 0xff);
+    random_fill(&random, v, run.in[0]);
+    assert_true(interp_graph(g, (const void *const *)run.in, run.want));
+    Program *p = build_with(&run, NULL, 0);
+    assert_non_null(p);
+    assert_null(wrong_with(f, &run, p));
+    return p;
+}
+
+static bool has_streams(const Program *p) {
+    return strstr(p->steps.items[0].kernel->schedule, "stream r0o; ") != NULL;
+}
+
+static bool reads(const Program *p, DType dt) {
+    const Kernel *k = p->steps.items[0].kernel;
+    bool any = false;
+    for (int i = 0; i < k->buffers.n; i++) any |= k->buffers.items[i]->dt == dt;
+    return any;
+}
+
+static void test_streams(void **state) {
+    Fixture *f = *state;
+    assert_true(has_streams(few_rows(f, 1, DT_f32, "x86-64-v3")));
+    assert_true(has_streams(few_rows(f, 5, DT_f32, "x86-64-v3")));
+    assert_false(has_streams(few_rows(f, 40, DT_f32, "x86-64-v3")));
+    assert_false(has_streams(few_rows(f, 1, DT_f32, "generic")));
+    /* half floats are decoded as they come, where an instruction does it */
+    assert_true(reads(few_rows(f, 1, DT_f16, "x86-64-v3"), DT_f16));
+    assert_true(reads(few_rows(f, 2, DT_bf16, "x86-64-v3"), DT_bf16));
+    assert_false(reads(few_rows(f, 40, DT_f16, "x86-64-v3"), DT_f16));
+    assert_false(reads(few_rows(f, 1, DT_f16, "x86-64-v2"), DT_f16));
+}
+
+/* --- random steps ----------------------------------------------------------------------------- */
 
 /* What a file says is carried out as it says, or refused. */
 static void test_random_steps(void **state) {
@@ -339,6 +406,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_variants, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_operator, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unfit_steps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_streams, setup, teardown),
         cmocka_unit_test(test_random_steps),
     };
     return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);
