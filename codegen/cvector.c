@@ -460,11 +460,14 @@ static bool is_short_sum(const Expr *e) {
     return e->dt == DT_i32 && is_short_sum(e->arg[0]) && is_short_sum(e->arg[1]);
 }
 
-/* Bytes, half floats and functions are what compilers make poor vectors of, but for sums that are
- * words again. */
+#define LARGEST_PLAIN_SELECT 20 /* nodes */
+
+/* Bytes, half floats, functions and selects of much, which become branches, are what compilers make
+ * poor vectors of; but not sums of bytes that are words again. */
 static bool wants_lanes(const Printer *p, const Expr *e) {
     if (e->op == EX_cast && e->dt == DT_i16 && is_short_sum(e->arg[0])) return false;
     bool wants = dt_is_narrow((DType)e->dt) || (e->dt == DT_f32 && p->d->fn32_vector[e->op]);
+    wants |= e->op == EX_select && e->dt == DT_f32 && e->size > LARGEST_PLAIN_SELECT;
     for (int i = 0; i < e->n && !wants; i++) wants = wants_lanes(p, e->arg[i]);
     return wants;
 }

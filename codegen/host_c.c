@@ -226,11 +226,11 @@ static const char *opaque(Host *h, const char *type, const char *pointer) {
     return PRINTF("MLCC_OPAQUE(%s, %s)", type, pointer);
 }
 
-/* The argument for parameter i of a launch. */
+/* The argument for parameter i of a launch, or i of what another step reads. */
 static const char *argument(Host *h, const Step *step, int i, Text *locals) {
     const Place *place = &step->places[i];
     const Value *v = step->args[i];
-    const char *type = mem_type(&h->unit, step->kernel->buffers.items[i]->dt);
+    const char *type = mem_type(&h->unit, v ? v->dt : step->kernel->buffers.items[i]->dt);
     switch (place->space) {
     case PLACE_input:
         return h->input[place->index];
@@ -322,6 +322,8 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             alone = true;
         }
         if (step->kind == STEP_end) {
+            if (step->args)
+                text_addf(out, "%*sif (!*%s) break;\n", indent, "", argument(h, step, 0, locals));
             indent -= 4;
             text_addf(out, "%*s}\n", indent, "");
             depth--;

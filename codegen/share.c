@@ -164,10 +164,14 @@ static int accesses_of(const Share *h, int s, Access **access) {
     Arena *arena = h->p->arena;
     const Step *step = &h->p->steps.items[s];
     const Kernel *k = step->kernel;
-    if (step->kind != STEP_launch) return 0;
+    *access = ARENA_ARRAY(arena, step_n_args(step) + 1, Access);
+    if (step->kind != STEP_launch) {
+        if (step->args)
+            **access = (Access){step->args[0], &step->places[0], true, false, h->step[s].alone};
+        return step_n_args(step);
+    }
     bool *read = ARENA_ARRAY(arena, k->buffers.n + 1, bool);
     note_loads(arena, k, k->body, read);
-    *access = ARENA_ARRAY(arena, k->n_params + 1, Access);
     int n = 0;
     for (int i = 0; i < k->n_params; i++) {
         const Place *place = &step->places[i];
@@ -236,8 +240,10 @@ StepShare *share_steps(const Program *p) {
         const Step *step = &p->steps.items[s];
         int last = s;
         if (step->kind != STEP_launch && !h.step[s].alone && !step->apart) {
-            /* the first step of a loop also comes after its last */
+            /* the first step of a loop also comes after its last; and all threads have looked
+             * whether the loop goes on before anyone says anew */
             if (h.since.n) wait_before(&h, s);
+            note_step(&h, step->kind == STEP_loop ? loop_end(p, s) : s);
             continue;
         }
         /* of the first thread, or of iterations of several: like one step */

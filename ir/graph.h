@@ -114,6 +114,9 @@ struct Op {
                           map, after `place`: elsewhere others write the element */
     int64_t trips;     /* loop: iterations */
     int n_state;       /* loop: carried values */
+    int go_on;         /* loop: 1 + the state, a bool, that says whether iterations follow; 0: until
+                          `trips`. Those behind would change no state, and what they would stack
+                          means nothing: targets may leave them out */
     Graph *sub;        /* loop: one iteration */
     const char *src;   /* the ONNX nodes it came from, for comments and reports */
     Op *prev, *next;   /* order of execution */
@@ -152,8 +155,11 @@ struct Graph {
     const char *src;          /* given to operators built from now on */
     bool no_fold;             /* builders fold operators of constants unless set */
     Value *fault;             /* i32, rank 0: see graph_note_fault; NULL: there is none */
+    Value *go_on;             /* of a loop's body: bool, rank 0; false: iterations that follow would
+                                 change no state, and none is missed. NULL: see build_loop */
     VEC(const char *) faults; /* at top: what the numbers of `fault` mean, from 1 on */
     VEC(DimClaim) claims;     /* those that `fault` knows of */
+    VEC(int64_t) settled; /* at top: pairs of dimensions, see graph_settled */
     VEC(Value *) symbols; /* the values of dim.h's symbols here (i32, rank 0); NULL: not used yet */
 };
 
@@ -168,6 +174,9 @@ Graph *graph_new_sub(Graph *parent);
 /* Makes `value` (i32, rank 0) a symbol with this range, and returns the dimension that it is; -1 if
  * there are too many. */
 int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high);
+/* The dimension, or, where much arithmetic makes it, a symbol that is computed once and equals it:
+ * one number for one dimension. */
+int64_t graph_settled(Graph *g, int64_t d);
 /* Says which value a symbol has in this graph. */
 void graph_set_symbol(Graph *g, int symbol, Value *value);
 /* Are the extents of v known in this graph? Those that the body of a loop finds are not outside. */
@@ -259,8 +268,8 @@ Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const
                      const Expr *guard, const Expr *body);
 
 /* A loop. sub->inputs must have been made with graph_input in the order states, invariants; the
- * outputs with graph_output in the order next states, stacked. in: n_in values of the outer graph.
- * out: receives n_state + stacked values. */
+ * outputs with graph_output in the order next states, stacked; sub->go_on may be set. in: n_in
+ * values of the outer graph. out: receives n_state + stacked values. */
 void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
                 Value **out);
 

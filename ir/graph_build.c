@@ -84,6 +84,21 @@ int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high) {
     return dim_of_symbol(g->x, k);
 }
 
+#define MOST_ARITHMETIC 20 /* nodes of a dimension that is spelled out wherever it is used */
+
+int64_t graph_settled(Graph *g, int64_t d) {
+    if (!dim_varies(d) || g->parent || dim_expr(g->x, d)->size <= MOST_ARITHMETIC) return d;
+    for (int i = 0; i < g->settled.n; i += 2)
+        if (g->settled.items[i] == d) return g->settled.items[i + 1];
+    Builder b = build(g, 0, NULL);
+    Value *value = build_map(&b, DT_i32, dim_expr(g->x, d));
+    int64_t symbol = graph_symbol(g, value, dim_min(g->x, d), dim_max(g->x, d));
+    if (symbol == -1) return d;
+    vec_push(g->arena, &g->settled, d);
+    vec_push(g->arena, &g->settled, symbol);
+    return symbol;
+}
+
 Value *graph_image(Graph *g, Value *stream, const char *format, const int64_t low[2],
                    const int64_t high[2], const char *name) {
     static const char *const extent_name[2] = {"height", "width"};
@@ -557,48 +572,77 @@ static Value *carried(Graph *sub, int64_t trips, Value *before, Value *after) {
     return build_map(&b, after->dt, ex_select(b.x, on, next, old));
 }
 
-/* Makes the body's fault its last state. */
-static void carry_fault(Graph *sub, int n_state) {
-    Value *before = graph_input(sub, "fault", DT_i32, 0, NULL);
+/* Gives the body one more state behind its n_state others, a scalar. Returns what it is before an
+ * iteration; the output is still to be added. */
+static Value *begin_state(Graph *sub, const char *name, DType dt, int n_state) {
+    Value *before = graph_input(sub, name, dt, 0, NULL);
     if (sub->inputs.items[n_state] != before) { /* they stand in the order of the inputs */
         graph_unlink(sub, before->def);
         graph_insert_before(sub, sub->inputs.items[n_state]->def, before->def);
     }
-    graph_output(sub, graph_first_fault(sub, before, sub->fault), "fault");
-    Value *after = sub->outputs.items[sub->outputs.n - 1];
     for (int i = sub->inputs.n - 1; i > n_state; i--)
         sub->inputs.items[i] = sub->inputs.items[i - 1];
+    return sub->inputs.items[n_state] = before;
+}
+
+/* ... and what it is after it. */
+static void end_state(Graph *sub, const char *name, Value *after, int n_state) {
+    graph_output(sub, after, name);
+    after = sub->outputs.items[sub->outputs.n - 1];
     for (int i = sub->outputs.n - 1; i > n_state; i--) {
         sub->outputs.items[i] = sub->outputs.items[i - 1];
         sub->output_names.items[i] = sub->output_names.items[i - 1];
     }
-    sub->inputs.items[n_state] = before;
     sub->outputs.items[n_state] = after;
-    sub->output_names.items[n_state] = "fault";
+    sub->output_names.items[n_state] = name;
+}
+
+/* Do iterations follow? Those there are, while the body says so. NULL: always. Without a state
+ * iterations stay as they are: they may take place at the same time. */
+static Value *goes_on(Graph *sub, int64_t trips, int n_state) {
+    if (!dim_varies(trips) || n_state == 0) return sub->go_on;
+    Builder b = build(sub, 0, NULL);
+    const Expr *next = ex_add(b.x, ex_ctr(b.x, sub->depth - 1), ex_i(b.x, 1));
+    const Expr *e = ex_lt(b.x, next, ex_i(b.x, trips));
+    if (sub->go_on) e = ex_and(b.x, build_in(&b, sub->go_on), e);
+    return build_map(&b, DT_bool, e);
 }
 
 void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Value **in,
                 Value **out) {
-    int fault_at = sub->fault ? n_state++ : -1;
-    if (fault_at >= 0) carry_fault(sub, fault_at);
-    int n_out = sub->outputs.n;
-    Value *none = fault_at >= 0 ? g_scalar(g, DT_i32, 0) : NULL;
+    int fault_at = -1, go_on_at = -1;
+    Value *go_on = goes_on(sub, trips, n_state);
+    if (sub->fault) {
+        fault_at = n_state++;
+        Value *before = begin_state(sub, "fault", DT_i32, fault_at);
+        end_state(sub, "fault", graph_first_fault(sub, before, sub->fault), fault_at);
+    }
     if (dim_varies(trips))
         for (int i = 0; i < n_state; i++)
             sub->outputs.items[i] =
                 carried(sub, trips, sub->inputs.items[i], sub->outputs.items[i]);
+    if (go_on) {
+        go_on_at = n_state++;
+        begin_state(sub, "go_on", DT_bool, go_on_at);
+        end_state(sub, "go_on", go_on, go_on_at);
+    }
+    int n_out = sub->outputs.n;
+    Value *none = fault_at >= 0 ? g_scalar(g, DT_i32, 0) : NULL;
+    Value *yes = go_on ? g_scalar(g, DT_bool, 1) : NULL;
     /* symbols that the body uses are inputs besides those given */
     Value **all = ARENA_ARRAY(g->arena, sub->inputs.n + 1, Value *);
     for (int i = 0, next = 0; i < sub->inputs.n; i++) {
         int k = symbol_of_input(sub, sub->inputs.items[i]);
         all[i] = k >= 0          ? symbol_value(g, k)
                  : i == fault_at ? none
+                 : i == go_on_at ? yes
                  : next < n_in   ? in[next++]
                                  : NULL;
     }
     Op *op = graph_new_op(g, OP_loop, sub->inputs.n, all, n_out);
     op->trips = dim_max(g->x, trips);
     op->n_state = n_state;
+    op->go_on = go_on_at + 1;
     op->sub = sub;
     for (int i = 0, next_out = 0; i < n_out; i++) {
         const Value *v = sub->outputs.items[i];
@@ -611,7 +655,7 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
             rank = MAX_RANK;
         }
         Value *result = graph_new_value(g, op, i, v->dt, rank, shape);
-        if (i != fault_at) out[next_out++] = result;
+        if (i != fault_at && i != go_on_at) out[next_out++] = result;
     }
     graph_append(g, op);
     if (fault_at >= 0) graph_join_fault(g, op->out[fault_at]);

@@ -69,11 +69,12 @@ static Value *concat_few(Graph *g, int n, Value *const *v, int axis) {
     memcpy(shape, v[0]->dims, (size_t)rank * sizeof *shape);
     shape[axis] = 0;
     for (int i = 0; i < n; i++) shape[axis] = dim_add(x, shape[axis], v[i]->dims[axis]);
+    int64_t end = shape[axis];
+    shape[axis] = graph_settled(g, end);
     Builder b = build(g, rank, shape);
     /* from the last part to the first: select(i < end of part, part, the rest) */
     const Expr *index[MAX_RANK], *body = NULL;
     for (int i = 0; i < rank; i++) index[i] = ex_var(x, i);
-    int64_t end = shape[axis];
     for (int i = n - 1; i >= 0; i--) {
         int64_t begin = dim_sub(x, end, v[i]->dims[axis]);
         if (begin != end) {

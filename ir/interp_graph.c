@@ -97,6 +97,7 @@ static bool run_loop(GraphPlan *p, const Op *op, GraphPlan *sub, int64_t *counte
             in[i] = out[i];
             out[i] = next;
         }
+        if (op->go_on && !*(const bool *)in[op->go_on - 1]) break;
     }
     counters[op->sub->depth - 1] = outer;
     for (int i = 0; i < op->n_state && ok; i++)

@@ -11,6 +11,10 @@ const char *role_name(Role role) {
     return names[role];
 }
 
+int step_n_args(const Step *s) {
+    return s->kind == STEP_launch ? s->kernel->n_params : s->args != NULL;
+}
+
 Value *value_storage(Value *v) {
     while (v->storage) v = v->storage;
     return v;

@@ -106,8 +106,9 @@ typedef struct Place {
 typedef struct Step {
     enum { STEP_launch, STEP_loop, STEP_end } kind;
     Kernel *kernel;    /* launch */
-    Value **args;      /* launch: the value behind each parameter (placed by the memory plan) */
-    Place *places;     /* launch: filled by the memory plan */
+    Value **args;      /* launch: the value behind each parameter (placed by the memory plan).
+                          end: a bool; where it is false the loop may be left. NULL: there is none */
+    Place *places;     /* of each of args, filled by the memory plan */
     uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every
                           element of it is read just before that element of the output is written */
     uint64_t key;      /* launch: of its operator (passes/schedules.h); 0: it has none */
@@ -143,6 +144,8 @@ typedef struct Program {
 
 /* The value whose memory `v` lies in. */
 Value *value_storage(Value *v);
+/* How many args a step has. */
+int step_n_args(const Step *s);
 
 Program *program_new(Graph *g);
 Kernel *kernel_new(Program *p, const char *name);

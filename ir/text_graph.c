@@ -130,6 +130,7 @@ static void print_op(GraphPrinter *p, const Op *op, int depth, int indent) {
     if (op->kind == OP_reduce || op->kind == OP_scan || op->kind == OP_scatter)
         text_addf(out, " %s", combine_name(op->combine));
     if (op->kind == OP_loop) text_addf(out, " %lld state %d", (long long)op->trips, op->n_state);
+    if (op->go_on) text_addf(out, " while %d", op->go_on - 1);
     if (op->kind != OP_input && op->kind != OP_const) {
         text_add(out, " (");
         for (int i = 0; i < op->n_in; i++) text_addf(out, "%s%%%d", i ? ", " : "", op->in[i]->id);
@@ -441,7 +442,7 @@ static bool read_sub(GraphReader *r, Op *op) {
 
 /* Between the kind and the inputs, and between the inputs and the types. */
 static bool read_before_inputs(Lexer *lx, Op *op) {
-    int64_t n_state;
+    int64_t n_state, go_on;
     switch (op->kind) {
     case OP_reduce:
     case OP_scan:
@@ -453,6 +454,9 @@ static bool read_before_inputs(Lexer *lx, Op *op) {
             !lex_want_int(lx, 0, INT32_MAX, "a number of states", &n_state))
             return false;
         op->n_state = (int)n_state;
+        if (!lex_accept_name(lx, "while")) return true;
+        if (!lex_want_int(lx, 0, INT32_MAX - 1, "a state", &go_on)) return false;
+        op->go_on = (int)go_on + 1;
         return true;
     default:
         return true;

@@ -75,7 +75,10 @@ static void print_step(Text *out, const Program *p, const Step *s) {
         text_add(out, "\n");
         return;
     case STEP_end:
-        text_add(out, "  end\n");
+        text_add(out, s->args ? "  end while " : "  end");
+        if (s->args) print_value(out, p, s->args[0]);
+        if (s->args && s->places) print_place(out, &s->places[0]);
+        text_add(out, "\n");
         return;
     }
 }
@@ -181,6 +184,19 @@ static bool read_launch(Lexer *lx, Program *p) {
     return lex_want(lx, ')');
 }
 
+static bool read_end(Lexer *lx, Program *p) {
+    Step s = {.kind = STEP_end};
+    Place place = {.bytes = 0};
+    bool ok = true;
+    if (lex_accept_name(lx, "while")) {
+        s.args = ARENA_NEW(p->arena, Value *);
+        ok = read_path(lx, p, s.args) && read_place(lx, &place);
+        if (place.space != PLACE_none) s.places = arena_copy(p->arena, &place, sizeof place);
+    }
+    vec_push(p->arena, &p->steps, s);
+    return ok;
+}
+
 static bool read_weight(Lexer *lx, Program *p) {
     Value *v;
     int64_t offset = 0;
@@ -223,20 +239,17 @@ static bool read_line(Lexer *lx, Program *p) {
         ok = read_state(lx, p);
     else if (lex_accept_name(lx, "launch"))
         ok = read_launch(lx, p);
-    else if (lex_is_name(lx, "loop") || lex_is_name(lx, "end")) {
-        ok = true;
-        if (lex_accept_name(lx, "loop")) {
-            step.kind = STEP_loop;
-            ok = lex_want_int(lx, 0, INT64_MAX, "a number of iterations", &step.trips);
-            step.apart = ok && lex_accept_name(lx, "apart");
-            if (step.apart)
-                ok = lex_want(lx, '+') &&
-                     lex_want_int(lx, 0, INT64_MAX, "an offset", &step.own_offset) &&
-                     lex_want_name(lx, "bytes") &&
-                     lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &step.own_bytes);
-        } else {
-            lex_next(lx);
-        }
+    else if (lex_accept_name(lx, "end"))
+        ok = read_end(lx, p);
+    else if (lex_accept_name(lx, "loop")) {
+        step.kind = STEP_loop;
+        ok = lex_want_int(lx, 0, INT64_MAX, "a number of iterations", &step.trips);
+        step.apart = ok && lex_accept_name(lx, "apart");
+        if (step.apart)
+            ok = lex_want(lx, '+') &&
+                 lex_want_int(lx, 0, INT64_MAX, "an offset", &step.own_offset) &&
+                 lex_want_name(lx, "bytes") &&
+                 lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &step.own_bytes);
         vec_push(p->arena, &p->steps, step);
     } else {
         lex_expected(lx, "a kernel, a step or '}'");

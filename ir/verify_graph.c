@@ -258,6 +258,9 @@ static void check_loop(GraphVerifier *r, const Op *op) {
                     op->n_in, sub->outputs.n, op->n_out);
         return;
     }
+    const Value *go_on = op->go_on > 0 && op->go_on <= op->n_state ? op->in[op->go_on - 1] : NULL;
+    if (op->go_on && !(go_on && go_on->dt == DT_bool && go_on->rank == 0))
+        verify_fail(v, "state %d, which says whether it goes on, is no bool", op->go_on - 1);
     for (int i = 0; i < op->n_in; i++)
         if (!same_type(op->in[i], sub->inputs.items[i]))
             verify_fail(v, "input %d is %s, in the sub-graph %s", i,

@@ -330,6 +330,8 @@ bool verify_program(const Program *p, Diag *diag, const char *after_pass) {
         const Step *s = &p->steps.items[i];
         if (s->kind == STEP_launch) check_launch(&v, s, loops);
         if (s->kind == STEP_loop) loops++;
+        if (s->kind == STEP_end && s->args && (!s->args[0] || s->args[0]->dt != DT_bool))
+            verify_fail(&v, "step %d leaves a loop where no bool is false", i);
         if (s->kind == STEP_end && loops-- == 0) {
             verify_fail(&v, "step %d ends no loop", i);
             break;

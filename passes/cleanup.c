@@ -60,12 +60,36 @@ void graph_drop_inputs(Graph *g, Op *op) {
 
 /* --- dce -------------------------------------------------------------------------------------- */
 
+static void drop_value(Value **list, int *n, int k) {
+    memmove(&list[k], &list[k + 1], (size_t)(--*n - k) * sizeof *list);
+}
+
+/* Kernels of a device are all launched: none of them asks whether a loop goes on. */
+static void drop_go_on(Op *op) {
+    Graph *sub = op->sub;
+    const int k = op->go_on - 1;
+    if (op->out[k]->index) return;
+    graph_unlink(sub, sub->inputs.items[k]->def);
+    drop_value(sub->inputs.items, &sub->inputs.n, k);
+    drop_value(sub->outputs.items, &sub->outputs.n, k);
+    memmove(&sub->output_names.items[k], &sub->output_names.items[k + 1],
+            (size_t)(sub->outputs.n - k) * sizeof *sub->output_names.items);
+    sub->output_names.n = sub->output_text.n = sub->output_shape.n = sub->outputs.n;
+    op->in[k]->index--;
+    drop_value(op->in, &op->n_in, k);
+    drop_value(op->out, &op->n_out, k);
+    for (int i = k; i < op->n_out; i++) op->out[i]->def_index = i;
+    op->n_state--;
+    op->go_on = 0;
+}
+
 void pass_dce(Graph *g, const PassOptions *o) {
     graph_count_uses(g);
     for (Op *op = g->last, *prev; op; op = prev) {
         prev = op->prev;
         int uses = 0;
         for (int i = 0; i < op->n_out; i++) uses += op->out[i]->index;
+        if (op->go_on && o && o->target->blocks) drop_go_on(op);
         if (op->sub) pass_dce(op->sub, o);
         if (uses || op->kind == OP_input) continue;
         for (int i = 0; i < op->n_in; i++) op->in[i]->index--;

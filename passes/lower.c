@@ -11,7 +11,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#define LEAST_TRIPS 8 /* of a loop that threads divide among them; of others they divide kernels */
+#define LEAST_TRIPS                                                                                \
+    8 /* of a loop that threads divide among them; of others they divide kernels                   \
+       */
 
 typedef struct Lower {
     Program *p;
@@ -321,6 +323,8 @@ static void lower_loop(Lower *l, Op *op) {
             lower_copy(l, sub->outputs.items[i], op->out[i], sub->depth - 1, op->src);
     for (int i = 0; i < op->n_state; i++)
         lower_copy(l, sub->outputs.items[i], sub->inputs.items[i], -1, op->src);
+    if (op->go_on)
+        end.args = arena_copy(l->p->arena, &sub->inputs.items[op->go_on - 1], sizeof *end.args);
     vec_push(l->p->arena, &l->p->steps, end);
 }
 

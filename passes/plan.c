@@ -149,8 +149,7 @@ static void find_lives(Plan *pl) {
     begin_states(pl);
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
-        if (s->kind != STEP_launch) continue;
-        for (int a = 0; a < s->kernel->n_params; a++) {
+        for (int a = 0; a < step_n_args(s); a++) {
             Value *root = value_storage(s->args[a]);
             if (a == 1 && stores_state(pl, s)) continue;
             if (!in_arena(pl, root) && !is_state(pl, root)) continue;
@@ -300,8 +299,8 @@ static int64_t free_place(const Plan *pl, Timeline *t, const Life *life) {
     return offset;
 }
 
-/* Gives each of the lives, of steps from `first` to before `end`, its offset; returns how many bytes
- * they take together. */
+/* Gives each of the lives, of steps from `first` to before `end`, its offset; returns how many
+ * bytes they take together. */
 static int64_t place_together(Plan *pl, int n, Life **lives, int first, int end) {
     int64_t bytes = 0;
     if (n) qsort(lives, (size_t)n, sizeof *lives, by_size);
@@ -357,8 +356,8 @@ static void place_lives(Plan *pl) {
             pl->lives.items[i].offset += block[pl->lives.items[i].block].offset;
 }
 
-/* The number of a constant that has its place and the same elements, if it is one of those that take
- * much room; -1: there is none. */
+/* The number of a constant that has its place and the same elements, if it is one of those that
+ * take much room; -1: there is none. */
 static int find_same(const Program *p, const Value *v) {
     for (int i = 0; i < p->weights.n && value_bytes(v) >= MUCH_BYTES; i++)
         if (constant_same(p->weights.items[i], v)) return i;
@@ -452,9 +451,8 @@ static Place place_of(Plan *pl, Value *v) {
 void pass_plan(Program *p, const PassOptions *o) {
     Plan pl = {.p = p, .target = o->target};
     for (int i = 0; i < p->steps.n; i++)
-        if (p->steps.items[i].kind == STEP_launch)
-            for (int a = 0; a < p->steps.items[i].kernel->n_params; a++)
-                value_storage(p->steps.items[i].args[a])->index = -1;
+        for (int a = 0; a < step_n_args(&p->steps.items[i]); a++)
+            value_storage(p->steps.items[i].args[a])->index = -1;
     Graph *g = p->graph;
     for (int i = 0; i < g->outputs.n; i++) value_storage(g->outputs.items[i])->index = -1;
     pl.inputs = find_ends(p->arena, g->inputs.n, g->inputs.items);
@@ -467,9 +465,8 @@ void pass_plan(Program *p, const PassOptions *o) {
     place_states(&pl);
     for (int i = 0; i < p->steps.n; i++) {
         Step *s = &p->steps.items[i];
-        if (s->kind != STEP_launch) continue;
-        s->places = ARENA_ARRAY(p->arena, s->kernel->n_params, Place);
-        for (int a = 0; a < s->kernel->n_params; a++) s->places[a] = place_of(&pl, s->args[a]);
+        s->places = ARENA_ARRAY(p->arena, step_n_args(s) + 1, Place);
+        for (int a = 0; a < step_n_args(s); a++) s->places[a] = place_of(&pl, s->args[a]);
     }
     drop_copies(p);
 }

@@ -14,6 +14,8 @@
  */
 #include "compiler/onnx/index.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* Elements each of which TopK compares with all; of more it looks for the last one first. */
@@ -479,80 +481,100 @@ void import_ms_unique(Node *n) {
 
 /* --- NonMaxSuppression ------------------------------------------------------------------------ */
 
-/* Lower and upper corner of a box along one of its two axes. */
-static void corners(Builder *b, Value *boxes, const Expr *batch, const Expr *box, int axis,
-                    bool centred, const Expr **low, const Expr **high) {
-    Exprs *x = b->x;
-    const Expr *first[3] = {batch, box, ex_i(x, axis)},
-               *second[3] = {batch, box, ex_i(x, axis + 2)};
-    const Expr *p = build_load(b, boxes, first), *q = build_load(b, boxes, second);
+/* Boxes, and what decides about them. */
+typedef struct Boxes {
+    Value *corner[2][2]; /* the lower and the upper one along each axis, f32[batches, boxes] */
+    Value *threshold;    /* NULL: 0 */
+} Boxes;
+
+/* The lower or the upper corners along an axis. */
+static Value *corners(Graph *g, Value *v, int axis, bool upper, bool centred) {
+    Exprs *x = g->x;
+    Builder b = build(g, 2, v->dims);
+    const Expr *first[3] = {ex_var(x, 0), ex_var(x, 1), ex_i(x, axis)},
+               *second[3] = {first[0], first[1], ex_i(x, axis + 2)};
+    const Expr *p = build_load(&b, v, first), *q = build_load(&b, v, second);
     if (centred) {
         q = ex_div(x, q, ex_num(x, DT_f32, 2));
-        *low = ex_sub(x, p, q);
-        *high = ex_add(x, p, q);
-    } else {
-        *low = ex_bin(x, EX_min, p, q);
-        *high = ex_bin(x, EX_max, p, q);
+        return build_map(&b, DT_f32, upper ? ex_add(x, p, q) : ex_sub(x, p, q));
     }
+    return build_map(&b, DT_f32, ex_bin(x, upper ? EX_max : EX_min, p, q));
 }
 
-/* Whether two boxes overlap by more than the threshold, as a share of their union. */
-static const Expr *overlap(Builder *b, Value *boxes, Value *threshold, const Expr *batch,
-                           const Expr *one, const Expr *two, bool centred) {
+/* What is common to two boxes as a share of their union; minus infinity if there is no such share.
+ */
+static const Expr *overlap(Builder *b, const Boxes *boxes, const Expr *batch, const Expr *one,
+                           const Expr *two) {
     Exprs *x = b->x;
-    const Expr *zero = ex_num(x, DT_f32, 0), *common = NULL, *area[2] = {NULL, NULL};
-    const Expr *meets = ex_int(x, DT_bool, 1);
+    const Expr *zero = ex_num(x, DT_f32, 0), *nothing = ex_num(x, DT_f32, -INFINITY);
+    const Expr *common = NULL, *area[2] = {NULL, NULL}, *side[2], *box[2] = {one, two};
     for (int axis = 0; axis < 2; axis++) {
         const Expr *low[2], *high[2];
-        corners(b, boxes, batch, one, axis, centred, &low[0], &high[0]);
-        corners(b, boxes, batch, two, axis, centred, &low[1], &high[1]);
-        const Expr *from = ex_bin(x, EX_max, low[0], low[1]);
-        const Expr *side = ex_sub(x, ex_bin(x, EX_min, high[0], high[1]), from);
-        meets = ex_and(x, meets, ex_lt(x, zero, side));
-        common = common ? ex_mul(x, common, side) : side;
         for (int i = 0; i < 2; i++) {
+            const Expr *at[2] = {batch, box[i]};
+            low[i] = build_load(b, boxes->corner[axis][0], at);
+            high[i] = build_load(b, boxes->corner[axis][1], at);
             const Expr *edge = ex_sub(x, high[i], low[i]);
             area[i] = area[i] ? ex_mul(x, area[i], edge) : edge;
         }
+        const Expr *from = ex_bin(x, EX_max, low[0], low[1]);
+        side[axis] = ex_sub(x, ex_bin(x, EX_min, high[0], high[1]), from);
+        common = common ? ex_mul(x, common, side[axis]) : side[axis];
     }
     const Expr *whole = ex_sub(x, ex_add(x, area[0], area[1]), common);
-    for (int i = 0; i < 2; i++) meets = ex_and(x, meets, ex_lt(x, zero, area[i]));
-    meets = ex_and(x, meets, ex_lt(x, zero, whole));
-    const Expr *limit = threshold ? build_in(b, threshold) : zero;
-    return ex_and(x, meets, ex_lt(x, limit, ex_div(x, common, whole)));
+    const Expr *positive[] = {whole, area[0], area[1], side[0], side[1]};
+    const Expr *share = ex_div(x, common, whole);
+    for (int i = 0; i < 5; i++) share = ex_select(x, ex_lt(x, zero, positive[i]), share, nothing);
+    return share;
 }
 
-/* One choice in every batch and class, as the body of a loop. State: which boxes are left [batches,
- * classes, boxes]; result: the best of them, or the number of boxes if none is left. */
-static Graph *nms_step(Node *n, Value *boxes, Value *scores, Value *threshold, bool centred) {
+/* Has any batch and class a best box? */
+static Value *any_left(Graph *g, Value *best, const Expr *gone) {
+    Exprs *x = g->x;
+    Builder b = build(g, 0, NULL);
+    const Expr *at[2];
+    for (int i = 0; i < 2; i++) at[i] = build_red(&b, best->dims[i]);
+    Value *most = build_reduce(&b, DT_f32, COMBINE_max, build_load(&b, best, at), NULL);
+    b = build(g, 0, NULL);
+    return build_map(&b, DT_bool, ex_lt(x, gone, build_in(&b, most)));
+}
+
+/* One choice in every batch and class, as the body of a loop that is left when there is none.
+ * States: scores of the boxes [batches, classes, boxes], minus infinity of those that are not there
+ * any more, and how many iterations chose any; result: the best box, or the number of boxes if none
+ * is left. */
+static Graph *nms_step(Node *n, const Value *scores, const Boxes *outer) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
     int64_t count = scores->dims[2];
-    Value *left = graph_input(g, NULL, DT_bool, 3, scores->dims);
-    boxes = graph_input(g, NULL, DT_f32, 3, boxes->dims);
-    scores = graph_input(g, NULL, DT_f32, 3, scores->dims);
-    if (threshold) threshold = graph_input(g, NULL, DT_f32, 0, NULL);
+    Value *left = graph_input(g, NULL, DT_f32, 3, scores->dims);
+    Value *ran = graph_input(g, NULL, DT_i32, 0, NULL);
+    Boxes boxes = {.threshold = NULL};
+    for (int i = 0; i < 4; i++)
+        boxes.corner[i / 2][i % 2] =
+            graph_input(g, NULL, DT_f32, 2, outer->corner[i / 2][i % 2]->dims);
+    if (outer->threshold) boxes.threshold = graph_input(g, NULL, DT_f32, 0, NULL);
     const Expr *batch = ex_var(x, 0), *class = ex_var(x, 1);
+    const Expr *gone = ex_num(x, DT_f32, -INFINITY), *none = ex_i(x, count);
     Builder b = build(g, 2, scores->dims);
     const Expr *r = build_red(&b, count), *at[3] = {batch, class, r};
-    const Expr *none = ex_un(x, EX_neg, ex_div(x, ex_num(x, DT_f32, 1), ex_num(x, DT_f32, 0)));
-    const Expr *e = ex_select(x, build_load(&b, left, at), build_load(&b, scores, at), none);
-    Value *best = build_reduce(&b, DT_f32, COMBINE_max, e, NULL);
+    Value *best = build_reduce(&b, DT_f32, COMBINE_max, build_load(&b, left, at), NULL);
     b = build(g, 2, scores->dims);
     r = build_red(&b, count);
-    const Expr *is_best = ex_bin(x, EX_eq, build_load(&b, scores, at), build_in(&b, best));
-    is_best = ex_and(x, build_load(&b, left, at), is_best);
-    Value *chosen =
-        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, is_best, r, ex_i(x, count)), NULL);
+    const Expr *most = build_in(&b, best);
+    const Expr *e = ex_select(x, ex_le(x, most, build_load(&b, left, at)), r, none);
+    const Expr *first = ex_select(x, ex_lt(x, gone, most), ex_acc(x, DT_i32), none);
+    Value *chosen = build_reduce(&b, DT_i32, COMBINE_min, e, first);
     b = build(g, 3, scores->dims);
-    const Expr *pair[2] = {batch, class}, *box = ex_var(x, 2);
+    const Expr *pair[2] = {batch, class}, *box = ex_var(x, 2), *own = build_in(&b, left);
     const Expr *pick = build_load(&b, chosen, pair);
-    const Expr *inside = index_clamp(x, pick, count);
-    const Expr *gone = overlap(&b, boxes, threshold, batch, box, inside, centred);
-    gone = ex_and(x, ex_lt(x, pick, ex_i(x, count)), gone);
-    gone = ex_bin(x, EX_or, ex_bin(x, EX_eq, box, pick), gone);
-    e = ex_and(x, build_in(&b, left), ex_un(x, EX_not, gone));
-    graph_output(g, build_map(&b, DT_bool, e), NULL);
+    const Expr *share = overlap(&b, &boxes, batch, box, index_clamp(x, pick, count));
+    const Expr *limit = boxes.threshold ? build_in(&b, boxes.threshold) : ex_num(x, DT_f32, 0);
+    e = ex_select(x, ex_lt(x, limit, share), gone, own);
+    e = ex_select(x, ex_lt(x, box, pick), e, ex_select(x, ex_le(x, box, pick), gone, e));
+    graph_output(g, build_map(&b, DT_f32, e), NULL);
+    g->go_on = any_left(g, best, gone);
+    graph_output(g, g_bin(g, EX_add, ran, g_cast(g, g->go_on, DT_i32)), NULL);
     graph_output(g, chosen, NULL);
     return g;
 }
@@ -566,9 +588,9 @@ static Value *one_number(Node *n, int i, DType dt) {
     return NULL;
 }
 
-/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order. NULL after
- * a report. */
-static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes) {
+/* Rows (batch, class, box) of the boxes chosen [trips, batches, classes], in that order, of the
+ * iterations that ran. NULL after a report. */
+static Value *nms_rows(Node *n, Value *chosen, Value *ran, Value *most, int64_t boxes) {
     Exprs *x = n->x;
     Graph *g = n->g;
     int64_t trips = chosen->dims[0], classes = chosen->dims[2], rows;
@@ -582,6 +604,7 @@ static Value *nms_rows(Node *n, Value *chosen, Value *most, int64_t boxes) {
     const Expr *allowed = ex_bin(x, EX_min, build_in(&b, most), ex_int(x, DT_i64, INT32_MAX));
     allowed = ex_bin(x, EX_max, allowed, ex_int(x, DT_i64, 0));
     const Expr *few = ex_lt(x, trip, ex_cast(x, DT_i32, allowed));
+    few = ex_and(x, few, ex_lt(x, trip, build_in(&b, ran)));
     Value *flat = build_map(&b, DT_i32, ex_select(x, few, box, none));
     b = build(g, 1, space + 1);
     Value *flags = build_map(&b, DT_bool, ex_lt(x, build_in(&b, flat), none)), *count;
@@ -652,12 +675,21 @@ void import_non_max_suppression(Node *n) {
         n->out[0] = zeros(g, DT_i64, 2, none);
         return;
     }
+    bool centred = attr_int(n, "center_point_box", 0) != 0;
+    Value *in[7], *out[3];
     Builder b = build(g, 3, scores->dims);
-    const Expr *score = build_in(&b, scores);
+    const Expr *score = build_in(&b, scores), *lowest = ex_num(x, DT_f32, -FLT_MAX);
     const Expr *open = ex_un(x, EX_not, ex_un(x, EX_isnan, score));
     if (least) open = ex_lt(x, build_in(&b, least), score);
-    Value *in[4] = {build_map(&b, DT_bool, open), boxes, scores, iou}, *out[2];
-    bool centred = attr_int(n, "center_point_box", 0) != 0;
-    build_loop(g, nms_step(n, boxes, scores, iou, centred), trips, 1, iou ? 4 : 3, in, out);
-    n->out[0] = nms_rows(n, out[1], most, scores->dims[2]);
+    /* infinite ones are there */
+    const Expr *key =
+        ex_select(x, open, ex_bin(x, EX_max, score, lowest), ex_num(x, DT_f32, -INFINITY));
+    Boxes around = {.threshold = iou};
+    in[0] = build_map(&b, DT_f32, key);
+    in[1] = g_scalar(g, DT_i32, 0);
+    for (int i = 0; i < 4; i++)
+        in[2 + i] = around.corner[i / 2][i % 2] = corners(g, boxes, i / 2, i % 2, centred);
+    in[6] = iou;
+    build_loop(g, nms_step(n, scores, &around), dim_max(x, trips), 2, iou ? 7 : 6, in, out);
+    n->out[0] = nms_rows(n, out[2], out[1], most, scores->dims[2]);
 }

@@ -229,6 +229,20 @@ static bool states_keep(Repeat *r, Graph *g, Entity *const *before, Entity **aft
     return !*again;
 }
 
+static void drop_input(Graph *sub, int i) {
+    graph_unlink(sub, sub->inputs.items[i]->def);
+    memmove(&sub->inputs.items[i], &sub->inputs.items[i + 1],
+            (size_t)(--sub->inputs.n - i) * sizeof *sub->inputs.items);
+}
+
+/* Of some iterations, at most so many, `ran` took place. */
+static void note_ran(Repeat *r, Value *ran, int64_t most) {
+    static const int64_t single[1] = {1};
+    Graph *g = r->n->g;
+    vec_push(g->arena, &r->ran, g_reshape(g, g_cast(g, ran, DT_i64), 1, single));
+    r->most_ran = dim_add(g->x, r->most_ran, most);
+}
+
 /* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if
  * the body does not repeat itself; *again is set if it may with r->carry as it is now. */
 static bool try_loop(Repeat *r, bool *again) {
@@ -239,8 +253,9 @@ static bool try_loop(Repeat *r, bool *again) {
     Turn t = turn_new(r, sub, number);
     int n_rows = r->n_rows + r->n_filled;
     ValueVec captured = {0}, given = travelling(r, g, r->state), brought = {0};
-    /* whether `alive` is needed shows afterwards; then it is the first state */
+    /* whether these are needed shows afterwards; then they are the first states */
     Value *alive = graph_input(sub, "alive", DT_bool, 0, NULL);
+    Value *ran = graph_input(sub, "ran", DT_i64, 0, NULL);
     for (int i = 0; i < given.n; i++) {
         const Value *v = given.items[i];
         vec_push(g->arena, &brought, graph_input(sub, v->name, v->dt, v->rank, v->dims));
@@ -270,27 +285,31 @@ static bool try_loop(Repeat *r, bool *again) {
     if (folds && few) return false;
     if (r->n_filled && few && !ends_early) return false; /* items that are known can do more */
     ValueVec next = travelling(r, sub, t.state);
-    int first = ends_early ? 1 : 0, n_state = next.n + first, n_in = 0;
+    bool counts = ends_early && n_rows;
+    int first = ends_early + counts, n_state = next.n + first, n_in = 0;
+    if (!counts) drop_input(sub, 1);
     if (ends_early) {
         Value *go_on = t.alive;
-        if (!r->alive) graph_limit_fault(sub, alive);
-        graph_output(sub, r->alive ? go_on : both(sub, alive, go_on), "alive");
+        if (!r->alive) {
+            graph_limit_fault(sub, alive);
+            go_on = both(sub, alive, go_on);
+        }
+        graph_output(sub, go_on, "alive");
+        if (!r->zero_rows || !n_rows) sub->go_on = go_on;
     } else {
-        graph_unlink(sub, alive->def);
-        sub->inputs.n--;
-        memmove(sub->inputs.items, sub->inputs.items + 1,
-                (size_t)sub->inputs.n * sizeof *sub->inputs.items);
+        drop_input(sub, 0);
     }
+    if (counts) graph_output(sub, g_bin(sub, EX_add, ran, g_cast(sub, alive, DT_i64)), "ran");
     for (int i = 0; i < next.n; i++) {
         Value *v = next.items[i];
         if (ends_early && v != brought.items[i]) v = g_where(sub, alive, v, brought.items[i]);
         graph_output(sub, v, "state");
     }
     for (int i = 0; i < n_rows; i++) graph_output(sub, t.row[i], "row");
-    if (ends_early && n_rows) graph_output(sub, alive, "ran");
     Value **in = ARENA_ARRAY(g->arena, n_state + captured.n + 1, Value *);
     Value **out = ARENA_ARRAY(g->arena, n_state + n_rows + 2, Value *);
     if (ends_early) in[n_in++] = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
+    if (counts) in[n_in++] = g_scalar(g, DT_i64, 0);
     for (int i = 0; i < given.n; i++) in[n_in++] = given.items[i];
     for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
     int64_t trips = dim_sub(x, r->trips, r->done);
@@ -298,7 +317,7 @@ static bool try_loop(Repeat *r, bool *again) {
     if (ends_early) r->alive = out[0];
     if (!arrived(r, g, out + first, ends_early ? -1 : trips, r->state)) return false;
     for (int i = 0; i < n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
-    if (ends_early && n_rows) vec_push(g->arena, &r->ran, out[n_state + n_rows]);
+    if (counts) note_ran(r, out[1], trips);
     r->done = r->trips;
     return true;
 }
@@ -364,9 +383,7 @@ static bool repeat_once(Repeat *r) {
         if (!kept) return false;
         t.state[i] = kept;
     }
-    static const int64_t single[1] = {1};
-    Value *ran = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
-    vec_push(g->arena, &r->ran, g_reshape(g, ran, 1, single));
+    note_ran(r, r->alive ? r->alive : g_scalar(g, DT_bool, 1), 1);
     r->state = t.state;
     r->alive = t.alive;
     int64_t known;
@@ -490,13 +507,10 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
     int output = r->n_state + i;
     for (int k = 0, at = r->n_rows; k < r->n_state && i >= r->n_rows; k++)
         if (r->filled[k] && at++ == i) output = k;
-    bool certain = r->zero_rows;
-    for (int k = 0; k < r->ran.n; k++) {
-        int64_t known;
-        const Value *part = r->ran.items[k];
-        certain |=
-            k == r->ran.n - 1 && value_numel(part) == 1 && const_scalar(part, &known) && known;
-    }
+    int64_t known;
+    /* did the last one take place for certain? */
+    bool certain =
+        r->zero_rows || (r->ran.n && const_scalar(r->ran.items[r->ran.n - 1], &known) && known);
     *found = all;
     if (certain || !r->ran.n) return true;
     if (node_declared_extent(n, output, 0, found, &name)) {
@@ -505,9 +519,8 @@ static bool rows_found(Repeat *r, int i, int64_t all, int64_t *found) {
     }
     if (r->n_rows_found < 0 && !dim_varies(r->n_rows_found)) {
         Value *ran = g_concat(n->g, r->ran.n, r->ran.items, 0);
-        Value *count = g_reduce(n->g, COMBINE_sum, g_cast(n->g, ran, DT_i64), 1, false);
-        if (!node_counted_extent(n, count, ran->dims[0], true, name, &r->n_rows_found))
-            return false;
+        Value *count = g_reduce(n->g, COMBINE_sum, ran, 1, false);
+        if (!node_counted_extent(n, count, r->most_ran, true, name, &r->n_rows_found)) return false;
     }
     *found = dim_smaller(n->x, r->n_rows_found, all);
     return true;

@@ -23,15 +23,16 @@ typedef struct Repeat {
     bool claims;    /* ... which those after an iteration are taken to be, where they may be */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
-    int *axis;      /* ... along this axis ... */
-    bool *backward; /* ... from the end */
-    int n_rows;     /* outputs that are stacked */
-    bool *filled;   /* states: sequences, empty at first, that get an item in each iteration.
-                       Their items are stacked, too, behind the outputs ... */
-    int n_filled;   /* ... and so many */
-    ValueVec *rows; /* for each the parts so far, stacked along dimension 0 */
-    ValueVec ran;   /* parts alike, bool: whether the iteration took place */
-    bool bounded;   /* `trips` is not of the loop itself: it might go on */
+    int *axis;        /* ... along this axis ... */
+    bool *backward;   /* ... from the end */
+    int n_rows;       /* outputs that are stacked */
+    bool *filled;     /* states: sequences, empty at first, that get an item in each iteration.
+                         Their items are stacked, too, behind the outputs ... */
+    int n_filled;     /* ... and so many */
+    ValueVec *rows;   /* for each the parts so far, stacked along dimension 0 */
+    ValueVec ran;     /* for each part how many of its iterations took place, i64[1] ... */
+    int64_t most_ran; /* ... and in all at most, a dimension */
+    bool bounded;     /* `trips` is not of the loop itself: it might go on */
     const char *bound_name; /* what --dim calls the greatest number of iterations */
     int64_t
         n_rows_found; /* rows that there are where iterations may be left out; -1: not asked yet */

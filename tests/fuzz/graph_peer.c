@@ -269,7 +269,7 @@ static void spread_tensors(Program *p) {
     for (int i = 0; i < p->steps.n; i++) {
         Step *step = &p->steps.items[i];
         step->apart = false; /* threads would need what is no block any more */
-        for (int a = 0; step->kind == STEP_launch && a < step->kernel->n_params; a++) {
+        for (int a = 0; a < step_n_args(step); a++) {
             if (step->places[a].space != PLACE_arena) continue;
             Value *v = value_storage(step->args[a]);
             int at = 0;

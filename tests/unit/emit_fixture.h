@@ -171,6 +171,22 @@ static inline Tensors make_tensors(Fixture *f, const Program *p, bool special) {
     return t;
 }
 
+static void *place_at(const Place *place, unsigned char *arena, unsigned char *kept,
+                      const unsigned char *weights, const Tensors *t) {
+    switch (place->space) {
+    case PLACE_input:
+        return t->inputs[place->index];
+    case PLACE_output:
+        return t->wanted[place->index];
+    case PLACE_arena:
+        return arena + place->offset;
+    case PLACE_state:
+        return kept + place->offset;
+    default:
+        return (void *)(uintptr_t)(weights + place->offset);
+    }
+}
+
 /* Runs the steps from `at` to the end of their loop by the interpreter; returns where that is. */
 static int interpret_steps(const Program *p, int at, int depth, int64_t *counters,
                            unsigned char *arena, unsigned char *kept, const unsigned char *weights,
@@ -179,21 +195,19 @@ static int interpret_steps(const Program *p, int at, int depth, int64_t *counter
         const Step *step = &p->steps.items[at];
         if (step->kind == STEP_loop) {
             int end = at;
-            for (counters[depth] = 0; counters[depth] < step->trips; counters[depth]++)
+            for (counters[depth] = 0; counters[depth] < step->trips; counters[depth]++) {
                 end = interpret_steps(p, at + 1, depth + 1, counters, arena, kept, weights, t);
+                const Step *last = &p->steps.items[end];
+                if (last->args &&
+                    !*(const bool *)place_at(&last->places[0], arena, kept, weights, t))
+                    break;
+            }
             at = end;
             continue;
         }
         void *buffers[32];
-        for (int i = 0; i < step->kernel->n_params; i++) {
-            const Place *place = &step->places[i];
-            buffers[i] = place->space == PLACE_input    ? t->inputs[place->index]
-                         : place->space == PLACE_output ? t->wanted[place->index]
-                         : place->space == PLACE_arena  ? arena + place->offset
-                         : place->space == PLACE_state
-                             ? kept + place->offset
-                             : (void *)(uintptr_t)(weights + place->offset);
-        }
+        for (int i = 0; i < step->kernel->n_params; i++)
+            buffers[i] = place_at(&step->places[i], arena, kept, weights, t);
         interp_kernel(step->kernel, buffers, counters);
     }
     return at;

@@ -177,6 +177,8 @@ static inline int run_steps(ProgramRun *run, int at, int depth) {
         for (int64_t trip = 0; trip < s->trips && !run->error; trip++) {
             run->counters[depth] = trip;
             run_steps(run, at + 1, depth + 1);
+            const Step *end = &p->steps.items[after - 1];
+            if (end->args && !*(const bool *)place_memory(run, end, 0)) break;
         }
         at = after;
     }

@@ -253,6 +253,44 @@ static void test_too_many_dimensions(void **state) {
     assert_int_equal(f->diag.messages.items[0].code, E3006);
 }
 
+/* --- loops that are left ------------------------------------------------------------------------
+ */
+
+/* A loop that has done all it does after three of ten iterations. Devices, which do them all, need
+ * not be told so. */
+static void test_go_on(void **state) {
+    Fixture *f = *state;
+    Exprs *x = &f->x;
+    static const char *const targets[] = {"c", "cuda"};
+    for (int blocks = 0; blocks < 2; blocks++) {
+        Graph *g = graph_new(&f->arena, x, &f->diag, "leaves"), *sub = graph_new_sub(g);
+        Value *h = graph_input(g, "h", DT_f32, 1, (const int64_t[]){4}), *out;
+        Value *before = graph_input(sub, NULL, DT_f32, 1, h->shape);
+        const Expr *number = ex_ctr(x, 0);
+        Builder b = build(sub, 1, h->shape);
+        const Expr *old = build_in(&b, before);
+        const Expr *next = ex_mul(x, old, ex_num(x, DT_f32, 2));
+        next = ex_select(x, ex_lt(x, number, ex_i(x, 3)), next, old);
+        graph_output(sub, build_map(&b, DT_f32, next), NULL);
+        b = build(sub, 0, NULL);
+        sub->go_on = build_map(&b, DT_bool, ex_lt(x, number, ex_i(x, 2)));
+        build_loop(g, sub, 10, 1, 1, &h, &out);
+        graph_output(g, out, "y");
+        Op *loop = out->def;
+        assert_int_equal(loop->n_state, 2);
+        assert_int_equal(loop->go_on, 2);
+        PassOptions options = {.target = target_find(targets[blocks])};
+        pass_dce(g, &options);
+        assert_true(verify_graph(g, &f->diag, "dce"));
+        assert_int_equal(loop->n_state, blocks ? 1 : 2);
+        assert_int_equal(loop->go_on, blocks ? 0 : 2);
+        assert_int_equal(loop->n_in, loop->sub->inputs.n);
+        float in[4] = {1, -2, 3, 0.5f}, got[4];
+        assert_true(interp_graph(g, (const void *const[]){in}, (void *[]){got}));
+        for (int i = 0; i < 4; i++) assert_true(got[i] == 8 * in[i]);
+    }
+}
+
 /* --- tiles of convolutions -------------------------------------------------------------------- */
 
 /* A convolution whose last tiles go beyond the edge; its weights are too many for a text. Tiles are
@@ -679,6 +717,8 @@ int main(int argc, char **argv) {
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_winograd_axes, setup, teardown);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_go_on, setup, teardown);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_slices, setup, teardown);
         tests[n++] =
