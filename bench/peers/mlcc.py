@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import math
 import resource
 import subprocess
 import time
@@ -53,7 +54,7 @@ class Model(ctypes.Structure):
         ("set_threads", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)),
         ("input_extents", ctypes.c_void_p),
         ("input_range", ctypes.c_void_p),
-        ("output_shape", ctypes.c_void_p),
+        ("output_shape", ctypes.POINTER(ctypes.c_int32)),
         ("state_bytes", ctypes.c_uint64),
         ("reset", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)),
     ]
@@ -127,14 +128,25 @@ class Session:
         if self.model.run(*self.arguments) != 0:
             raise RuntimeError(f"run: {self.model.error(self.state).decode()}")
 
+    def shape(self, i):
+        """What the run says of output i, if anything, else what is fixed."""
+        tensor = self.model.outputs[i]
+        holder = self.model.output_shape[i] if self.model.output_shape else -1
+        if holder < 0:
+            return tensor.shape[: tensor.rank]
+        return [int(extent) for extent in self.results[holder].view(np.int64)[: tensor.rank]]
+
     def outputs(self):
         arrays = []
+        count = self.model.n_outputs if self.model.output_shape else 0
+        holders = {self.model.output_shape[i] for i in range(count)}
         for i, result in enumerate(self.results):
-            tensor = self.model.outputs[i]
-            if tensor.name == b"mlcc.status":  # 0, or run would have failed
+            if i in holders:  # shapes, and the status: 0, or run would have failed
                 continue
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.dtype)
-            arrays.append(result.view(dtype).reshape(tensor.shape[: tensor.rank]).copy())
+            shape = self.shape(i)
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(self.model.outputs[i].dtype)
+            elements = result.view(dtype)[: math.prod(shape)]
+            arrays.append(elements.reshape(shape).copy())
         return arrays
 
 
