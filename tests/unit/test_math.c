@@ -583,9 +583,9 @@ static int body_ahead(Session *s) {
     check_ahead(s, 96, 512, 768, 512 * TWO, 8 * TWO, 0);
     check_ahead(s, 72, 512, 768, 512 * TWO, 8 * TWO, 0);  /* more than an element at once */
     check_ahead(s, 384, 512, 768, 0, 8 * THREE, 4 * 512); /* less than an element at once */
-    check_ahead(s, 4, 510, 768, 0, 8 * THREE, 0);         /* one tile of rows */
-    check_ahead(s, 4, 512, 768, 0, 0, 0);                 /* which reads streams */
+    check_ahead(s, 4, 512, 768, 0, 8 * THREE, 0);         /* one tile of rows */
     check_ahead(s, 2, 510, 768, 0, 0, 0);                 /* few rows */
+    check_ahead(s, 2, 512, 768, 0, 0, 0);                 /* which read streams */
     check_ahead(s, 96, 128, 64, 0, 0, 0);                 /* stays in the cache */
     check_ahead(s, 96, 65536, 16, 0, 8 * TWO, 6 * 65536); /* two panels do not fit it */
     return 0;
