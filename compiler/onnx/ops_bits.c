@@ -43,8 +43,10 @@ const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bit
     DType work = (DType)scale->dt;
     const Expr *lowest = worth(x, place, bits), *w = ex_cast(x, DT_i32, byte);
     if (bits < 8) w = ex_bin(x, EX_band, w, ex_mul(x, ex_i(x, (1 << bits) - 1), lowest));
+    w = ex_mul(x, ex_cast(x, work, w), scale);
+    if (!zero) return w;
     zero = ex_mul(x, zero, ex_cast(x, work, lowest));
-    return ex_sub(x, ex_mul(x, ex_cast(x, work, w), scale), ex_mul(x, zero, scale));
+    return ex_sub(x, w, ex_mul(x, zero, scale));
 }
 
 static bool bits_ok(Node *n, int64_t bits, int64_t block) {
@@ -65,6 +67,46 @@ static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const 
     invalid(n, E2005, "%s has shape %s, expected %lld by %lld", what,
             shape_text(n->g->arena, v->rank, v->dims), (long long)rows, (long long)columns);
     return NULL;
+}
+
+/* What weights of zero stand for, in each block of each column. zeros: as many numbers, packed
+ * ones, or NULL: the middle of the range. */
+static Value *zero_offsets(Graph *g, Value *scales, Value *zeros, int bits, DType work) {
+    Exprs *x = g->x;
+    Builder b = build(g, 2, scales->dims);
+    const Expr *at[2] = {ex_var(x, 0), ex_var(x, 1)};
+    const Expr *scale = ex_cast(x, work, build_in(&b, scales));
+    const Expr *zero = ex_num(x, work, (double)(1 << (bits - 1)));
+    if (zeros && zeros->dt == DT_u8)
+        zero = ex_cast(x, work, packed_load(&b, zeros, at, at[1], bits));
+    else if (zeros)
+        zero = ex_cast(x, work, build_in(&b, zeros));
+    return build_map(&b, work, ex_mul(x, zero, scale));
+}
+
+/* The part of a product that these make: whole blocks of rows are multiplied by one number. */
+static Value *sums_of_zeros(Graph *g, Value *a, Value *offset, int64_t block,
+                            const int64_t *shape) {
+    Exprs *x = g->x;
+    const int last = a->rank - 1;
+    const DType work = offset->dt;
+    int64_t sums[MAX_RANK];
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < last; i++) {
+        sums[i] = shape[i];
+        index[i] = ex_var(x, i);
+    }
+    sums[last] = offset->dims[1];
+    Builder b = build(g, a->rank, sums);
+    const Expr *r = reduce_over(&b, block);
+    index[last] = ex_add(x, ex_mul(x, ex_var(x, last), ex_i(x, block)), r);
+    const Expr *e = ex_cast(x, work, build_load(&b, a, index));
+    Value *of_blocks = build_reduce(&b, work, COMBINE_sum, e, NULL);
+    b = build(g, a->rank, shape);
+    index[last] = build_red(&b, offset->dims[1]);
+    const Expr *at[2] = {ex_var(x, last), index[last]};
+    e = ex_mul(x, build_load(&b, of_blocks, index), build_load(&b, offset, at));
+    return build_reduce(&b, work, COMBINE_sum, e, NULL);
 }
 
 void import_ms_matmul_n_bits(Node *n) {
@@ -106,23 +148,22 @@ void import_ms_matmul_n_bits(Node *n) {
     int64_t after[MAX_RANK] = {0}, before[MAX_RANK] = {0}, each = 8 / bits;
     after[a->rank - 1] = blocks * block - depth;
     if (blocks * block != depth) a = g_pad(g, a, before, after, (Scalar){.f = 0});
+    Value *offset = zero_offsets(g, scales, zeros, (int)bits, work);
+    Value *beyond = sums_of_zeros(g, a, offset, block, shape);
     Value *v = packed_apart(g, a, blocks * block, (int)bits, work);
     Builder b = build(g, a->rank, shape);
     const Expr *row = ex_var(x, a->rank - 1), *index[MAX_RANK];
     const Expr *at_block = reduce_over(&b, blocks), *place = reduce_over(&b, each);
     const Expr *byte = ex_add(x, ex_mul(x, at_block, ex_i(x, blob)), reduce_over(&b, blob));
     if (!b.n_red) build_red(&b, 1);
-    const Expr *at[2] = {row, at_block}, *scale = ex_cast(x, work, build_load(&b, scales, at));
-    const Expr *zero = ex_num(x, work, (double)(1 << (bits - 1)));
-    if (zeros && !packed_zeros) zero = ex_cast(x, work, build_load(&b, zeros, at));
-    if (packed_zeros) zero = ex_cast(x, work, packed_load(&b, zeros, at, at_block, (int)bits));
-    at[1] = byte;
-    const Expr *w = packed_weight(x, build_load(&b, packed, at), place, (int)bits, zero, scale);
+    const Expr *at[2] = {row, at_block}, *to[2] = {row, byte};
+    const Expr *w = packed_weight(x, build_load(&b, packed, to), place, (int)bits, NULL,
+                                  ex_cast(x, work, build_load(&b, scales, at)));
     for (int i = 0; i < a->rank - 1; i++) index[i] = ex_var(x, i);
     index[a->rank - 1] = place;
     index[a->rank] = byte;
     const Expr *e = ex_mul(x, build_load(&b, v, index), w);
-    const Expr *post = ex_acc(x, work);
+    const Expr *post = ex_sub(x, ex_acc(x, work), build_in(&b, beyond));
     if (bias) {
         const int64_t flat[1] = {columns};
         post = ex_add(x, post, ex_cast(x, work, build_load(&b, g_reshape(g, bias, 1, flat), &row)));

@@ -41,7 +41,8 @@ const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at
  * at place p of bytes that hold `each` of them, as they are worth there. `depth` is v's last
  * extent, which may have been a dimension that varies. */
 Value *packed_apart(Graph *g, Value *v, int64_t depth, int bits, DType work);
-/* (weight - zero) * scale, times what `place` is worth, of the weight at that place of the byte. */
+/* (weight - zero) * scale, times what `place` is worth, of the weight at that place of the byte.
+ * zero: NULL for 0. */
 const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bits, const Expr *zero,
                           const Expr *scale);
 
