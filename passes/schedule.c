@@ -429,11 +429,12 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
         return k;
     }
     int64_t block = (int64_t)(l2 / 2 / (rows / (double)row_tiles)); /* beside columns */
-    /* a block has all columns come again, perhaps from memory, where the rows are in a cache beyond
-     */
+    /* a block has all columns come again, perhaps from memory, where the rows are in a cache
+     * beyond; certainly from there if that does not hold both */
+    double worse = rows + columns > (double)n->target->l3_bytes ? 6 : 3;
     double blocks = (double)tiles_of(row_tiles, block > 0 ? block : 1);
     if (m->n_row == 1 && rows > 2 * l2 && block > 1 &&
-        3 * columns * blocks < rows * (double)column_tiles) {
+        worse * columns * blocks < rows * (double)column_tiles) {
         int around;
         nest_slide(n, row_outer, block_of(row_tiles, block), &around, &row_outer);
         order[k++] = around;
