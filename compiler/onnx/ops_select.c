@@ -666,9 +666,9 @@ void import_non_max_suppression(Node *n) {
     const int64_t *known = value_ints(g, most, &n_known);
     if (known && known[0] <= INT32_MAX) /* exporters write 2^63-1 for all */
         trips = dim_smaller(x, trips, known[0] < 0 ? 0 : known[0]);
-    /* a class gives no more rows than there are in all */
+    /* one row more than there may be in all shows that there are too many */
     if (!node_declared_extent(n, 0, 0, &rows, &name)) rows = node_most_extent(n, name, INT32_MAX);
-    trips = dim_smaller(x, trips, rows);
+    trips = dim_smaller(x, trips, dim_add(x, rows, 1));
     int64_t space[2] = {3, dim_mul(x, trips, lines)}, none[2] = {0, 3};
     if (!node_shape_ok(n, 2, space)) return;
     if (space[1] == 0) {

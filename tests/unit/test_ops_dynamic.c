@@ -162,6 +162,11 @@ static const Row rows[] = {
      "B=0..4",
      {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
      "i64[2, 3] 0 0 2 0 0 1"},
+    {"input b f32[1,3,4] input s f32[1,1,3] init m i64[1] = 9 "
+     "output y i64[n,3] y = NonMaxSuppression(b, s, m)",
+     "n=0..2",
+     {"0 0 1 1 4 4 5 5 2 2 3 3", "1 2 3"},
+     "fault: NonMaxSuppression(y): a computed extent is out of its range"},
     /* sizes that hang on no dimension that varies, and sizes that a run computes */
     {"opset 17 input x f32[B,1,1,2] init w f32[1,1,1,1] = 5 init i i64[2] = 2 3 init o i64[2] = 1 "
      "1 "
