@@ -68,7 +68,8 @@ static void drop_value(Value **list, int *n, int k) {
 static void drop_go_on(Op *op) {
     Graph *sub = op->sub;
     const int k = op->go_on - 1;
-    if (op->out[k]->index) return;
+    graph_count_uses(sub);
+    if (op->out[k]->index || sub->inputs.items[k]->index) return; /* a state for others, too */
     graph_unlink(sub, sub->inputs.items[k]->def);
     drop_value(sub->inputs.items, &sub->inputs.n, k);
     drop_value(sub->outputs.items, &sub->outputs.n, k);

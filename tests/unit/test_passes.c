@@ -253,8 +253,7 @@ static void test_too_many_dimensions(void **state) {
     assert_int_equal(f->diag.messages.items[0].code, E3006);
 }
 
-/* --- loops that are left ------------------------------------------------------------------------
- */
+/* --- loops that are left ---------------------------------------------------------------------- */
 
 /* A loop that has done all it does after three of ten iterations. Devices, which do them all, need
  * not be told so. */

@@ -99,8 +99,9 @@ static const char *place_text(Fixture *f, char letter) {
 }
 
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" or "apart"
- * ... "end", of which the second is a loop whose iterations have c and d for themselves. x and y
- * are the input and output, a, b, ... are places in the arena, p lies inside of a. */
+ * ... "end", of which the second is a loop whose iterations have c and d for themselves; one that
+ * ends with "end:b" is left where b says so. x and y are the input and output, a, b, ... are places
+ * in the arena, p lies inside of a. */
 static const Program *program_of(Fixture *f, const char *words, const EmitOptions *o) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
@@ -115,7 +116,9 @@ static const Program *program_of(Fixture *f, const char *words, const EmitOption
     text_add(&t, "  arena 20971520\n");
     for (char *rest = arena_strdup(&f->arena, words), *word; (word = strtok_r(rest, " ", &rest));) {
         char *colon = strchr(word, ':');
-        if (colon)
+        if (colon && !strncmp(word, "end", 3))
+            text_addf(&t, "  end while %s\n", place_text(f, colon[1]));
+        else if (colon)
             text_addf(&t, "  launch @%.*s (%s, %s)\n", (int)(colon - word), word,
                       place_text(f, colon[1]), place_text(f, colon[2]));
         else
@@ -241,6 +244,11 @@ static void test_plan(void **state) {
     /* loops: what comes last in an iteration comes before what is first in the next */
     check_plan(f, "each:xa loop each:ab each:ba end each:ay", "s|(s|s|)s");
     check_plan(f, "loop each:xa end", "(s|)");
+    /* all threads look at b before any writes it again */
+    check_plan(f, "loop each:xb end:b each:xa", "(|s|)s");
+    check_plan(f, "loop each:xb end:b each:xb", "(|s|)|s");
+    check_plan(f, "loop one:xb each:xa end:b", "(|1s|)");
+    check_plan(f, "loop one:xb end:b", "(1)");
     check_plan(f, "loop each:xa one:ab end one:by", "(s|1|)1");
     check_plan(f, "each:xa loop one:bc one:cb end each:by", "s(11)|s");
     check_plan(f, "each:xa loop one:bc one:ca end each:ay", "s|(11)|s");
@@ -423,6 +431,19 @@ static void test_kinds(void **state) {
             "    output %2\n    output %3\n  }\n"
             "  output %2 \"last\"\n  output %3 \"all\"\n}\n",
             "c"),
+        true);
+    /* what it would do behind its end shows */
+    check_program(
+        f,
+        lower_text(f,
+                   "graph @while {\n  %0 = input : f32[40] \"h0\"\n  %1 = const : bool[] = [true]\n"
+                   "  %2, %3 = loop 30 state 2 while 1 (%0, %1) : f32[40], bool[] {\n"
+                   "    %0 = input : f32[40]\n    %1 = input : bool[]\n"
+                   "    %2 = map (%0) : f32[40]\n      body $0[39 - i0] * 2.0\n"
+                   "    %3 = map () : bool[]\n      body ctr0 < 6\n"
+                   "    output %2\n    output %3\n  }\n"
+                   "  output %2 \"last\"\n}\n",
+                   "c"),
         true);
 }
 
