@@ -363,6 +363,8 @@ static void test_streams(void **state) {
     assert_true(has_streams(few_rows(f, 2, DT_f32, "x86-64-v3")));
     assert_false(has_streams(few_rows(f, 3, DT_f32, "x86-64-v3")));
     assert_false(has_streams(few_rows(f, 1, DT_f32, "generic")));
+    assert_true(has_streams(few_rows(f, 1, DT_f32, "znver4")));
+    assert_false(has_streams(few_rows(f, 1, DT_f32, "sapphirerapids"))); /* hints are faster */
     /* half floats are decoded as they come, where an instruction does it */
     assert_true(reads(few_rows(f, 1, DT_f16, "x86-64-v3"), DT_f16));
     assert_true(reads(few_rows(f, 2, DT_bf16, "x86-64-v3"), DT_bf16));
