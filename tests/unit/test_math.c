@@ -26,6 +26,10 @@ static const struct {
                  {EX_log, log, 1.0, 0},           {EX_sin, sin, 1.3, 0},   {EX_cos, cos, 1.3, 0},
                  {EX_div, sigmoid, 2.3, 0x1p-126}};
 
+/* Where vectors have 64 bytes a sigmoid is exp, a sum and a quotient: twice 1.1 and twice a half,
+ * for one unit of the denominator may be two of the result, and its own half. */
+#define MOST_BY_EXP 3.7
+
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
 static double ulps(float got, double right) {
@@ -68,6 +72,7 @@ static int body(Session *s) {
     const char *path = arena_printf(&s->arena, "%s/math.so", cache);
     LoadedModel m = {0};
     assert_true(p && write_program(s, p, path) && model_load(s, &m, path, NULL));
+    const bool by_exp = s->target->vector_bytes > 32;
     float *x = ARENA_ARRAY(&s->arena, COUNT, float), *y[N_FUNCTIONS];
     void *out[N_FUNCTIONS];
     for (int i = 0; i < N_FUNCTIONS; i++) out[i] = y[i] = ARENA_ARRAY(&s->arena, COUNT, float);
@@ -79,8 +84,9 @@ static int body(Session *s) {
             for (int k = 0; k < COUNT; k++) {
                 double right = functions[i].right(x[k]), least = functions[i].least;
                 if (fabs(right) < least && y[i][k] >= 0 && y[i][k] <= least) continue;
-                double error = ulps(y[i][k], right);
-                if (error > functions[i].most)
+                double error = ulps(y[i][k], right), most = functions[i].most;
+                if (by_exp && functions[i].op == EX_div) most = MOST_BY_EXP;
+                if (error > most)
                     fail_msg("%s(%.9g) = %.9g, %g units in the last place away",
                              ex_name(functions[i].op), (double)x[k], (double)y[i][k], error);
             }
