@@ -479,8 +479,8 @@ static int64_t most_rows(const Nest *n, const Expr *body, int row) {
 /* Large constants that few rows read come from memory at its own pace. Processors fetch ahead for
  * each stream of addresses that they see, but only so far: several streams bring more at once
  * (Zen 3: 16 GB/s with hints, 21 without, 27 from 2 streams or more; from caches all are alike).
- * Not so those of Intel with whole vectors: one stream with hints takes 0.97 of the time of four
- * for a row, 0.92 for two (a Xeon with AMX). */
+ * Not so Intel's with AVX-512, which `whole_vectors` tells apart, too: one stream with hints takes
+ * 0.93 to 1 of the time of four for a row, 0.91 to 0.95 for two (a Xeon with AMX). */
 #define STREAMS         4
 #define LEAST_OF_STREAM 16 /* steps */
 #define ROWS_AT_MEMORY  2  /* more want columns in registers, which are not kept across streams */
