@@ -82,10 +82,11 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
     hold_arrays(p);
 }
 
-void printer_share(Printer *p, const Stmt *loop) {
+void printer_share(Printer *p, const Stmt *loop, int unit) {
     p->shared = loop;
-    p->begin = names_take(&p->names, "begin", "begin");
-    p->end = names_take(&p->names, "end", "end");
+    p->unit_of_part = unit;
+    p->thread = names_take(&p->names, "worker", "worker");
+    p->threads = names_take(&p->names, "workers", "workers");
 }
 
 /* --- declarations ----------------------------------------------------------------------------- */
@@ -327,11 +328,14 @@ static void print_loop(Printer *p, const Stmt *s) {
         p->unit->needs |= NEEDS_unroll;
         print_line(p, "%s", p->d->unroll);
     }
-    const char *first = s == p->shared ? p->begin : "0", *last = s == p->shared ? p->end : bound;
-    if (s == p->shared && !ex_is_const(extent)) { /* the part is one of the most iterations */
-        long long most = (long long)p->k->vars.items[s->var].extent;
-        first = arena_printf(p->scratch, "(int32_t)((int64_t)%s * %s / %lld)", first, bound, most);
-        last = arena_printf(p->scratch, "(int32_t)((int64_t)%s * %s / %lld)", last, bound, most);
+    const char *first = "0", *last = bound;
+    if (s == p->shared) {
+        first = names_take(&p->names, "begin", "begin");
+        last = names_take(&p->names, "end", "end");
+        print_line(p, "const int32_t %s = mlcc_part(%s, %d, %s, %s);", first, bound,
+                   p->unit_of_part, p->thread, p->threads);
+        print_line(p, "const int32_t %s = mlcc_part(%s, %d, %s + 1, %s);", last, bound,
+                   p->unit_of_part, p->thread, p->threads);
     }
     const Strips strips = print_strips(p, s, first, last);
     if (strips == STRIPS_all) {
@@ -441,8 +445,8 @@ void kernel_parameters(Printer *p, const char *const *restrict_word, const char 
     for (int i = 0; i < k->n_scalars; i++)
         piece[k->n_params + i] = arena_printf(p->scratch, "%s %s", scalar_type, p->scalar[i]);
     if (p->shared) {
-        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->begin);
-        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->end);
+        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->thread);
+        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->threads);
     }
     text_list(out, n, piece, indent, indent);
 }

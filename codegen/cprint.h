@@ -104,14 +104,15 @@ typedef struct Printer {
     int words;
     VEC(Node *) named;  /* nodes with names, innermost scope last */
     bool inline_only;   /* under a guard: nothing may be printed before the statement */
-    const Stmt *shared; /* a loop of which the function does the part from begin to end; or NULL */
-    const char *begin, *end; /* names of the parameters that say so */
+    const Stmt *shared; /* a loop of which the function does the part of a thread; or NULL */
+    int unit_of_part;   /* what parts are multiples of */
+    const char *thread, *threads; /* names of the parameters that say which */
 } Printer;
 
 void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch, const Kernel *k);
-/* The function is to do a part of this loop of the kernel's body only: of the iterations from a
- * parameter `begin` to a parameter `end`. */
-void printer_share(Printer *p, const Stmt *loop);
+/* The function is to do a part of this loop of the kernel's body only: of its iterations those that
+ * fall to thread number `worker` of `workers`, two parameters (mlcc_part of runtime/team.h). */
+void printer_share(Printer *p, const Stmt *loop, int unit);
 /* Prints a list of statements. */
 void print_statements(Printer *p, const Stmt *s);
 /* Prints the statements of the kernel, indented by one step, into p->out. */

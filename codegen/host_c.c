@@ -287,12 +287,9 @@ static void print_launch(Host *h, const Step *step, const char *const *counter, 
     const char **piece = ARENA_ARRAY(h->arena, k->n_params + k->n_scalars + 3, const char *);
     for (int i = 0; i < k->n_params; i++) piece[n++] = argument(h, step, i, locals);
     for (int i = 0; i < k->n_scalars; i++) piece[n++] = counter[i];
-    const Stmt *shared = h->team ? shared_loop(k) : NULL;
-    if (shared) {
-        long long extent = (long long)k->vars.items[shared->var].extent;
-        int unit = shared_unit(shared);
-        piece[n++] = PRINTF("mlcc_part(%lld, %d, thread, threads)", extent, unit);
-        piece[n++] = PRINTF("mlcc_part(%lld, %d, thread + 1, threads)", extent, unit);
+    if (h->team && shared_loop(k)) {
+        piece[n++] = "thread";
+        piece[n++] = "threads";
     }
     const char *name = h->kernel[kernel_index(h->p, k)];
     int column = indent + (int)strlen(name) + 1;
@@ -550,7 +547,7 @@ static void print_kernel(Host *h, int index, Text *out) {
     Printer printer;
     printer_init(&printer, &h->unit, p, &scratch, k);
     const Stmt *shared = h->team ? shared_loop(k) : NULL;
-    if (shared) printer_share(&printer, shared);
+    if (shared) printer_share(&printer, shared, shared_unit(shared));
     print_body(&printer);
 
     kernel_comment(k, &scratch, out);

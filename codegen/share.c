@@ -14,9 +14,10 @@
  * then their innermost. */
 static bool is_innermost(const Stmt *s) {
     for (; s; s = s->next) {
-        bool few = s->kind == ST_for && s->role != ROLE_vector && ex_is_const(s->extent) &&
-                   s->extent->k.i <= MOST_PEELED;
-        if (s->kind == ST_for && (!few || !is_innermost(s->body))) return false;
+        if (s->kind == ST_for &&
+            (s->role == ROLE_vector || !ex_is_const(s->extent) || s->extent->k.i > MOST_PEELED))
+            return false;
+        if (!is_innermost(s->body) || !is_innermost(s->other)) return false;
     }
     return true;
 }

@@ -185,20 +185,20 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     int64_t total = 1;
     for (int i = 0; i < share; i++) total *= n->loop[n->order[i]].extent;
     int all = add_var(b, "part", total);
-    const Expr *rest = ex_var(b->x, all);
+    const Expr *rest = ex_var(b->x, all), *iterations = ex_i(b->x, 1);
     Stmt *list = NULL, *loop = new_for(b, all, total, ROLE_parallel);
-    const NestLoop *outermost = &n->loop[n->order[0]];
-    if (b->until[n->order[0]])
-        loop->extent = ex_mul(b->x, b->until[n->order[0]], ex_i(b->x, total / outermost->extent));
     for (int i = share - 1; i >= 0; i--) body = new_if(b, b->inside[n->order[i]], body);
     for (int i = share - 1; i >= 0; i--) {
         const NestLoop *l = &n->loop[n->order[i]];
+        const Expr *until = b->until[n->order[i]], *extent = until ? until : ex_i(b->x, l->extent);
         Stmt *let = stmt_new(b->p, ST_let);
         let->var = l->var;
-        let->value = i ? ex_bin(b->x, EX_rem, rest, ex_i(b->x, l->extent)) : rest;
-        rest = ex_div(b->x, rest, ex_i(b->x, l->extent));
+        let->value = i ? ex_bin(b->x, EX_rem, rest, extent) : rest;
+        rest = ex_div(b->x, rest, extent);
+        iterations = ex_mul(b->x, iterations, extent);
         stmt_append(&list, let);
     }
+    loop->extent = iterations;
     stmt_append(&list, body);
     loop->body = list;
     return loop;
@@ -318,7 +318,8 @@ static bool ends_together(Build *b, const Expr *before, const Expr *at, const Ex
 }
 
 /* Work that lies beyond how far a coordinate goes is left out, at every loop of it outside of the
- * tile: of the outermost loop, and of a map's innermost one, by its extent, else by a condition.
+ * tile: of the outermost loop, of those that are shared with it, and of a map's innermost one, by
+ * its extent, else by a condition.
  * `first`: loops outside of the tile. */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
@@ -332,8 +333,8 @@ static void apply_limits(Build *b, int first) {
             const Expr *inside = ex_lt(b->x, at, n->limit[d]);
             if (at == b->coord[d]) b->holds[d] = inside;
             if (before && ends_together(b, before, at, n->limit[d])) continue;
-            bool by_extent =
-                i == 0 || (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
+            bool by_extent = i == 0 || (i < n->share && !before) ||
+                             (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
             if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
                 until = iterations(b, at, before, &n->loop[loop], d);
             if (until)

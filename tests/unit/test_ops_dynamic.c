@@ -2,6 +2,7 @@
  * of elements as a bound): the interpreter and libraries of all targets give what is written here.
  * Inputs hold what no model should have, too: nothing is read or written outside of a tensor.
  * Vulkan is passed over with SKIP_VULKAN=1. */
+#include "codegen/share.h"
 #include "compiler/driver.h"
 #include "ir/text.h"
 #include "passes/passes.h"
@@ -858,9 +859,35 @@ static void test_work_ends(void **state) {
     }
 }
 
+/* What threads share of products whose rows vary are the iterations that a run does, also where
+ * another loop, of heads, is outside of that of the rows. */
+static void test_shared_work(void **state) {
+    Bench *b = *state;
+    Graph *g = import_text(
+        b, "opset 17 input x f32[6,S,64] input w f32[6,64,32] output y y = MatMul(x, w)",
+        "S=1..512");
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions o = {.target = &target};
+    assert_non_null(g);
+    Program *p = run_passes(g, &o);
+    int products = 0;
+    for (int i = 0; i < p->kernels.n; i++) {
+        const Kernel *k = p->kernels.items[i];
+        const Stmt *loop = shared_loop(k);
+        if (k->buffers.n == k->n_params) continue; /* without sums */
+        assert_non_null(loop);
+        assert_false(ex_is_const(loop->extent));
+        assert_true(k->vars.items[loop->var].extent > 6 * 64);
+        assert_int_equal(shared_unit(loop), 1);
+        products++;
+    }
+    assert_int_equal(products, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_work_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shared_work, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interpreter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_c, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vectors, set_up, tear_down),

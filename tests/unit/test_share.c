@@ -39,6 +39,11 @@ static const char kernels[] =
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
     "    for i in 2 parallel {\n      for k in 17 {\n        store y[i * 4] = x0[k % 8]\n      }\n "
     "   }\n  }\n"
+    "  kernel @asked src \"asked\" {\n"
+    "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, o, k\n"
+    "    for i in 2 parallel {\n      for o in 4 {\n        if o < 3 {\n"
+    "          for k in 17 {\n            store y[i * 4 + o] = x0[k % 8]\n          }\n"
+    "        }\n      }\n    }\n  }\n"
     "  kernel @some src \"some\" {\n"
     "    param x0 : f32[8]\n    param y : f32[8] written\n    vars i, k\n"
     "    for i in 8 parallel {\n      for k in 3750 {\n        store y[i] = x0[i]\n      }\n    "
@@ -183,7 +188,7 @@ static void test_unit(void **state) {
     static const struct {
         const char *kernel;
         int unit;
-    } cases[] = {{"each:xa", 64}, {"rows:xa", 64}, {"long:xa", 1}};
+    } cases[] = {{"each:xa", 64}, {"rows:xa", 64}, {"long:xa", 1}, {"asked:xa", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Program *p = program_of(f, cases[i].kernel, &all);
         assert_int_equal(shared_unit(shared_loop(p->kernels.items[0])), cases[i].unit);
