@@ -123,10 +123,11 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args);
  * returns the body that reads these. */
 const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Value **args);
 /* Hints for the innermost reduction loop around the tile, for constants that such a body reads
- * panel by panel; NULL: there are none. `first`, `tile`: where in the order the reduction loops and
- * the tile begin; `unit`: that of a matrix unit. */
-Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile,
-                       bool unit);
+ * panel by panel; NULL: there are none. count[loop]: how many iterations of it a run does, NULL:
+ * all; `first`, `tile`: where in the order the reduction loops and the tile begin; `unit`: that of
+ * a matrix unit. */
+Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, const Expr *const *count,
+                       int first, int tile, bool unit);
 
 /* A part of a tile's results that is finished at once: `store`, at variables of the kernel, for the
  * part, a row of it and the columns, and how many of each there are in a tile. */

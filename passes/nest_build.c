@@ -27,6 +27,7 @@ typedef struct Build {
         *inside[NEST_MAX_LOOPS]; /* by loop number: what is in the loop runs where this holds */
     const Expr *holds[MAX_RANK]; /* by coordinate: a condition that they imply; or NULL */
     const Expr *until[NEST_MAX_LOOPS]; /* by loop number: its extent in a run; NULL: it is known */
+    const Expr *count[NEST_MAX_LOOPS]; /* ... how many of its iterations do something; NULL: all */
     const Expr *acc;                   /* what `acc` in post stands for */
     int tile[NEST_MAX_LOOPS], n_tile;  /* accumulator tile: loop numbers */
     int acc_buffer;
@@ -335,9 +336,9 @@ static void apply_limits(Build *b, int first) {
             if (before && ends_together(b, before, at, n->limit[d])) continue;
             bool by_extent = i == 0 || (i < n->share && !before) ||
                              (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
-            if (by_extent && !b->until[loop] && n->loop[loop].role == ROLE_serial)
-                until = iterations(b, at, before, &n->loop[loop], d);
-            if (until)
+            if (!b->until[loop] && n->loop[loop].role == ROLE_serial)
+                until = b->count[loop] = iterations(b, at, before, &n->loop[loop], d);
+            if (until && by_extent)
                 b->until[loop] = until;
             else
                 b->inside[loop] = both_hold(b->x, b->inside[loop], inside);
@@ -676,7 +677,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         bool unit = depth > 0 && n->loop[serial[depth - 1]].role == ROLE_tile;
         if (unit) depth--; /* hints do not go into the tile */
         if (n->pack && n->target->vector_types)
-            list = nest_fetch_ahead(n, b->k, body, b->args, first, first + depth, unit);
+            list = nest_fetch_ahead(n, b->k, body, b->args, b->count, first, first + depth, unit);
         stmt_append(&list, wrap(b, count - depth, serial + depth, update));
         return new_if(b, around, wrap(b, depth, serial, list));
     }

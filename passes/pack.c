@@ -204,6 +204,7 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
  * And where the L1 cache does not keep the panel, each iteration brings what a few later ones read
  * into it. */
 #define FEWEST_TIMES 2  /* that a panel is read */
+#define MOST_STEPS   8  /* for an element of it: the wait is a small part of so much work */
 #define MOST_LINES   2  /* of it to fetch in an iteration, */
 #define MOST_OF_UNIT 16 /* or in one of a matrix unit, whose tiles take so many lines each */
 #define MOST_NEAR    8  /* the same, into the L1 cache, */
@@ -215,15 +216,17 @@ typedef struct Ahead {
     Nest *n;
     Kernel *k;
     Value **args;
-    int first, tile; /* positions in the order: of the first reduction loop, of the tile */
-    bool unit;       /* the tile is one of a matrix unit */
+    const Expr *const *count; /* by loop number: iterations that a run does; NULL: all */
+    int first, tile;          /* positions in the order: of the first reduction loop, of the tile */
+    bool unit;                /* the tile is one of a matrix unit */
     Stmt *list;
 } Ahead;
 
 typedef struct Panel {
     int64_t size;  /* elements */
     int again;     /* position in the order of the first loop that reads it again */
-    int64_t steps; /* iterations of the loops from there to the tile */
+    int64_t steps; /* iterations of the loops from there to the tile, */
+    bool varies;   /* fewer in some runs */
 } Panel;
 
 /* How a load goes through the loops from a position of the order on. */
@@ -271,10 +274,12 @@ static bool find_panel(const Ahead *a, const Expr *load, Panel *panel) {
     }
     if (!walk(a, load, panel->again, &w)) return false;
     panel->steps = w.steps;
+    for (int i = panel->again; i < a->tile; i++) panel->varies |= a->count[n->order[i]] != NULL;
     const bool dense = panel->size > 0 && w.inside == panel->size;
-    return dense && times >= FEWEST_TIMES && panel->steps <= panel->size &&
-           numel * size >= l2 / 4 && 3 * panel->size * size <= 2 * l2 &&
-           numel + 2 * panel->size <= INT32_MAX;
+    return dense && times >= FEWEST_TIMES &&
+           (panel->steps <= MOST_STEPS * panel->size || panel->varies) && numel * size >= l2 / 4 &&
+           3 * panel->size * size <= 2 * l2 && numel + 2 * panel->size <= INT32_MAX &&
+           panel->steps <= INT32_MAX / 2;
 }
 
 static void add_prefetch(Ahead *a, const Expr *load, const Expr *at, bool near) {
@@ -324,23 +329,35 @@ static void fetch_columns(Ahead *a, const Expr *load) {
         add_prefetch(a, load, ex_add(x, at, ex_i(x, STEPS_AHEAD * w.stride + i)), true);
 }
 
-/* Brings the panel behind the one that `load` reads, a bit in each step. */
+/* Brings the panel behind the one that `load` reads, a bit in each step. Of a run with fewer steps
+ * each brings more, but not more than as many hints can. */
 static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
     Exprs *x = a->n->x;
-    const int64_t each = (panel->size + panel->steps - 1) / panel->steps;
+    const int64_t least = (panel->size + panel->steps - 1) / panel->steps;
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)load->dt);
-    if (each > (a->unit ? MOST_OF_UNIT : MOST_LINES) * line) return;
+    if (least > (a->unit ? MOST_OF_UNIT : MOST_LINES) * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
-    const Expr *step = ex_i(x, 0);
+    const Expr *step = ex_i(x, 0), *steps = ex_i(x, 1), *each = ex_i(x, least);
     for (int i = 0; i < a->k->vars.n; i++) to[i] = ex_var(x, i);
     for (int i = panel->again; i < a->n->n_order; i++) {
         const NestLoop *l = &a->n->loop[a->n->order[i]];
+        const Expr *count = a->count[a->n->order[i]];
+        if (!count) count = ex_i(x, l->extent);
         to[l->var] = ex_i(x, 0);
-        if (i < a->tile) step = ex_add(x, ex_mul(x, step, ex_i(x, l->extent)), ex_var(x, l->var));
+        if (i >= a->tile) continue;
+        step = ex_add(x, ex_mul(x, step, count), ex_var(x, l->var));
+        steps = ex_mul(x, steps, count);
     }
+    if (panel->varies) {
+        steps = ex_bin(x, EX_max, steps, ex_i(x, 1));
+        each = ex_div(x, ex_add(x, steps, ex_i(x, panel->size - 1)), steps);
+        each = ex_bin(x, EX_min, each, ex_i(x, (least + line - 1) / line * line));
+    }
+    const Expr *ahead = ex_mul(x, step, each);
+    if (panel->steps > panel->size) ahead = ex_bin(x, EX_min, ahead, ex_i(x, panel->size));
     const Expr *next = ex_subst_vars(x, load->arg[0], a->k->vars.n, to);
-    next = ex_add(x, ex_add(x, next, ex_i(x, panel->size)), ex_mul(x, step, ex_i(x, each)));
-    for (int64_t i = 0; i < each; i += line)
+    next = ex_add(x, ex_add(x, next, ex_i(x, panel->size)), ahead);
+    for (int64_t i = 0; i < least; i += line)
         add_prefetch(a, load, ex_add(x, next, ex_i(x, i)), false);
 }
 
@@ -368,9 +385,10 @@ static void fetch_operand(void *user, const Expr *e) {
     if (find_panel(a, e, &panel)) fetch_panel(a, e, &panel);
 }
 
-Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, int first, int tile,
-                       bool unit) {
-    Ahead a = {.n = n, .k = k, .args = args, .first = first, .tile = tile, .unit = unit};
+Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, const Expr *const *count,
+                       int first, int tile, bool unit) {
+    Ahead a = {
+        .n = n, .k = k, .args = args, .count = count, .first = first, .tile = tile, .unit = unit};
     ex_visit(n->p->arena, body, fetch_operand, &a);
     return a.list;
 }

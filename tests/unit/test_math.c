@@ -528,6 +528,9 @@ enum { LINE = 16 /* floats */ };
 
 /* What is fetched ahead of a buffer: panels into the L2 cache, or a few steps near. */
 typedef struct Hints {
+    Exprs *x;
+    const Expr *extent; /* of the run, as kernels load it, */
+    int64_t rows;       /* and what it is */
     int64_t var[64];
     int buffer;
     bool near;
@@ -536,27 +539,36 @@ typedef struct Hints {
     bool *hinted;  /* by line, and those of a panel more */
 } Hints;
 
+static int64_t value_in_run(const Hints *h, const Expr *e) {
+    return ex_eval(ex_replace(h->x, e, h->extent, ex_i(h->x, h->rows)), h->var).i;
+}
+
 /* Goes through the loops and notes all hints. */
 static void run_hints(Hints *h, const Stmt *s) {
     for (; s; s = s->next) {
-        if (s->kind == ST_let) h->var[s->var] = ex_eval(s->value, h->var).i;
+        if (s->kind == ST_let) h->var[s->var] = value_in_run(h, s->value);
+        if (s->kind == ST_if && value_in_run(h, s->value)) run_hints(h, s->body);
         if (s->kind == ST_prefetch && s->buffer == h->buffer && s->near == h->near) {
-            const int64_t at = ex_eval(s->index[0], h->var).i;
+            const int64_t at = value_in_run(h, s->index[0]);
             if (h->first < 0) h->first = at;
             assert_true(at >= h->first && at < h->lines * LINE + 2 * h->first);
             h->hinted[at / LINE] = true;
         }
         const bool tile = s->kind == ST_for && s->role != ROLE_serial && s->role != ROLE_parallel;
         if (s->kind != ST_for || tile) continue;
-        for (h->var[s->var] = 0; h->var[s->var] < s->extent->k.i; h->var[s->var]++)
-            run_hints(h, s->body);
+        const int64_t extent = value_in_run(h, s->extent);
+        for (h->var[s->var] = 0; h->var[s->var] < extent; h->var[s->var]++) run_hints(h, s->body);
     }
 }
 
 /* The first index of the hints for the buffer of so many elements, which must hint at all lines
- * from there; 0: there is none. */
-static int64_t first_hint(Session *s, const Kernel *k, int64_t numel, bool near) {
-    Hints h = {.near = near, .first = -1, .lines = numel / LINE};
+ * from there in a run of so many rows; 0: there is none. */
+static int64_t first_hint(Session *s, const Kernel *k, int64_t rows, int64_t numel, bool near) {
+    Hints h = {.x = &s->x, .rows = rows, .near = near, .first = -1, .lines = numel / LINE};
+    const Expr *zero = ex_i(h.x, 0);
+    for (int i = 0; i < k->n_params; i++)
+        if (k->buffers.items[i]->dt == DT_i32) h.extent = ex_load(h.x, DT_i32, i, 1, &zero);
+    if (!h.extent) h.extent = zero; /* it is fixed */
     while (k->buffers.items[h.buffer]->shape[0] != numel) assert_true(++h.buffer < k->n_params);
     h.hinted = ARENA_ARRAY(&s->arena, (size_t)h.lines * 3, bool);
     run_hints(&h, k->body);
@@ -566,29 +578,42 @@ static int64_t first_hint(Session *s, const Kernel *k, int64_t numel, bool near)
 }
 
 /* What of the operands of a product is fetched ahead, in elements: a panel of columns, columns of 8
- * steps, the rows of a tile. */
-static void check_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns, int64_t panel,
-                        int64_t near, int64_t tile) {
+ * steps, the rows of a tile. `run`: how many of the rows, which vary, there are in a run; 0: they
+ * do not. */
+static void check_run_ahead(Session *s, int64_t rows, int64_t run, int64_t depth, int64_t columns,
+                            int64_t panel, int64_t near, int64_t tile) {
     Graph *g = graph_new(&s->arena, &s->x, &s->diag, "ahead");
     Value *a = graph_input(g, "a", DT_f32, 2, (const int64_t[]){rows, depth});
     float *data = ARENA_ARRAY(&s->arena, (size_t)(depth * columns), float);
     for (int64_t i = 0; i < depth * columns; i++) data[i] = (float)(i % 7);
     Value *b = graph_const(g, DT_f32, 2, (const int64_t[]){depth, columns}, data);
+    const int64_t dims[] = {
+        run ? graph_symbol(g, graph_input(g, "n", DT_i32, 0, NULL), 1, rows) : 0, depth};
+    if (run) a->dims = dims;
     graph_output(g, g_matmul(g, a, b, DT_f32, DT_f32), "y");
     s->target = target_find("c");
     Program *p = session_lower(s, g);
     assert_true(p && p->kernels.n == 1 && p->kernels.items[0]->vars.n <= 64);
     const Kernel *k = p->kernels.items[0];
-    assert_int_equal(first_hint(s, k, depth * columns, false), panel);
-    assert_int_equal(first_hint(s, k, depth * columns, true), near);
-    assert_int_equal(first_hint(s, k, rows * depth, false), tile);
+    assert_int_equal(first_hint(s, k, run, depth * columns, false), panel);
+    assert_int_equal(first_hint(s, k, run, depth * columns, true), near);
+    assert_int_equal(first_hint(s, k, run, rows * depth, false), tile);
+}
+
+static void check_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns, int64_t panel,
+                        int64_t near, int64_t tile) {
+    check_run_ahead(s, rows, 0, depth, columns, panel, near, tile);
 }
 
 static int body_ahead(Session *s) {
     enum { TWO = 16, THREE = 24 }; /* columns of a tile: vectors of 8 */
     check_ahead(s, 96, 512, 768, 512 * TWO, 8 * TWO, 0);
-    check_ahead(s, 72, 512, 768, 512 * TWO, 8 * TWO, 0);  /* more than an element at once */
-    check_ahead(s, 384, 512, 768, 0, 8 * THREE, 4 * 512); /* less than an element at once */
+    check_ahead(s, 72, 512, 768, 512 * TWO, 8 * TWO, 0); /* more than an element at once */
+    check_ahead(s, 384, 512, 768, 512 * THREE, 8 * THREE, 4 * 512); /* less than one at once */
+    check_ahead(s, 800, 64, 3072, 0, 0, 0);                         /* much less */
+    check_run_ahead(s, 800, 800, 64, 3072, 64 * THREE, 0, 0);       /* yet there may be few rows */
+    check_run_ahead(s, 800, 20, 64, 3072, 64 * THREE, 0, 0);
+    check_run_ahead(s, 800, 7, 64, 3072, 64 * THREE, 0, 0);
     check_ahead(s, 4, 512, 768, 0, 8 * THREE, 0);         /* one tile of rows */
     check_ahead(s, 2, 510, 768, 0, 0, 0);                 /* few rows */
     check_ahead(s, 2, 512, 768, 0, 0, 0);                 /* which read streams */
