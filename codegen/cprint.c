@@ -85,8 +85,8 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
 void printer_share(Printer *p, const Stmt *loop, int unit) {
     p->shared = loop;
     p->unit_of_part = unit;
-    p->thread = names_take(&p->names, "worker", "worker");
-    p->threads = names_take(&p->names, "workers", "workers");
+    p->worker = names_take(&p->names, "worker", "worker");
+    p->workers = names_take(&p->names, "workers", "workers");
 }
 
 /* --- declarations ----------------------------------------------------------------------------- */
@@ -332,10 +332,10 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (s == p->shared) {
         first = names_take(&p->names, "begin", "begin");
         last = names_take(&p->names, "end", "end");
-        print_line(p, "const int32_t %s = mlcc_part(%s, %d, %s, %s);", first, bound,
-                   p->unit_of_part, p->thread, p->threads);
-        print_line(p, "const int32_t %s = mlcc_part(%s, %d, %s + 1, %s);", last, bound,
-                   p->unit_of_part, p->thread, p->threads);
+        print_line(p, "const %s %s = mlcc_part(%s, %d, %s, %s);", type_of(p, DT_i32), first, bound,
+                   p->unit_of_part, p->worker, p->workers);
+        print_line(p, "const %s %s = mlcc_part(%s, %d, %s + 1, %s);", type_of(p, DT_i32), last,
+                   bound, p->unit_of_part, p->worker, p->workers);
     }
     const Strips strips = print_strips(p, s, first, last);
     if (strips == STRIPS_all) {
@@ -445,8 +445,8 @@ void kernel_parameters(Printer *p, const char *const *restrict_word, const char 
     for (int i = 0; i < k->n_scalars; i++)
         piece[k->n_params + i] = arena_printf(p->scratch, "%s %s", scalar_type, p->scalar[i]);
     if (p->shared) {
-        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->thread);
-        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->threads);
+        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->worker);
+        piece[n++] = arena_printf(p->scratch, "%s %s", scalar_type, p->workers);
     }
     text_list(out, n, piece, indent, indent);
 }

@@ -106,7 +106,7 @@ typedef struct Printer {
     bool inline_only;   /* under a guard: nothing may be printed before the statement */
     const Stmt *shared; /* a loop of which the function does the part of a thread; or NULL */
     int unit_of_part;   /* what parts are multiples of */
-    const char *thread, *threads; /* names of the parameters that say which */
+    const char *worker, *workers; /* names of the parameters that say which */
 } Printer;
 
 void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch, const Kernel *k);

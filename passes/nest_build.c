@@ -320,8 +320,7 @@ static bool ends_together(Build *b, const Expr *before, const Expr *at, const Ex
 
 /* Work that lies beyond how far a coordinate goes is left out, at every loop of it outside of the
  * tile: of the outermost loop, of those that are shared with it, and of a map's innermost one, by
- * its extent, else by a condition.
- * `first`: loops outside of the tile. */
+ * its extent, else by a condition. `first`: loops outside of the tile. */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
     for (int d = 0; d < MAX_RANK; d++) {

@@ -337,7 +337,7 @@ static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)load->dt);
     if (least > (a->unit ? MOST_OF_UNIT : MOST_LINES) * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
-    const Expr *step = ex_i(x, 0), *steps = ex_i(x, 1), *each = ex_i(x, least);
+    const Expr *step = ex_i(x, 0), *steps = ex_i(x, 1);
     for (int i = 0; i < a->k->vars.n; i++) to[i] = ex_var(x, i);
     for (int i = panel->again; i < a->n->n_order; i++) {
         const NestLoop *l = &a->n->loop[a->n->order[i]];
@@ -348,11 +348,9 @@ static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
         step = ex_add(x, ex_mul(x, step, count), ex_var(x, l->var));
         steps = ex_mul(x, steps, count);
     }
-    if (panel->varies) {
-        steps = ex_bin(x, EX_max, steps, ex_i(x, 1));
-        each = ex_div(x, ex_add(x, steps, ex_i(x, panel->size - 1)), steps);
-        each = ex_bin(x, EX_min, each, ex_i(x, (least + line - 1) / line * line));
-    }
+    steps = ex_bin(x, EX_max, steps, ex_i(x, 1));
+    const Expr *each = ex_div(x, ex_add(x, steps, ex_i(x, panel->size - 1)), steps);
+    each = ex_bin(x, EX_min, each, ex_i(x, (least + line - 1) / line * line));
     const Expr *ahead = ex_mul(x, step, each);
     if (panel->steps > panel->size) ahead = ex_bin(x, EX_min, ahead, ex_i(x, panel->size));
     const Expr *next = ex_subst_vars(x, load->arg[0], a->k->vars.n, to);
