@@ -106,7 +106,7 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Adds a step to its kernel's row. */
+/* Adds a step to its kernel's row. What it does was counted for the largest extents. */
 static void add_step(Bench *b, const mlcc_profile_row *row, uint64_t nanoseconds) {
     int i = 0;
     while (i < b->n_kernels && strcmp(b->kernels[i].kernel, row->kernel) != 0) i++;
@@ -115,9 +115,11 @@ static void add_step(Bench *b, const mlcc_profile_row *row, uint64_t nanoseconds
         b->n_kernels++;
         *k = (KernelTime){.kernel = row->kernel, .nodes = row->nodes};
     }
-    k->times += row->times;
-    k->macs += row->macs;
-    k->bytes += row->bytes;
+    if (!b->s->o->extents.n) {
+        k->times += row->times;
+        k->macs += row->macs;
+        k->bytes += row->bytes;
+    }
     k->seconds += (double)nanoseconds * 1e-9;
 }
 
@@ -181,6 +183,9 @@ static void print_text(const Bench *b) {
            b->n_runs);
     printf("latency: min %.*f ms, median %.*f, p90 %.*f, p99 %.*f\n", digits, b->run[0] * 1e3,
            digits, median * 1e3, digits, percentile(b, 90) * 1e3, digits, percentile(b, 99) * 1e3);
+    for (int i = 0; i < b->s->o->extents.n; i++)
+        printf("%s%s%s", i ? ", " : "extents: ", b->s->o->extents.items[i],
+               i + 1 < b->s->o->extents.n ? "" : "; what a run does is not counted\n");
     if (b->macs)
         printf("multiply-adds: %s; at the median %.2f GFLOP/s\n", in_units(b->s, (double)b->macs),
                flops_of(b->macs, median) * 1e-9);
@@ -255,7 +260,7 @@ static const char *library_of(Bench *b, const char *folder) {
     Graph *g = session_graph(s);
     if (!g) return NULL;
     pass_dce(g, NULL);
-    b->macs = (uint64_t)count_macs(g);
+    if (!s->o->extents.n) b->macs = (uint64_t)count_macs(g);
     Program *p = session_lower(s, g);
     const char *path = arena_printf(&s->arena, "%s/model.so", folder);
     return p && write_program(s, p, path) ? path : NULL;

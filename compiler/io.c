@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Memory of all calls for a tensor. */
@@ -199,6 +200,51 @@ bool io_set_extents(Session *s, Io *io) {
     return s->diag.n_errors == 0;
 }
 
+/* Gives the inputs the shapes that the extents say. */
+static void follow_extents(Io *io) {
+    for (int i = 0; i < io->n_in; i++) {
+        TensorInfo *t = &io->in[i];
+        for (int d = 0; t->extent_input && d < t->rank; d++)
+            if (t->extent_input[d] >= 0) t->shape[d] = extent_of(io, t->extent_input[d]);
+        if (t->extent_input) set_shape(t);
+    }
+}
+
+/* The input that holds the extent of this name; -1: none. */
+static int extent_input(const Io *io, const char *name, size_t length) {
+    for (int i = 0; i < io->n_in; i++)
+        if (io_input_hidden(io, i) && strlen(io->in[i].name) == length &&
+            !strncmp(io->in[i].name, name, length))
+            return i;
+    return -1;
+}
+
+bool io_named_extents(Session *s, Io *io) {
+    for (int k = 0; k < s->o->extents.n; k++) {
+        const char *word = s->o->extents.items[k], *equals = strrchr(word, '=');
+        char *end = NULL;
+        const long long extent = equals ? strtoll(equals + 1, &end, 10) : -1;
+        if (!equals || end == equals + 1 || *end) {
+            diag_error(&s->diag, E0001, "--extent wants NAME=N, not '%s'", word);
+            return false;
+        }
+        const int at = extent_input(io, word, (size_t)(equals - word));
+        if (at < 0) {
+            diag_error(&s->diag, E0001, "--extent %s: no dimension of this name varies", word);
+            return false;
+        }
+        const TensorInfo *symbol = &io->in[at];
+        if (extent < symbol->low || extent > symbol->high) {
+            diag_error(&s->diag, E0001, "--extent %s: it is in %lld..%lld", word,
+                       (long long)symbol->low, (long long)symbol->high);
+            return false;
+        }
+        set_extent(io, at, extent);
+    }
+    follow_extents(io);
+    return true;
+}
+
 void io_choose_extents(Io *io, Extents which, uint64_t *state) {
     for (int i = 0; i < io->n_in; i++) {
         const TensorInfo *t = &io->in[i];
@@ -210,12 +256,7 @@ void io_choose_extents(Io *io, Extents which, uint64_t *state) {
         }
         set_extent(io, i, extent);
     }
-    for (int i = 0; i < io->n_in; i++) {
-        TensorInfo *t = &io->in[i];
-        for (int d = 0; t->extent_input && d < t->rank; d++)
-            if (t->extent_input[d] >= 0) t->shape[d] = extent_of(io, t->extent_input[d]);
-        if (t->extent_input) set_shape(t);
-    }
+    follow_extents(io);
 }
 
 void io_take_shapes(Io *io) {

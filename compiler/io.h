@@ -46,6 +46,8 @@ bool io_set_extents(Session *s, Io *io);
 typedef enum Extents { EXTENTS_largest, EXTENTS_smallest, EXTENTS_random } Extents;
 /* Chooses extents, and shapes by them. */
 void io_choose_extents(Io *io, Extents which, uint64_t *state);
+/* The same by --extent, all others as they are. False after a diagnostic. */
+bool io_named_extents(Session *s, Io *io);
 bool io_varies(const Io *io);
 /* After a run: gives the outputs the shapes that it found. */
 void io_take_shapes(Io *io);

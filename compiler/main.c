@@ -160,5 +160,6 @@ int main(int argc, char **argv) {
     free(o.states.items);
     free(o.items.items);
     free(o.fixed.items);
+    free(o.extents.items);
     return status;
 }

@@ -14,23 +14,24 @@ double seconds_now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void allocate(Runner *r) {
+static bool allocate(Runner *r) {
     const mlcc_model *model = r->m.model;
     uint64_t state = r->s->o->seed ? strtoull(r->s->o->seed, NULL, 10) : 1;
     Io io;
     io_of_model(r->s, &io, model, 1);
     io_choose_extents(&io, EXTENTS_largest, &state);
+    if (!io_named_extents(r->s, &io)) return false;
     for (int i = 0; i < io.n_in; i++)
         if (!io_input_hidden(&io, i)) tensor_random(&io.in[i], io.in_data[i], &state);
     r->in = io.in_data;
     r->out = io.out_data;
     memset(r->m.arena, 0, (size_t)model->arena_bytes);
+    return true;
 }
 
 bool runner_open(Runner *r, Session *s, const char *path, const char *weights) {
     *r = (Runner){.s = s};
-    if (!model_load(s, &r->m, path, weights)) return false;
-    allocate(r);
+    if (!model_load(s, &r->m, path, weights) || !allocate(r)) return false;
     union { /* POSIX promises that a function pointer comes through dlsym whole */
         void *object;
         mlcc_profile *(*function)(void);

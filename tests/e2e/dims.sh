@@ -45,3 +45,12 @@ import numpy
 y = numpy.load('$work/out/y.npy')
 assert y.shape == ($n, 3, $n) and numpy.allclose(y, 1 / 3)"
 done
+
+# it is measured with the extents that are asked for, which must be ones it has
+name=$(sed -n '1s/=.*//p' "$suite/node/test_softmax_axis_1/dims")
+"$build/mlcc" bench "$work/softmax.so" -n 3 --extent "$name=2" >"$work/bench"
+grep -q "extents: $name=2" "$work/bench"
+for wrong in "$name=0x" "$name=1000000" "other=2"; do
+    ! "$build/mlcc" bench "$work/softmax.so" -n 3 --extent "$wrong" 2>"$work/wrong"
+    grep -q "E0001" "$work/wrong"
+done
