@@ -134,6 +134,7 @@ bool loads_inside(Printer *p, const Expr *e) {
     if (e->op == EX_load && e->n == 1) {
         const Node *at = range_of(p, e->arg[0]);
         const Buffer *b = p->k->buffers.items[e->k.i];
+        if (b->partial) return false;
         if (!at->bounded || at->lo < 0 || at->hi >= shape_numel(b->rank, b->shape)) return false;
     }
     for (int i = 0; i < e->n; i++)

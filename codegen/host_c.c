@@ -279,6 +279,14 @@ static void enter_apart(Host *h, const Step *loop, Text *locals) {
               h->own, (long long)loop->own_offset);
 }
 
+/* How many iterations of the loop a run does. */
+static const char *trips_of(Host *h, const Step *loop, Text *locals) {
+    if (!loop->args) return PRINTF("%lld", (long long)loop->trips);
+    const char *count = argument(h, loop, 0, locals);
+    return loop->each > 1 ? PRINTF("*%s * %lld", count, (long long)loop->each)
+                          : PRINTF("*%s", count);
+}
+
 /* A line of PREFIX_run that calls the kernel of a step. */
 static void print_launch(Host *h, const Step *step, const char *const *counter, int indent,
                          Text *locals, Text *out) {
@@ -328,18 +336,18 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             h->own = NULL;
         } else if (step->kind == STEP_loop) {
             const char *t = counter[depth] = names_take(&h->names, PRINTF("step%d", depth), "step");
-            long long trips = (long long)step->trips;
+            const char *trips = trips_of(h, step, locals);
             if (h->team && step->apart) {
                 enter_apart(h, step, locals);
                 const char *end = names_take(&h->names, "end", "end");
-                text_addf(out, "%*sconst int32_t %s = mlcc_part(%lld, 1, thread + 1, threads);\n",
+                text_addf(out, "%*sconst int32_t %s = mlcc_part(%s, 1, thread + 1, threads);\n",
                           indent, "", end, trips);
                 text_addf(out,
-                          "%*sfor (int32_t %s = mlcc_part(%lld, 1, thread, threads); %s < %s; "
+                          "%*sfor (int32_t %s = mlcc_part(%s, 1, thread, threads); %s < %s; "
                           "%s++) {\n",
                           indent, "", t, trips, t, end, t);
             } else {
-                text_addf(out, "%*sfor (int32_t %s = 0; %s < %lld; %s++) {\n", indent, "", t, t,
+                text_addf(out, "%*sfor (int32_t %s = 0; %s < %s; %s++) {\n", indent, "", t, t,
                           trips, t);
             }
             depth++;

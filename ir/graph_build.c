@@ -16,6 +16,7 @@ Value *graph_input(Graph *g, const char *name, DType dt, int rank, const int64_t
 Value *graph_captured(Graph *sub, Value *outer) {
     Value *v = graph_input(sub, outer->name, outer->dt, outer->rank, outer->dims);
     v->outer = outer;
+    v->range = outer->range;
     return v;
 }
 
@@ -195,12 +196,13 @@ static int extents_of(const Builder *b, int64_t *extent) {
     return n;
 }
 
-/* True in bodies for those coordinates of [from, to) that are inside; NULL: all are. */
-static const Expr *inside(const Builder *b, int from, int to) {
+/* True in bodies where those of the coordinates [from, to) that are in `which` are inside; NULL:
+ * all are. */
+static const Expr *inside(const Builder *b, int from, int to, uint64_t which) {
     const Expr *all = NULL;
     for (int i = from; i < to; i++) {
         int64_t d = i < b->rank ? b->shape[i] : b->red[i - b->rank];
-        if (!dim_varies(d)) continue;
+        if (!dim_varies(d) || !(which >> i & 1)) continue;
         const Expr *one = ex_lt(b->x, ex_var(b->x, i), dim_expr(b->x, d));
         all = all ? ex_and(b->x, all, one) : one;
     }
@@ -213,6 +215,7 @@ typedef struct Reads {
     int64_t extent[MAX_EXTENTS];
     bool beyond;
     uint64_t compared; /* coordinates that conditions look at */
+    uint64_t risky;    /* see at_risk */
 } Reads;
 
 /* May an index be outside of an extent, for coordinates up to the largest? */
@@ -252,6 +255,48 @@ static void note_compared(void *user, const Expr *e) {
     Reads *r = user;
     int steps = MAX_COMPARED;
     if (e->op == EX_lt || e->op == EX_le) r->compared |= coordinates_in(e, &steps);
+}
+
+#define ALL_COORDINATES (~(uint64_t)0)
+
+static void note_variable(void *user, const Expr *e) {
+    if (e->op == EX_var && e->k.i >= DIM_VAR) *(uint64_t *)user = ALL_COORDINATES;
+}
+
+static void note_risk(void *user, const Expr *e) {
+    Reads *r = user;
+    if (e->op != EX_load) return;
+    const Value *v = r->b->in.items[e->k.i];
+    for (int i = 0; i < e->n; i++) {
+        int steps = MAX_COMPARED;
+        if (!index_beyond(r, e->arg[i], v->shape[i])) continue;
+        r->risky |= coordinates_in(e->arg[i], &steps);
+        if (steps <= 0) r->risky = ALL_COORDINATES;
+        ex_visit(r->b->g->arena, e->arg[i], note_variable, &r->risky);
+    }
+}
+
+static void note_related(void *user, const Expr *e) {
+    Reads *r = user;
+    int steps = MAX_COMPARED;
+    if (e->dt != DT_bool || e->op == EX_load || e->op == EX_and) return;
+    uint64_t found = coordinates_in(e, &steps);
+    if (steps <= 0) found = ALL_COORDINATES;
+    if (found & r->risky) r->risky |= found;
+}
+
+/* The coordinates that must be inside of their extents for all loads to be inside of tensors, as
+ * far as is known: those of an index that may be outside, those that a condition compares with one
+ * of them, and all where such an index depends on the run's extents. */
+static uint64_t at_risk(const Builder *b, const Expr *e) {
+    Reads r = {.b = b};
+    r.n = extents_of(b, r.extent);
+    ex_visit(b->g->arena, e, note_risk, &r);
+    for (uint64_t before = 0; before != r.risky;) {
+        before = r.risky;
+        ex_visit(b->g->arena, e, note_related, &r);
+    }
+    return r.risky;
 }
 
 /* May the index be outside though no condition is about its coordinates? */
@@ -301,11 +346,12 @@ static const Expr *targets_within(const Builder *b, const Value *data, const Exp
     return guard;
 }
 
-/* The body for all coordinates up to the largest extents: what a map computes there does not
- * matter, if it only is computed; what a reduction does must not count. */
-static const Expr *guarded(const Builder *b, const Expr *e, Scalar otherwise) {
-    int n = b->rank + b->n_red;
-    const Expr *cond = inside(b, reads_beyond(b, e) ? 0 : b->rank, n);
+/* The expression of the first `n` coordinates for all up to the largest extents: what a map
+ * computes there does not matter, if it only is computed; what a reduction does must not count. */
+static const Expr *guarded(const Builder *b, const Expr *e, int n, Scalar otherwise) {
+    if (!b->x->dims) return e;
+    const uint64_t risky = at_risk(b, e) | ALL_COORDINATES << b->rank;
+    const Expr *cond = inside(b, 0, n, risky);
     return cond ? ex_select(b->x, cond, e, ex_const(b->x, (DType)e->dt, otherwise)) : e;
 }
 
@@ -481,11 +527,7 @@ Value *build_map(Builder *b, DType dt, const Expr *body) {
                 body->arg[i] == ex_var(b->x, i) || (v->shape[i] == 1 && ex_is_int(body->arg[i], 0));
         if (same) return v;
     }
-    body = within(b, body);
-    if (dims_vary(b->rank, b->shape) && reads_beyond(b, body)) {
-        const Expr *cond = inside(b, 0, b->rank);
-        body = ex_select(b->x, cond, body, ex_num(b->x, dt, 0));
-    }
+    body = guarded(b, within(b, body), b->rank, (Scalar){.i = 0});
     body = load_symbols(b, body);
     Op *op = graph_new_op(b->g, OP_map, b->in.n, b->in.items, 1);
     op->body = body;
@@ -498,11 +540,10 @@ Value *build_reduce(Builder *b, DType dt, Combine combine, const Expr *body, con
     post = simplify_in(b, ex_cast(x, dt, post ? post : ex_acc(x, (DType)body->dt)));
     body = simplify_in(b, body);
     if (x->dims) {
-        body = within(b, body);
-        post = within(b, post);
-        body = load_symbols(b, guarded(b, body, combine_identity(combine, (DType)body->dt)));
-        if (dims_vary(b->rank, b->shape) && reads_beyond(b, post))
-            post = ex_select(x, inside(b, 0, b->rank), post, ex_num(x, dt, 0));
+        body = guarded(b, within(b, body), b->rank + b->n_red,
+                       combine_identity(combine, (DType)body->dt));
+        body = load_symbols(b, body);
+        post = guarded(b, within(b, post), b->rank, (Scalar){.i = 0});
         post = load_symbols(b, post);
     }
     Op *op = graph_new_op(b->g, OP_reduce, b->in.n, b->in.items, 1);
@@ -522,7 +563,7 @@ Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusiv
     if (b->x->dims) {
         build_red(b, b->shape[axis]);
         body = within(b, body);
-        body = guarded(b, body, combine_identity(combine, (DType)body->dt));
+        body = guarded(b, body, b->rank + 1, combine_identity(combine, (DType)body->dt));
         b->n_red--;
         body = load_symbols(b, body);
     }
@@ -539,7 +580,7 @@ Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusiv
 Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const *target,
                      const Expr *guard, const Expr *body) {
     Graph *g = b->g;
-    const Expr *at[MAX_RANK], *here = inside(b, 0, b->rank);
+    const Expr *at[MAX_RANK], *here = inside(b, 0, b->rank, ALL_COORDINATES);
     body = within(b, body);
     guard = targets_within(b, data, target, within(b, guard));
     if (here) guard = guard ? ex_and(b->x, here, guard) : here;

@@ -22,7 +22,8 @@ typedef struct Buffer {
     DType dt;
     int rank;
     const int64_t *shape;
-    bool written;     /* a parameter that the kernel stores to */
+    bool written; /* a parameter that the kernel stores to */
+    bool partial; /* an input of which a run may give less: what lies behind is not to be read */
     double low, high; /* no element lies outside of them, and none is NaN; infinite: it is not known
                        */
 } Buffer;
@@ -107,7 +108,9 @@ typedef struct Step {
     enum { STEP_launch, STEP_loop, STEP_end } kind;
     Kernel *kernel;    /* launch */
     Value **args;      /* launch: the value behind each parameter (placed by the memory plan).
-                          end: a bool; where it is false the loop may be left. NULL: there is none */
+                          end: a bool; where it is false the loop may be left.
+                          loop: an i32, which counts what nobody reads more of in this run: `each`
+                          iterations for one are enough. NULL: there is none */
     Place *places;     /* of each of args, filled by the memory plan */
     uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every
                           element of it is read just before that element of the output is written */
@@ -115,6 +118,7 @@ typedef struct Step {
     bool copy; /* launch: argument 1 becomes what argument 0 is; the memory plan leaves the step out
                   where both are one state's memory */
     int64_t trips; /* loop; its counter is ctr <number of loops around> */
+    int64_t each;
     bool apart;    /* loop: no iteration needs another, there is no loop inside, and what one makes
                       for itself lies together: so several threads may each do some, with a block of
                       memory of their own in place of this one */

@@ -203,6 +203,7 @@ void text_kernel_at(Text *out, const Kernel *k, int indent) {
             text_add(out, ", ");
             text_scalar(out, DT_f64, (Scalar){.f = b->high}, false);
         }
+        text_add(out, b->partial ? " partial" : "");
         text_add(out, b->written ? " written\n" : "\n");
     }
     if (!bound_in_order(k)) {
@@ -448,6 +449,7 @@ static bool read_buffer(KernelReader *r, Space space) {
         return false;
     b->low = low.f;
     b->high = high.f;
+    b->partial = lex_accept_name(lx, "partial");
     b->written = lex_accept_name(lx, "written");
     return true;
 }

@@ -72,6 +72,11 @@ static void print_step(Text *out, const Program *p, const Step *s) {
         if (s->apart)
             text_addf(out, " apart +%lld bytes %lld", (long long)s->own_offset,
                       (long long)s->own_bytes);
+        if (s->args) {
+            text_addf(out, " each %lld of ", (long long)s->each);
+            print_value(out, p, s->args[0]);
+            if (s->places) print_place(out, &s->places[0]);
+        }
         text_add(out, "\n");
         return;
     case STEP_end:
@@ -184,15 +189,33 @@ static bool read_launch(Lexer *lx, Program *p) {
     return lex_want(lx, ')');
 }
 
+/* The argument of a step that is no launch. */
+static bool read_argument(Lexer *lx, Program *p, Step *s) {
+    Place place = {.bytes = 0};
+    s->args = ARENA_NEW(p->arena, Value *);
+    bool ok = read_path(lx, p, s->args) && read_place(lx, &place);
+    if (place.space != PLACE_none) s->places = arena_copy(p->arena, &place, sizeof place);
+    return ok;
+}
+
 static bool read_end(Lexer *lx, Program *p) {
     Step s = {.kind = STEP_end};
-    Place place = {.bytes = 0};
-    bool ok = true;
-    if (lex_accept_name(lx, "while")) {
-        s.args = ARENA_NEW(p->arena, Value *);
-        ok = read_path(lx, p, s.args) && read_place(lx, &place);
-        if (place.space != PLACE_none) s.places = arena_copy(p->arena, &place, sizeof place);
-    }
+    bool ok = !lex_accept_name(lx, "while") || read_argument(lx, p, &s);
+    vec_push(p->arena, &p->steps, s);
+    return ok;
+}
+
+static bool read_loop(Lexer *lx, Program *p) {
+    Step s = {.kind = STEP_loop};
+    bool ok = lex_want_int(lx, 0, INT64_MAX, "a number of iterations", &s.trips);
+    s.apart = ok && lex_accept_name(lx, "apart");
+    if (s.apart)
+        ok = lex_want(lx, '+') && lex_want_int(lx, 0, INT64_MAX, "an offset", &s.own_offset) &&
+             lex_want_name(lx, "bytes") &&
+             lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &s.own_bytes);
+    if (ok && lex_accept_name(lx, "each"))
+        ok = lex_want_int(lx, 1, INT64_MAX, "a number of iterations", &s.each) &&
+             lex_want_name(lx, "of") && read_argument(lx, p, &s);
     vec_push(p->arena, &p->steps, s);
     return ok;
 }
@@ -224,7 +247,6 @@ static bool read_state(Lexer *lx, Program *p) {
 /* One line behind the graph. */
 static bool read_line(Lexer *lx, Program *p) {
     bool ok;
-    Step step = {.kind = STEP_end};
     if (lex_is_name(lx, "kernel"))
         ok = read_kernel(lx, p) != NULL;
     else if (lex_accept_name(lx, "arena"))
@@ -241,17 +263,9 @@ static bool read_line(Lexer *lx, Program *p) {
         ok = read_launch(lx, p);
     else if (lex_accept_name(lx, "end"))
         ok = read_end(lx, p);
-    else if (lex_accept_name(lx, "loop")) {
-        step.kind = STEP_loop;
-        ok = lex_want_int(lx, 0, INT64_MAX, "a number of iterations", &step.trips);
-        step.apart = ok && lex_accept_name(lx, "apart");
-        if (step.apart)
-            ok = lex_want(lx, '+') &&
-                 lex_want_int(lx, 0, INT64_MAX, "an offset", &step.own_offset) &&
-                 lex_want_name(lx, "bytes") &&
-                 lex_want_int(lx, 0, INT64_MAX, "a number of bytes", &step.own_bytes);
-        vec_push(p->arena, &p->steps, step);
-    } else {
+    else if (lex_accept_name(lx, "loop"))
+        ok = read_loop(lx, p);
+    else {
         lex_expected(lx, "a kernel, a step or '}'");
         return false;
     }

@@ -246,7 +246,7 @@ static void lower_compute(Lower *l, const Op *op) {
     nest_begin(&n, l->p, op, l->target);
     if (dense) nest_lay_dense(&n, lies);
     for (int i = 0; i < op->out[0]->rank; i++)
-        if (limit[i]) nest_limit(&n, i, limit[i]);
+        if (limit[i]) nest_limit(&n, i, limit[i], dim_min(n.x, op->out[0]->dims[i]));
     n.variant = l->variant;
     n.apart = l->apart;
     if (!replay_measured(l, &n, key)) schedule_choose(&n);
@@ -293,6 +293,38 @@ static bool has_loop(const Graph *g) {
 
 static void lower_graph(Lower *l, Graph *g);
 
+/* The value of an i32 expression of symbols; NULL: some are not known before. */
+static Value *symbols_value(Lower *l, const Expr *e, const char *src) {
+    Arena *arena = l->p->arena;
+    Op *op = ARENA_NEW(arena, Op);
+    *op = (Op){.kind = OP_map, .src = src};
+    op->in = ARENA_ARRAY(arena, l->g->symbols.n + 1, Value *);
+    op->body = with_symbols(l, op, e);
+    if (!op->body || op->body->op == EX_load) return op->body ? op->in[0] : NULL;
+    op->out = ARENA_NEW(arena, Value *);
+    op->n_out = 1;
+    Value *value = graph_new_value(l->g, op, 0, DT_i32, 0, NULL);
+    Nest n;
+    nest_begin(&n, l->p, op, l->target);
+    schedule_choose(&n);
+    add_launch(l, &n, 0, false);
+    return value;
+}
+
+/* Where iterations are apart, those matter that stack what is within the results' extents. */
+static void count_trips(Lower *l, const Op *op, Step *begin) {
+    int64_t d = op->n_out && op->out[0]->rank ? op->out[0]->dims[0] : op->trips;
+    for (int i = 1; i < op->n_out; i++)
+        if (op->out[i]->dims[0] != d) return;
+    if (!dim_varies(d)) return;
+    const Expr *e = dim_expr(l->p->x, d);
+    bool many = e->op == EX_mul && ex_is_const(e->arg[1]);
+    Value *count = symbols_value(l, many ? e->arg[0] : e, op->src);
+    if (!count) return;
+    begin->args = arena_copy(l->p->arena, &count, sizeof count);
+    begin->each = many ? e->arg[1]->k.i : 1;
+}
+
 static void lower_loop(Lower *l, Op *op) {
     Graph *sub = op->sub;
     for (int i = 0; i < op->n_in; i++) {
@@ -314,6 +346,7 @@ static void lower_loop(Lower *l, Op *op) {
         row->storage = op->out[i];
         row->stacked = sub->depth;
     }
+    if (op->n_state == 0 && !l->target->blocks) count_trips(l, op, &begin);
     vec_push(l->p->arena, &l->p->steps, begin);
     l->apart = begin.apart;
     lower_graph(l, sub);

@@ -15,7 +15,8 @@ int nest_find(const Nest *n, const char *name) {
 }
 
 static int new_loop(Nest *n, const char *name, int64_t extent, bool reduce) {
-    n->loop[n->n_loops] = (NestLoop){.name = name, .extent = extent, .reduce = reduce};
+    n->loop[n->n_loops] =
+        (NestLoop){.name = name, .extent = extent, .least = extent, .reduce = reduce};
     return n->n_loops++;
 }
 
@@ -75,8 +76,9 @@ void nest_lay_dense(Nest *n, const Expr *const *extent) {
         n->dense[i] = nest_flatten_loads(n->x, extent[i], n->op);
 }
 
-void nest_limit(Nest *n, int axis, const Expr *extent) {
+void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least) {
     n->limit[axis] = nest_flatten_loads(n->x, extent, n->op);
+    n->loop[axis].least = least;
 }
 
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
@@ -88,7 +90,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
         bool reduce = i >= n_spatial;
         n->loop[i].name =
             arena_printf(p->arena, reduce ? "r%d" : "i%d", reduce ? i - n_spatial : i);
-        n->loop[i].extent = extent[i];
+        n->loop[i].extent = n->loop[i].least = extent[i];
         n->loop[i].reduce = reduce;
         n->coord[i] = ex_var(n->x, i);
         n->order[n->n_order++] = i;
@@ -118,6 +120,7 @@ int nest_fuse(Nest *n, int a, int b) {
     const char *name = arena_printf(n->p->arena, "%s%s", n->loop[a].name, n->loop[b].name);
     text_addf(&n->steps, "fuse %s %s; ", n->loop[a].name, n->loop[b].name);
     int c = new_loop(n, name, n->loop[a].extent * eb, n->loop[a].reduce);
+    n->loop[c].least = n->loop[a].least * n->loop[b].least;
     substitute(n, a, ex_div(x, ex_var(x, c), ex_i(x, eb > 0 ? eb : 1)));
     substitute(n, b, ex_bin(x, EX_rem, ex_var(x, c), ex_i(x, eb > 0 ? eb : 1)));
     replace_in_order(n, a, 1, &c);

@@ -33,6 +33,7 @@
 typedef struct NestLoop {
     const char *name;
     int64_t extent;
+    int64_t least; /* that is done in any run */
     bool reduce;
     bool retired; /* replaced by fuse or split */
     Role role;
@@ -72,8 +73,8 @@ typedef struct Nest {
  * reduce) or of the updates (scatter). */
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
 /* Coordinate `axis` of the result goes no further than `extent`, an expression of loads of op's
- * inputs. */
-void nest_limit(Nest *n, int axis, const Expr *extent);
+ * inputs that is `least` or more. */
+void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least);
 /* Elements of the result lie without gaps where the extents are these, expressions of loads of op's
  * inputs; none is stored beyond its limits. Maps only. */
 void nest_lay_dense(Nest *n, const Expr *const *extent);

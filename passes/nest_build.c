@@ -279,19 +279,26 @@ static const Expr *begin_within(Build *b, const Expr *at, int count, int first) 
     return simplify(b, ex_subst_vars(b->x, at, b->k->vars.n, to));
 }
 
-/* How often a loop runs until `at`, its variable times *step, as far as the last tile begins, comes
- * to `rest`; NULL if it is something else. */
+/* How often a loop runs until `at`, its variable times a step, as far as the last tile begins, or
+ * a quotient of that, comes to `rest`; NULL if it is something else. *whole: how far all of the
+ * loop comes. */
 static const Expr *count_to(Build *b, const Expr *at, const NestLoop *l, const Expr *rest,
-                            int64_t *step) {
+                            int64_t *whole) {
     Exprs *x = b->x;
-    *step = 1;
-    if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
-    if (at->op == EX_mul && ex_is_const(at->arg[1])) {
-        *step = at->arg[1]->k.i;
+    int64_t step = 1, by = 1;
+    if (at->op == EX_div && ex_is_const(at->arg[1])) {
+        by = at->arg[1]->k.i;
         at = at->arg[0];
     }
-    if (at != ex_var(x, l->var) || *step < 1) return NULL;
-    return ex_div(x, ex_add(x, rest, ex_i(x, *step - 1)), ex_i(x, *step));
+    if (at->op == EX_min && ex_is_const(at->arg[1])) at = at->arg[0];
+    if (at->op == EX_mul && ex_is_const(at->arg[1])) {
+        step = at->arg[1]->k.i;
+        at = at->arg[0];
+    }
+    if (at != ex_var(x, l->var) || step < 1 || by < 1) return NULL;
+    *whole = l->extent * step / by;
+    rest = ex_mul(x, rest, ex_i(x, by));
+    return ex_div(x, ex_add(x, rest, ex_i(x, step - 1)), ex_i(x, step));
 }
 
 /* How often loop `l` runs until coordinate `d`, which is `at` in it and was `before` in the loops
@@ -301,13 +308,13 @@ static const Expr *iterations(Build *b, const Expr *at, const Expr *before, cons
                               int d) {
     Exprs *x = b->x;
     const Expr *limit = b->n->limit[d];
-    int64_t step;
+    int64_t whole;
     if (!before) {
-        const Expr *count = count_to(b, at, l, limit, &step);
-        return count && l->extent * step >= b->n->op->out[0]->shape[d] ? count : NULL;
+        const Expr *count = count_to(b, at, l, limit, &whole);
+        return count && whole >= b->n->op->out[0]->shape[d] ? count : NULL;
     }
     at = simplify(b, ex_sub(x, at, before));
-    const Expr *count = count_to(b, at, l, ex_sub(x, limit, before), &step);
+    const Expr *count = count_to(b, at, l, ex_sub(x, limit, before), &whole);
     return count ? ex_bin(x, EX_min, count, ex_i(x, l->extent)) : NULL;
 }
 
@@ -946,6 +953,9 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
+        const Value *root = value_storage(b.args[i]);
+        k->buffers.items[i]->partial =
+            root->def->kind == OP_input && dims_vary(root->rank, root->dims);
         if (dt_is_short(op->out[0]->dt)) {
             k->buffers.items[i]->high = magnitude(p->arena, b.args[i]);
             k->buffers.items[i]->low = -k->buffers.items[i]->high;

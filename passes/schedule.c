@@ -254,13 +254,18 @@ static void split_divided(Nest *n) {
     }
 }
 
-/* Is the loop that of a coordinate which does not always go as far as its extent? */
-static bool goes_apart(const Nest *n, int loop) {
+static bool reads_loop(const Nest *n, const Expr *e, int loop) {
+    return ex_vars(n->p->arena, e) >> loop & 1;
+}
+
+/* Is one loop for both no loop whose end says how far they go? Of a coordinate that does not always
+ * go as far as its extent it does only if that is the outer one's. */
+static bool go_apart(const Nest *n, int outer, int inner) {
+    const Expr *guard = n->loop[inner].reduce ? n->guard[1] : NULL;
     for (int d = 0; d < n->n_coords; d++)
-        if (n->limit[d] && n->coord[d] == ex_var(n->x, loop) && n->loop[loop].extent > 1)
+        if (n->limit[d] && n->loop[inner].extent > 1 && reads_loop(n, n->coord[d], inner))
             return true;
-    if (!n->guard[1] || !n->loop[loop].reduce) return false;
-    return ex_vars(n->p->arena, n->guard[1]) >> loop & 1;
+    return guard && (reads_loop(n, guard, outer) || reads_loop(n, guard, inner));
 }
 
 /* Joins neighbouring loops that every load walks through in one stride. */
@@ -269,7 +274,7 @@ static void join_loops(Nest *n) {
     for (int i = n->n_order - 2; i >= 0; i--) {
         int a = n->order[i], b = n->order[i + 1];
         if (n->loop[a].reduce != n->loop[b].reduce || n->loop[a].extent < 1 ||
-            n->loop[b].extent < 1 || goes_apart(n, a) || goes_apart(n, b))
+            n->loop[b].extent < 1 || go_apart(n, a, b))
             continue;
         int fused = divisions_if_fused(n, a, b);
         if (fused > divisions) continue;
@@ -331,12 +336,21 @@ static bool listed(int loop, const int *list, int count) {
     return false;
 }
 
+#define FEW_ROWS 4 /* that make a good tile */
+
+/* How many rows the loop has for a tile. One that varies may have few, of which a tile does more
+ * than there are: another one with enough is better. */
+static int64_t sure_rows(const NestLoop *l) {
+    const int64_t few = l->extent < FEW_ROWS ? l->extent : FEW_ROWS;
+    return l->least > few ? l->least : few;
+}
+
 /* The longest loop of the list, the innermost of such; -1 if none runs twice. */
 static int longest_of(const Nest *n, const int *list, int count) {
     int best = -1;
     for (int i = 0; i < count; i++)
         if (n->loop[list[i]].extent >= 2 &&
-            (best < 0 || n->loop[list[i]].extent >= n->loop[best].extent))
+            (best < 0 || sure_rows(&n->loop[list[i]]) >= sure_rows(&n->loop[best])))
             best = list[i];
     return best;
 }
@@ -609,7 +623,8 @@ static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const Narr
             if (packs || (ex_stride(columns->load->arg[0], loop, &stride) && stride == at_once))
                 t->column = loop;
         } else if (in_rows && !in_columns && extent >= 2) {
-            if (t->row < 0 || extent >= n->loop[t->row].extent) t->row = loop;
+            if (t->row < 0 || sure_rows(&n->loop[loop]) >= sure_rows(&n->loop[t->row]))
+                t->row = loop;
         }
     }
     return t->column >= 0 && t->depth >= 0;

@@ -17,6 +17,9 @@
  *
  * What lies outside of the tensor there (lines around an image, which a map replaces by zeros) is
  * computed as the line next to it is.
+ *
+ * Where the first coordinate of the result varies (a batch), the loop ends behind the strips of the
+ * run. Other coordinates that vary are no axes: strips beyond them would be computed for nothing.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -45,6 +48,7 @@
 /* The strips of one coordinate of the chain's result. */
 typedef struct Axis {
     int64_t strips, rows;
+    int64_t dim; /* the number of strips, as dim.h has it */
 } Axis;
 
 /* What a strip has of one coordinate of an operator, see above. */
@@ -195,6 +199,13 @@ static bool spans_of(Strips *s, const Chain *c, const Value *v, Span *span) {
 static double strips_of(const Chain *c) {
     double n = 1;
     for (int a = 0; a < c->n_axes; a++) n *= (double)c->axis[a].strips;
+    return n;
+}
+
+/* As many are there in every run. */
+static double fewest_strips(const Strips *s, const Chain *c) {
+    double n = 1;
+    for (int a = 0; a < c->n_axes; a++) n *= (double)dim_min(s->g->x, c->axis[a].dim);
     return n;
 }
 
@@ -356,11 +367,12 @@ static double bytes_held(const Chain *c) {
  * heads of attention, strips also spare threads what moves between their cores, which decides where
  * nothing else does. */
 static double gain_of(Strips *s, const Chain *c) {
-    double strips = strips_of(c), held = bytes_held(c), gain = 0, work = 0;
+    double strips = strips_of(c), few = fewest_strips(s, c), held = bytes_held(c);
+    double gain = 0, work = 0;
     double between = 0, reread = 0;
     bool once = true;
     Outside outside[MOST_MEMBERS];
-    if (strips < LEAST_STRIPS) return 0;
+    if (few < LEAST_STRIPS) return 0;
     for (int i = 0; i < c->n; i++) {
         outside[i] = read_outside(s, c, &c->member[i]);
         held += outside[i].twice / strips;
@@ -397,7 +409,7 @@ static double gain_of(Strips *s, const Chain *c) {
     }
     if (s->spares && once && reread < between * FEW) gain += between * OTHER_CYCLES;
     /* two threads, of which one does a strip more */
-    return gain - (ceil(strips / 2) * 2 / strips - 1) * work;
+    return gain - (ceil(few / 2) * 2 / few - 1) * work;
 }
 
 /* --- chains ----------------------------------------------------------------------------------- */
@@ -473,19 +485,21 @@ static Chain choose(Strips *s, Op *last) {
     const Value *out = last->out[0];
     Chain best = {.n = 0};
     int n = 0, coord[MOST_AXES];
-    Axis axis[MOST_AXES] = {{0, 0}};
+    Axis axis[MOST_AXES] = {{0}};
     if (out->rank + 2 > MAX_RANK || s->box[out->id] || !may_gain(s, last)) return best;
     for (int d = 0; d + 1 < out->rank && n < MOST_AXES; d++) {
-        int64_t extent = out->shape[d];
+        const int64_t extent = out->shape[d];
+        const bool varies = dim_varies(out->dims[d]);
         if (extent == 1) continue;
+        if (varies && n > 0) break;
         coord[n] = d;
-        for (int64_t rows = 1; rows < extent && rows <= MOST_ROWS; rows++) {
+        for (int64_t rows = 1; rows < extent && rows <= (varies ? 1 : MOST_ROWS); rows++) {
             if (extent % rows) continue;
-            axis[n] = (Axis){extent / rows, rows};
+            axis[n] = (Axis){extent / rows, rows, varies ? out->dims[d] : extent / rows};
             Chain c = grow(s, last, n + 1, coord, axis);
             if (c.gain > best.gain) best = c;
         }
-        axis[n++] = (Axis){extent, 1};
+        axis[n++] = (Axis){extent, 1, out->dims[d]};
     }
     return best;
 }
@@ -556,6 +570,8 @@ static Value *value_inside(Build *b, Value *v) {
     } else {
         inner = graph_captured(b->sub, v);
     }
+    for (int k = 0; k < b->s->g->symbols.n; k++)
+        if (b->s->g->symbols.items[k] == v) graph_set_symbol(b->sub, k, inner);
     vec_push(b->s->g->arena, &b->outer, v);
     vec_push(b->s->g->arena, &b->inner, inner);
     return inner;
@@ -607,10 +623,28 @@ static const Expr *numbered(const Build *b, const Expr *e, const int64_t *extent
     return ex_subst_vars(b->x, e, MAX_RANK + b->c->n_axes, b->number);
 }
 
+static void bring_symbol(void *user, const Expr *e) {
+    Build *b = user;
+    int64_t k = e->op == EX_var ? e->k.i - DIM_VAR : -1;
+    Value *value = k >= 0 && k < b->s->g->symbols.n ? b->s->g->symbols.items[k] : NULL;
+    if (value) value_inside(b, value);
+}
+
+/* The extents of the member's strip, for which the loop gets the values of symbols. */
+static void strip_dims(Build *b, const Member *m, int64_t *dims) {
+    const Value *out = m->op->out[0];
+    int64_t extent[MAX_RANK];
+    strip_extents(b->c, m, extent);
+    for (int i = 0; i < out->rank; i++) {
+        dims[i] = extent[i] == out->shape[i] ? out->dims[i] : extent[i];
+        if (dim_varies(dims[i])) ex_visit(b->s->scratch, dim_expr(b->x, dims[i]), bring_symbol, b);
+    }
+}
+
 static void build_member(Build *b, Member *m) {
     Graph *sub = b->sub;
     const Op *op = m->op;
-    int64_t extent[MAX_RANK + MOST_AXES], shape[MAX_RANK];
+    int64_t extent[MAX_RANK + MOST_AXES], dims[MAX_RANK];
     b->m = m;
     for (int i = strip_extents(b->c, m, extent); i < MAX_RANK; i++) extent[i] = 1;
     for (int a = 0; a < b->c->n_axes; a++) extent[MAX_RANK + a] = b->c->axis[a].strips;
@@ -618,7 +652,7 @@ static void build_member(Build *b, Member *m) {
     for (int i = 0; i < op->n_in; i++) in[i] = value_inside(b, op->in[i]);
     Op *strip = graph_new_op(sub, op->kind, op->n_in, in, 1);
     const Value *out = op->out[0];
-    for (int i = 0; i < out->rank; i++) shape[i] = extent[i];
+    strip_dims(b, m, dims);
     strip->combine = op->combine;
     strip->n_red = op->n_red;
     strip->red = op->red;
@@ -630,7 +664,7 @@ static void build_member(Build *b, Member *m) {
         if (reaches_out(b->c, m, a)) *result = with_rim(b, m, a, *result);
     strip->body = numbered(b, body, extent);
     strip->post = post ? numbered(b, post, extent) : NULL;
-    m->made = graph_new_value(sub, strip, 0, out->dt, out->rank, shape);
+    m->made = graph_new_value(sub, strip, 0, out->dt, out->rank, dims);
     m->made->name = out->name;
     graph_append(sub, strip);
 }
@@ -642,8 +676,9 @@ static void make_loop(Strips *s, Chain *c) {
     Op *last = c->member[0].op;
     Value *out = last->out[0];
     Build b = {.s = s, .x = x, .c = c, .sub = graph_new_sub(g)};
-    int64_t trips = (int64_t)strips_of(c), inner = trips, shape[MAX_RANK];
+    int64_t trips = (int64_t)strips_of(c), inner = trips, dims[MAX_RANK] = {1};
     for (int a = 0; a < c->n_axes; a++) {
+        dims[0] = dim_mul(x, dims[0], c->axis[a].dim);
         const Expr *at = ex_ctr(x, b.sub->depth - 1);
         if (inner < trips) at = ex_bin(x, EX_rem, at, ex_i(x, inner));
         inner /= c->axis[a].strips;
@@ -659,9 +694,8 @@ static void make_loop(Strips *s, Chain *c) {
     loop->trips = trips;
     loop->sub = b.sub;
     loop->src = last->src;
-    shape[0] = trips;
-    for (int i = 0; i < out->rank; i++) shape[i + 1] = c->member[0].made->shape[i];
-    Value *stacked = graph_new_value(g, loop, 0, out->dt, out->rank + 1, shape);
+    for (int i = 0; i < out->rank; i++) dims[i + 1] = c->member[0].made->dims[i];
+    Value *stacked = graph_new_value(g, loop, 0, out->dt, out->rank + 1, dims);
     graph_insert_before(g, last, loop);
     Op *whole = graph_new_op(g, OP_reshape, 1, &stacked, 1);
     whole->out[0] = out;
@@ -671,17 +705,13 @@ static void make_loop(Strips *s, Chain *c) {
     out->def = whole;
 }
 
-static bool varies(const Op *op) {
-    return dims_vary(op->out[0]->rank, op->out[0]->dims);
-}
-
 /* Marks what the map moves as it is into a box of its result. */
 static void mark_boxes(Strips *s, const Op *op, const Expr *body) {
     if (body->op == EX_load && body != op->body) s->box[op->in[body->k.i]->id] = true;
     for (int i = 1; body->op == EX_select && i < 3; i++) mark_boxes(s, op, body->arg[i]);
 }
 
-/* Counts uses, and lists the operators that compute tensors of fixed shape. */
+/* Counts uses, and lists the operators that compute. */
 static void begin(Strips *s) {
     Graph *g = s->g;
     s->uses = ARENA_ARRAY(s->scratch, g->n_values + 1, int);
@@ -691,8 +721,7 @@ static void begin(Strips *s) {
         op->index = -1;
         for (int i = 0; i < op->n_in; i++) s->uses[op->in[i]->id]++;
         if (op->kind == OP_map) mark_boxes(s, op, op->body);
-        bool plain = (op->kind == OP_map || op->kind == OP_reduce) && !op->guard;
-        if (!plain || (g->x->dims && varies(op))) continue;
+        if ((op->kind != OP_map && op->kind != OP_reduce) || op->guard) continue;
         op->index = s->ops.n;
         vec_push(s->scratch, &s->ops, op);
     }

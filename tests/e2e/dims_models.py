@@ -144,7 +144,17 @@ def rows_of_pixels(channels, op):
     return nodes, [varying(f"B {channels} 8 8", floats(2, channels, 8, 8)), numpy.array([-1, channels])]
 
 
-CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax")}
+def lines():
+    """(nodes, inputs) of convolutions between which so much lies that it is computed by strips."""
+    nodes = [helper.make_node("Conv", ["in0", "in1"], ["wide"]),
+             helper.make_node("Conv", ["wide", "in2"], ["window"], group=48, pads=[1, 1, 1, 1]),
+             helper.make_node("Conv", ["window", "in3"], ["out0"])]
+    return nodes, [varying("B 8 96 96", floats(2, 8, 96, 96)), floats(48, 8, 1, 1) / 3,
+                   floats(48, 1, 3, 3) / 3, floats(8, 48, 1, 1) / 7]
+
+
+CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
+          "lines": lines()}
 
 
 def write(folder, nodes, n_outputs, inputs):

@@ -8,6 +8,9 @@
 #include "passes/passes.h"
 #include "tests/unit/model_text.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 typedef struct Row {
     const char *text, *dims;
     const char *inputs[6]; /* the extents of dimensions behind the others */
@@ -729,6 +732,10 @@ static const Row rows[] = {
      "B=1..3",
      {"\"\" \"abcd\"", "2"},
      "u32[2] 0 1139631978"},
+    {"input x f32[N] output y y = ReduceMax(x) {keepdims=0}",
+     "N=1..24",
+     {"1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", "20"},
+     "f32[] 20"},
     {"input s str[B] input c bool[B] output y str[q] t = Concat(s, s) {axis=0} y = Compress(t, c)",
      "B=1..3",
      {"\"a\" \"bc\"", "0 1", "2"},
@@ -743,6 +750,28 @@ static struct {
     const char *result;
 } now;
 
+/* An input that ends where memory does: of inputs no more is read than a run gives. */
+typedef struct Fenced {
+    unsigned char *pages;
+    size_t bytes, page;
+} Fenced;
+
+static const void *fence(Fenced *f, Bench *b, const Value *v, const Row *row, int i) {
+    ModelText m = {.b = b, .p = row->inputs[i]};
+    size_t count = 0, size = v->text ? (size_t)v->shape[v->rank - 1] : dt_store(v->dt);
+    for (skip_blanks(&m); *m.p; skip_blanks(&m), count++) word(&m);
+    /* some rows leave out what nothing reads, and faults are of extents that are not given */
+    if (!dims_vary(v->rank, v->dims) || count == 0 || !strncmp(row->result, "fault: ", 7))
+        count = value_bytes(v) / size;
+    f->page = (size_t)sysconf(_SC_PAGESIZE);
+    f->bytes = (count * size + f->page - 1) / f->page * f->page;
+    f->pages =
+        mmap(NULL, f->bytes + f->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(f->pages != MAP_FAILED);
+    assert_int_equal(mprotect(f->pages + f->bytes, f->page, PROT_NONE), 0);
+    return memcpy(f->pages + f->bytes - count * size, elements(b, v, row->inputs[i]), count * size);
+}
+
 static int run_row(Session *s) {
     s->target = target_find(s->o->target);
     Graph *g = session_graph(s);
@@ -750,8 +779,9 @@ static int run_row(Session *s) {
     if (!g) return 0;
     const void *in[8];
     void *out[16];
-    for (int i = 0; i < g->inputs.n; i++)
-        in[i] = elements(now.b, g->inputs.items[i], now.row->inputs[i]);
+    Fenced fenced[8];
+    const int n_in = g->inputs.n;
+    for (int i = 0; i < n_in; i++) in[i] = fence(&fenced[i], now.b, g->inputs.items[i], now.row, i);
     for (int i = 0; i < g->outputs.n; i++) {
         size_t bytes = value_bytes(g->outputs.items[i]);
         out[i] = memset(arena_alloc(&now.b->arena, bytes + 16), 0xa5, bytes);
@@ -768,6 +798,7 @@ static int run_row(Session *s) {
         if (fault != (status == MLCC_E_EXTENT)) now.result = "another status";
     }
     model_unload(&m);
+    for (int i = 0; i < n_in; i++) munmap(fenced[i].pages, fenced[i].bytes + fenced[i].page);
     return 0;
 }
 
@@ -830,7 +861,8 @@ static void test_vulkan(void **state) {
 }
 
 /* Every kernel that goes over rows that NonZero has found ends with the last of them, or asks first
- * whether there is one: the symbol is a parameter, x<N>, that a loop's end or a condition loads. */
+ * whether there is one: the symbol is a parameter, x<N> : i32[1], that a loop's end or a condition
+ * loads. */
 static void test_work_ends(void **state) {
     Bench *b = *state;
     static const char *const arch[] = {"generic", "x86-64-v4"};
@@ -850,12 +882,15 @@ static void test_work_ends(void **state) {
             text_kernel(&text, p->kernels.items[k]);
             const char *said = text_get(&text);
             bool of_rows = strstr(said, "y : f32"), ends = false;
-            for (const char *at = strstr(said, "x2[0]"); at && !ends; at = strstr(at + 1, "x2[0]"))
+            const char *symbol = strstr(said, " : i32[1] within"), *loaded = "";
+            if (symbol) loaded = arena_printf(&b->arena, "%.2s[0]", symbol - 2);
+            for (const char *at = strstr(said, loaded); symbol && at && !ends;
+                 at = strstr(at + 1, loaded))
                 ends = at[strcspn(at, "\n") - 1] == '{';
             if (of_rows && !ends) fail_msg("it goes over all rows: %s", said);
             ending += of_rows;
         }
-        assert_int_equal(ending, 2);
+        assert_true(ending > 0); /* the gather may be part of the product */
     }
 }
 
@@ -884,8 +919,76 @@ static void test_shared_work(void **state) {
     assert_int_equal(products, 1);
 }
 
+/* Strips of a convolution around a batch that varies: the loop does those of the run, eight or more
+ * of an image, so that threads have something to do if there is one. */
+static void test_strips(void **state) {
+    Bench *b = *state;
+    Graph *g = import_text(
+        b,
+        "opset 17 input x f32[B,32,112,112] input e f32[96,32,1,1] input d f32[96,1,3,3] "
+        "input p f32[24,96,1,1] output y v = Conv(x, e) u = Relu(v) w = Conv(u, d) {group=96 "
+        "pads=[1 1 1 1]} y = Conv(w, p)",
+        "B=1..4");
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions o = {.target = &target};
+    assert_non_null(g);
+    Program *p = run_passes(g, &o);
+    int loops = 0;
+    for (int i = 0; i < p->steps.n; i++) {
+        const Step *step = &p->steps.items[i];
+        if (step->kind != STEP_loop) continue;
+        assert_non_null(step->args);
+        assert_ptr_equal(step->args[0], p->graph->symbols.items[0]);
+        assert_true(step->each >= 8 && step->each * 4 == step->trips);
+        loops++;
+    }
+    assert_int_equal(loops, 1);
+    Text once = text_new(&b->arena), again = text_new(&b->arena);
+    text_program(&once, p, (TextOptions){0});
+    assert_non_null(strstr(text_get(&once), " of %4 input 4 +0 bytes 4\n"));
+    Program *back = parse_program(&b->arena, p->x, &b->diag, text_get(&once), once.length);
+    assert_non_null(back);
+    text_program(&again, back, (TextOptions){0});
+    assert_string_equal(text_get(&once), text_get(&again));
+}
+
+/* A tile has no rows of several images, of which there may be one: those of an image are enough, or
+ * go on in the next image. */
+static void test_tiles(void **state) {
+    Bench *b = *state;
+    static const struct {
+        const char *name, *shape;
+        int elements;
+    } weights[] = {
+        {"e", "96,32,1,1", 96 * 32}, {"d", "96,1,3,3", 96 * 9}, {"p", "24,96,1,1", 2304}};
+    Text model = text_new(&b->arena);
+    text_add(&model, "opset 17 input x f32[B,32,7,7] ");
+    for (size_t i = 0; i < N(weights); i++) {
+        text_addf(&model, "init %s f32[%s] =", weights[i].name, weights[i].shape);
+        for (int k = 0; k < weights[i].elements; k++) text_addf(&model, " %d", k % 7 + 1);
+        text_add(&model, " ");
+    }
+    text_add(&model, "output y v = Conv(x, e) w = Conv(v, d) {group=96 pads=[1 1 1 1]} "
+                     "y = Conv(w, p)");
+    Graph *g = import_text(b, text_get(&model), "B=1..8");
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions o = {.target = &target};
+    assert_non_null(g);
+    Program *p = run_passes(g, &o);
+    int across = 0;
+    for (int i = 0; i < p->kernels.n; i++) {
+        const char *steps = p->kernels.items[i]->schedule;
+        assert_null(strstr(steps, "split i0 "));
+        assert_null(strstr(steps, "slide i0 "));
+        across += strstr(steps, "split i0i1i2 ") || strstr(steps, "slide i0i1i2 ");
+    }
+    assert_true(across > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_tiles, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strips, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_work_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_work, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_interpreter, set_up, tear_down),
