@@ -26,6 +26,14 @@ int shared_unit(const Stmt *loop) {
     return is_innermost(loop->body) ? MOST_LANES : 1;
 }
 
+/* The begin of the loop that ends at step `s`. */
+static int loop_begin(const Program *p, int s) {
+    for (int depth = 0;; s--) {
+        if (p->steps.items[s].kind == STEP_end) depth++;
+        if (p->steps.items[s].kind == STEP_loop && --depth == 0) return s;
+    }
+}
+
 /* The end of the loop that begins at step `s`. */
 static int loop_end(const Program *p, int s) {
     for (int depth = 0;; s++) {
@@ -242,9 +250,10 @@ StepShare *share_steps(const Program *p) {
         int last = s;
         if (step->kind != STEP_launch && !h.step[s].alone && !step->apart) {
             /* the first step of a loop also comes after its last; and all threads have looked
-             * whether the loop goes on before anyone says anew */
+             * whether the loop goes on, at either end, before anyone says anew */
             if (h.since.n) wait_before(&h, s);
-            note_step(&h, step->kind == STEP_loop ? loop_end(p, s) : s);
+            note_step(&h, s);
+            note_step(&h, step->kind == STEP_loop ? loop_end(p, s) : loop_begin(p, s));
             continue;
         }
         /* of the first thread, or of iterations of several: like one step */

@@ -202,10 +202,10 @@ static double strips_of(const Chain *c) {
     return n;
 }
 
-/* As many are there in every run. */
+/* As many are there in every run that has any. */
 static double fewest_strips(const Strips *s, const Chain *c) {
     double n = 1;
-    for (int a = 0; a < c->n_axes; a++) n *= (double)dim_min(s->g->x, c->axis[a].dim);
+    for (int a = 0; a < c->n_axes; a++) n *= fmax((double)dim_min(s->g->x, c->axis[a].dim), 1);
     return n;
 }
 

@@ -104,9 +104,9 @@ static const char *place_text(Fixture *f, char letter) {
 }
 
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" or "apart"
- * ... "end", of which the second is a loop whose iterations have c and d for themselves; one that
- * ends with "end:b" is left where b says so. x and y are the input and output, a, b, ... are places
- * in the arena, p lies inside of a. */
+ * ... "end", of which the second is a loop whose iterations have c and d for themselves; "loop:b" and
+ * "turns:b" are such that run as often as b says, one that ends with "end:b" is left where b says
+ * so. x and y are the input and output, a, b, ... are places in the arena, p lies inside of a. */
 static const Program *program_of(Fixture *f, const char *words, const EmitOptions *o) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
@@ -123,6 +123,10 @@ static const Program *program_of(Fixture *f, const char *words, const EmitOption
         char *colon = strchr(word, ':');
         if (colon && !strncmp(word, "end", 3))
             text_addf(&t, "  end while %s\n", place_text(f, colon[1]));
+        else if (colon && !strncmp(word, "loop", 4))
+            text_addf(&t, "  loop 3 each 1 of %s\n", place_text(f, colon[1]));
+        else if (colon && !strncmp(word, "turns", 5))
+            text_addf(&t, "  loop 3 apart +64 bytes 64 each 1 of %s\n", place_text(f, colon[1]));
         else if (colon)
             text_addf(&t, "  launch @%.*s (%s, %s)\n", (int)(colon - word), word,
                       place_text(f, colon[1]), place_text(f, colon[2]));
@@ -253,6 +257,8 @@ static void test_plan(void **state) {
     check_plan(f, "loop each:xb end:b each:xa", "(|s|)s");
     check_plan(f, "loop each:xb end:b each:xb", "(|s|)|s");
     check_plan(f, "loop one:xb each:xa end:b", "(|1s|)");
+    check_plan(f, "one:xb loop:b each:xa end each:xb", "1|(s|)|s");
+    check_plan(f, "one:xb turns:b one:xc end each:xb", "1|(s)|s");
     check_plan(f, "loop one:xb end:b", "(1)");
     check_plan(f, "loop each:xa one:ab end one:by", "(s|1|)1");
     check_plan(f, "each:xa loop one:bc one:cb end each:by", "s(11)|s");
