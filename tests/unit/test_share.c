@@ -104,9 +104,10 @@ static const char *place_text(Fixture *f, char letter) {
 }
 
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" or "apart"
- * ... "end", of which the second is a loop whose iterations have c and d for themselves; "loop:b" and
- * "turns:b" are such that run as often as b says, one that ends with "end:b" is left where b says
- * so. x and y are the input and output, a, b, ... are places in the arena, p lies inside of a. */
+ * ... "end", of which the second is a loop whose iterations have c and d for themselves; "loop:b"
+ * and "turns:b" are such that run as often as b says, one that ends with "end:b" is left where b
+ * says so. x and y are the input and output, a, b, ... are places in the arena, p lies inside of a.
+ */
 static const Program *program_of(Fixture *f, const char *words, const EmitOptions *o) {
     Text t = text_new(&f->arena);
     text_add(&t, "program {\n  graph @main {\n    %0 = input : f32[8] \"x\"\n"
