@@ -3,13 +3,17 @@
  * A map that pads or concatenates copies whole tensors to a box of its result. Where such a tensor
  * is made by a map or a reduction and needs no memory of its own, it becomes that box
  * (Value.inside): its maker writes there and its other users read there. What remains of the map is
- * the part that copies nothing, under a guard (Op.guard of a map), often nothing at all.
+ * the part that copies nothing, under a guard (Op.guard of a map), often nothing at all. What is read
+ * there across rows becomes a tensor of its own first, since squares are turned where no guard
+ * is.
  *
  * Rows that would get into each other's way in the cache are set apart (Value.gap).
  */
 #include "passes/passes.h"
 
-#define MIN_ROWS 8
+#include <string.h>
+
+#define MIN_ROWS 8 /* that get into each other's way, or are turned */
 
 typedef struct Box {
     int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi */
@@ -121,6 +125,88 @@ static void place_parts(Placing *p, const Expr *e, Box box) {
     }
 }
 
+/* What rows of the result read in a box. */
+typedef struct Rows {
+    const Placing *p;
+    const Box *box;
+    bool across; /* other tensors' rows, of which some lie along another coordinate */
+} Rows;
+
+static void look_across(void *user, const Expr *e) {
+    Rows *u = user;
+    const int last = u->p->op->out[0]->rank - 1;
+    Arena *arena = u->p->g->arena;
+    uint64_t vars = 0;
+    if (e->op != EX_load || !e->n || ex_vars(arena, e->arg[e->n - 1]) >> last & 1) return;
+    for (int i = 0; i < e->n - 1; i++) vars |= ex_vars(arena, e->arg[i]);
+    for (int i = 0; i < last && vars >> last & 1; i++) {
+        int64_t stride;
+        if (u->box->hi[i] - u->box->lo[i] < MIN_ROWS) continue;
+        u->across |= ex_stride(e->arg[e->n - 1], i, &stride) && stride == 1;
+    }
+}
+
+/* A map of what `e` is in the box; the load of it for the result. */
+static const Expr *turned_part(Placing *p, const Expr *e, const Box *box) {
+    Exprs *x = p->g->x;
+    Op *op = p->op;
+    const int rank = op->out[0]->rank;
+    int64_t shape[MAX_RANK];
+    const Expr *to[MAX_RANK], *index[MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        shape[i] = box->hi[i] - box->lo[i];
+        to[i] = ex_add(x, ex_var(x, i), ex_i(x, box->lo[i]));
+        index[i] = ex_sub(x, ex_var(x, i), ex_i(x, box->lo[i]));
+    }
+    Op *part = graph_new_op(p->g, OP_map, op->n_in, op->in, 1);
+    part->body = ex_simplify(x, ex_subst_vars(x, e, rank, to), rank, shape);
+    part->src = op->src;
+    Value *v = graph_new_value(p->g, part, 0, op->out[0]->dt, rank, shape);
+    graph_insert_before(p->g, op, part);
+    graph_drop_inputs(p->g, part);
+    Value **in = ARENA_ARRAY(p->g->arena, op->n_in + 1, Value *);
+    memcpy(in, op->in, (size_t)op->n_in * sizeof *in);
+    in[op->n_in] = v;
+    op->in = in;
+    return ex_load(x, v->dt, op->n_in++, rank, index);
+}
+
+/* What `e` computes in the box, where it reads across rows as loads of tensors of their own. */
+static const Expr *turn_parts(Placing *p, const Expr *e, Box box) {
+    Exprs *x = p->g->x;
+    const int last = p->op->out[0]->rank - 1;
+    Box part = box, rest;
+    if (e->op == EX_select && cut_box(p, e->arg[0], &part)) {
+        const Expr *a = turn_parts(p, e->arg[1], part), *b = e->arg[2];
+        if (rest_of(p, &box, &part, &rest)) b = turn_parts(p, b, rest);
+        return ex_select(x, e->arg[0], a, b);
+    }
+    Rows rows = {.p = p, .box = &box};
+    if (last > 0 && box.hi[last] - box.lo[last] >= MIN_ROWS)
+        ex_visit(p->g->arena, e, look_across, &rows);
+    return rows.across ? turned_part(p, e, &box) : e;
+}
+
+static Box whole_box(const Value *v) {
+    Box all = {{0}, {0}};
+    for (int i = 0; i < v->rank; i++) all.hi[i] = v->shape[i];
+    return all;
+}
+
+/* Only of targets whose maps turn squares, and where no extent varies, for the part has the
+ * largest. */
+static void turn_maps(Graph *g, const Target *t) {
+    for (Op *op = g->first; op && t->vector_types; op = op->next) {
+        if (op->kind != OP_map || op->guard || op->body->op != EX_select) continue;
+        bool varies = false;
+        for (int i = 0; i < op->out[0]->rank; i++) varies |= dim_varies(op->out[0]->dims[i]);
+        if (varies) continue;
+        Placing p = {.g = g, .op = op};
+        op->body = turn_parts(&p, op->body, whole_box(op->out[0]));
+        graph_drop_inputs(g, op);
+    }
+}
+
 /* Only what a map or a reduction makes, and what others read element by element, can lie elsewhere.
  */
 static void find_fixed(Graph *g, bool *fixed) {
@@ -149,15 +235,14 @@ static void spread_rows(Graph *g, const bool *fixed) {
 }
 
 void pass_place(Graph *g, const PassOptions *o) {
+    turn_maps(g, o->target);
     bool *fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
     find_fixed(g, fixed);
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_place(op->sub, o);
         if (op->kind != OP_map || op->body->op != EX_select) continue;
         Placing p = {g, op, fixed, NULL};
-        Box all = {{0}, {0}};
-        for (int i = 0; i < op->out[0]->rank; i++) all.hi[i] = op->out[0]->shape[i];
-        place_parts(&p, op->body, all);
+        place_parts(&p, op->body, whole_box(op->out[0]));
         op->guard = p.elsewhere;
     }
     if (!o->target->blocks) spread_rows(g, fixed);

@@ -931,32 +931,52 @@ static Reach reach_of(Nest *n, int loop, int other) {
     return r;
 }
 
+/* The loop outside of position `at` along which a map reads neighbours, where it reads across rows
+ * along the loop there; -1: there is none. */
+static int find_along(Nest *n, int at) {
+    const int across = n->order[at];
+    for (int i = at - 1; i >= 0; i--) {
+        Reach far = reach_of(n, across, n->order[i]), near = reach_of(n, n->order[i], n->order[i]);
+        if (far.far && !far.near && near.near && !near.far) return n->order[i];
+    }
+    return -1;
+}
+
+/* The part of a loop that runs over a line, or over a vector where that is all that divides it. */
+static int line_loop(Nest *n, int loop, int64_t line, int64_t lanes) {
+    int64_t extent = n->loop[loop].extent, tiles;
+    return tile_loop(n, loop, extent % line && extent % lanes == 0 ? lanes : line, &tiles);
+}
+
 /* A map that writes along rows what it reads across them. Where the rows are vectors, squares of
- * them are turned in registers; else a few lines are read to their ends before the next ones, so
- * that they stay in the cache. */
+ * them are turned in registers, of a few lines one after the other; else a few lines are read to
+ * their ends before the next ones, so that they stay in the cache. */
 static void block_across(Nest *n) {
     const Op *op = n->op;
     int64_t line = LINE_BYTES / (int64_t)dt_store(op->out[0]->dt), tiles;
     int at = n->n_order - 1, lanes = n->target->vector_bytes / WORD_BYTES;
     while (at > 0 && n->loop[n->order[at]].extent < 2 * line) at--;
     if (!n->target->vector_types || at <= 0) return;
-    int inner[NEST_MAX_LOOPS], k = 0, across = n->order[at], along = n->order[at - 1];
-    Reach far = reach_of(n, across, along), near = reach_of(n, along, along);
+    int inner[NEST_MAX_LOOPS], k = 0, across = n->order[at], along = find_along(n, at);
+    if (along < 0) return;
     VectorScore rows = {.n = n, .loop = along};
     ex_visit(n->p->arena, nest_body(n), score_load, &rows);
-    if (!far.far || far.near || !near.near || near.far) return;
     bool words = dt_is_float(op->out[0]->dt) && dt_store(op->out[0]->dt) <= WORD_BYTES;
-    bool turns = words && at == n->n_order - 1 && lanes >= 4 && n->loop[along].extent >= lanes &&
-                 n->loop[across].extent >= lanes && rows.unit && !rows.other;
+    if (words && at == n->n_order - 1 && lanes >= 4 && n->loop[along].extent >= lanes &&
+        n->loop[across].extent >= lanes && rows.unit && !rows.other) {
+        int part[2] = {line_loop(n, across, line, lanes), line_loop(n, along, line, lanes)};
+        nest_order(n, 2, part);
+        int square[2] = {tile_loop(n, part[0], lanes, &tiles),
+                         tile_loop(n, part[1], lanes, &tiles)};
+        nest_order(n, 2, square);
+        nest_bind(n, square[0], ROLE_unroll);
+        nest_bind(n, square[1], ROLE_vector);
+        return;
+    }
     inner[k++] = along;
     for (int i = at; i < n->n_order; i++) inner[k++] = n->order[i];
-    inner[1] = tile_loop(n, across, turns ? lanes : line, &tiles);
+    inner[1] = tile_loop(n, across, line, &tiles);
     nest_order(n, k, inner);
-    if (!turns) return;
-    int square[2] = {inner[1], tile_loop(n, along, lanes, &tiles)};
-    nest_order(n, 2, square);
-    nest_bind(n, square[0], ROLE_unroll);
-    nest_bind(n, square[1], ROLE_vector);
 }
 
 /* The outermost loops are shared by threads: as many of a reduction's as make enough iterations. */
