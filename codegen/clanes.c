@@ -102,8 +102,17 @@ static bool is_every_second(const Printer *p, const Expr *load, int var) {
     return load->dt == DT_f32 && b->space != SPACE_reg && lanes_apart(load->arg[0], var, 2);
 }
 
+/* An index that grows by one from lane to lane? */
+static bool is_counted(const Expr *e, int var) {
+    return e->dt == DT_i32 && e->op != EX_load && lanes_apart(e, var, 1);
+}
+
+static bool compares_floats(const Expr *e) {
+    return (e->op == EX_lt || e->op == EX_le) && e->arg[0]->dt == DT_f32;
+}
+
 bool lanes_can(Printer *p, const Expr *e, int var) {
-    if (!lanes_vary(e, var)) return true;
+    if (!lanes_vary(e, var) || is_counted(e, var)) return true;
     DType dt = (DType)e->dt;
     bool is_i32 = dt == DT_i32 || dt == DT_u32;
     switch ((ExprOp)e->op) {
@@ -133,13 +142,21 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
         break;
     case EX_lt:
     case EX_le:
-        if (e->arg[0]->dt == DT_i32) /* lanes from one on, or up to it */
-            return lanes_apart(e->arg[0], var, 1) && !lanes_vary(e->arg[1], var);
-        if (e->arg[0]->dt != DT_f32) return false;
+    case EX_eq:
+    case EX_ne:
+        if (e->arg[0]->dt != DT_f32 && e->arg[0]->dt != DT_i32) return false;
+        break;
+    case EX_and: /* of which the second is computed in any case */
+    case EX_or:
+        if (!loads_inside(p, e->arg[1])) return false;
         break;
     case EX_select:
-        if (lanes_vary(e->arg[0], var) ? dt != DT_f32 : !is_lane_type(dt)) return false;
-        if (lanes_vary(e->arg[0], var) && e->arg[0]->n && e->arg[0]->arg[0]->dt == DT_i32 &&
+        if (!lanes_vary(e->arg[0], var)) {
+            if (!is_lane_type(dt)) return false;
+            break;
+        }
+        if (dt != DT_f32 && dt != DT_i32) return false;
+        if (!compares_floats(e->arg[0]) &&
             !(loads_inside(p, e->arg[1]) && loads_inside(p, e->arg[2])))
             return false;
         break;
@@ -642,15 +659,33 @@ static const char *every_second(Lanes *l, const Expr *load) {
                 print(p, index).text);
 }
 
-/* Which lanes' indices are before a number that all of them share? */
-static const char *before(Lanes *l, const Expr *e) {
+static const char *counted(Lanes *l, const Expr *e) {
     Printer *p = l->p;
-    const char *first = scalar_text(l, e->arg[0]), *end = scalar_text(l, e->arg[1]);
-    const char *sign = ex_infix((ExprOp)e->op);
-    if (l->width == 1) return TEXT("(%s %s %s)", first, sign, end);
-    const char *list = "0";
+    const char *first = scalar_text(l, e), *list = "0";
+    if (l->width == 1) return first;
     for (int i = 1; i < l->width; i++) list = TEXT("%s, %d", list, i);
-    return TEXT("((%s){%s} + %s %s %s)", lane_type(p, DT_i32, l->width), list, first, sign, end);
+    return TEXT("((%s){%s} + %s)", lane_type(p, DT_i32, l->width), list, first);
+}
+
+/* A comparison: in lanes, -1 where it holds and else 0. */
+static const char *compared(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *sign = ex_infix((ExprOp)e->op);
+    if (is_counted(e->arg[0], l->var) && !lanes_vary(e->arg[1], l->var))
+        return TEXT("(%s %s %s)", counted(l, e->arg[0]), sign, scalar_text(l, e->arg[1]));
+    return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], true), sign, lanes_text(l, e->arg[1], true));
+}
+
+/* Both, or one of the two. */
+static const char *combined(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *part[2];
+    for (int i = 0; i < 2; i++) {
+        bool same = l->width > 1 && !lanes_vary(e->arg[i], l->var);
+        part[i] = same ? TEXT("-(%s)", scalar_text(l, e->arg[i])) : lanes_text(l, e->arg[i], true);
+    }
+    const char *sign = e->op == EX_and ? "&" : "|";
+    return TEXT("(%s %s %s)", part[0], sign, part[1]);
 }
 
 /* A select of the same arm in all lanes: the arms are evaluated only if they are wanted. */
@@ -682,6 +717,7 @@ static const char *chosen(Lanes *l, const Expr *e) {
 
 static const char *compute(Lanes *l, const Expr *e) {
     Printer *p = l->p;
+    if (is_counted(e, l->var)) return counted(l, e);
     if (is_function(p, e) && e->op != EX_neg) return called(l, e);
     const Expr *x = sigmoid_operand(p, e);
     if (x && l->width > 1)
@@ -701,9 +737,12 @@ static const char *compute(Lanes *l, const Expr *e) {
         return TEXT("(%s >> %d)", lanes_text(l, e->arg[0], true), (int)e->arg[1]->k.i);
     case EX_lt:
     case EX_le:
-        if (e->arg[0]->dt == DT_i32) return before(l, e);
-        return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], true), ex_infix((ExprOp)e->op),
-                    lanes_text(l, e->arg[1], true));
+    case EX_eq:
+    case EX_ne:
+        return compared(l, e);
+    case EX_and:
+    case EX_or:
+        return combined(l, e);
     case EX_min:
     case EX_max:
         return bounded(l, e);
@@ -716,7 +755,7 @@ static const char *compute(Lanes *l, const Expr *e) {
                         lanes_text(l, e->arg[1], false), lanes_text(l, e->arg[2], false));
         const char *bits = lane_type(p, DT_i32, l->width);
         const char *mask = local_name(l, bits, lanes_text(l, e->arg[0], false));
-        return blend(l, DT_f32, mask, lanes_text(l, e->arg[1], true),
+        return blend(l, (DType)e->dt, mask, lanes_text(l, e->arg[1], true),
                      lanes_text(l, e->arg[2], true));
     }
     default:

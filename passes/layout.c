@@ -90,10 +90,17 @@ static int longest_of(const Value *v, uint32_t dimensions) {
     return best;
 }
 
+static void look_at_factors(const Layout *l, const Op *op, Factor f[2]) {
+    for (int i = 0; i < 2; i++) {
+        f[i] = (Factor){.constant = true, .op = op};
+        ex_visit(l->g->arena, op->body->arg[i], look_at_factor, &f[i]);
+    }
+}
+
 static void product_wishes(Layout *l, const Op *op) {
+    Factor f[2];
     if (!is_product(op)) return;
-    Factor f[2] = {{.constant = true, .op = op}, {.constant = true, .op = op}};
-    for (int i = 0; i < 2; i++) ex_visit(l->g->arena, op->body->arg[i], look_at_factor, &f[i]);
+    look_at_factors(l, op, f);
     if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
     uint32_t weights = f[f[1].constant].vars;
     const Value *out = op->out[0];
@@ -267,10 +274,34 @@ static void lift_epilogues(Graph *g, const PassOptions *o) {
     pass_dce(g, o);
 }
 
+/* Tiles that are transformed back for an output (winograd.c) have channels side by side, which the
+ * output may not: a copy turns them. */
+static void copy_outputs(Layout *l) {
+    Graph *g = l->g;
+    graph_count_uses(g);
+    for (int i = 0; i < g->outputs.n; i++) {
+        Value *out = g->outputs.items[i];
+        Op *op = out->def;
+        Factor f[2];
+        if (!is_product(op) || out->rank < 3 || out->index > 1) continue;
+        look_at_factors(l, op, f);
+        if (f[0].constant == f[1].constant || f[f[1].constant].connects) continue;
+        Op *copy = graph_new_op(g, OP_map, 1, &out, 1);
+        const Expr *index[MAX_RANK];
+        for (int k = 0; k < out->rank; k++) index[k] = ex_var(g->x, k);
+        copy->body = ex_load(g->x, out->dt, 0, out->rank, index);
+        copy->src = op->src;
+        g->outputs.items[i] = graph_new_value(g, copy, 0, out->dt, out->rank, out->dims);
+        g->outputs.items[i]->name = out->name;
+        graph_insert_before(g, op->next, copy);
+    }
+}
+
 void pass_layout(Graph *g, const PassOptions *o) {
     if (o->target->blocks) return;
     lift_epilogues(g, o);
     Layout l = {.g = g, .target = o->target};
+    copy_outputs(&l);
     l.fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
     l.axis = ARENA_ARRAY(g->arena, g->n_values, int);
     for (int i = 0; i < g->n_values; i++) l.axis[i] = -1;

@@ -810,6 +810,38 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
     return best;
 }
 
+/* Does it make words of words by comparing them? Of the largest of such, compilers make no vectors.
+ */
+static bool chooses_words(const Expr *e) {
+    const DType dt = (DType)e->dt;
+    if (dt != DT_i32 && dt != DT_bool) return false;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+    case EX_var:
+    case EX_load:
+        return dt == DT_i32;
+    case EX_select:
+    case EX_lt:
+    case EX_le:
+    case EX_eq:
+    case EX_and:
+    case EX_or:
+    case EX_add:
+    case EX_sub:
+    case EX_min:
+    case EX_max:
+        break;
+    default:
+        return false;
+    }
+    for (int i = 0; i < e->n; i++)
+        if (!chooses_words(e->arg[i])) return false;
+    return true;
+}
+
+#define SUMS_AT_ONCE 4
+#define LONG_SUM     16 /* beside which what is left of it is little */
+
 /* A reduction that reads its operands along one of its own loops: vectors of partial results, for a
  * few rows, of a product also columns, at a time. Without such a loop, one element comes after the
  * other. */
@@ -818,7 +850,9 @@ static bool lane_tile(Nest *n) {
     int best = -1, last = -1, lanes = 0, outer, inner;
     int64_t depth = shape_numel(n->op->n_red, n->op->red);
     bool pack = false;
-    if (!n->target->vector_types || !dt_is_float((DType)body->dt) || dt_is_narrow((DType)body->dt))
+    const DType dt = (DType)body->dt;
+    const bool floats = dt_is_float(dt) && !dt_is_narrow(dt);
+    if (!n->target->vector_types || !(floats || (dt == DT_i32 && chooses_words(body))))
         return false;
     for (int i = 0; i < n->n_order; i++) {
         LaneLoads u = {.n = n, .loop = n->order[i]};
@@ -854,6 +888,11 @@ static bool lane_tile(Nest *n) {
                       (Tile){.rows = r, .cost = (double)(r > rows ? r - rows : rows - r)});
         inside[count++] = tile_loop(n, last, ranked_tile(&ranking, n->variant).rows, &tiles);
     }
+    /* one sum after the other waits for each addition: a few vectors of it at once do not */
+    const int64_t extent = n->loop[best].extent, most = (int64_t)SUMS_AT_ONCE * lanes_of(n);
+    while (!count && !pack && lanes < most &&
+           (extent % (2 * lanes) == 0 || extent >= LONG_SUM * 2 * lanes))
+        lanes *= 2;
     for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
     nest_dot(n, best, lanes, &outer, &inner);
     k = reductions_by_stride(n, nest_body(n), order, k);
@@ -965,7 +1004,7 @@ static void block_across(Nest *n) {
     if (words && at == n->n_order - 1 && lanes >= 4 && n->loop[along].extent >= lanes &&
         n->loop[across].extent >= lanes && rows.unit && !rows.other) {
         int part[2] = {line_loop(n, across, line, lanes), line_loop(n, along, line, lanes)};
-        nest_order(n, 2, part);
+        if (lanes < line) nest_order(n, 2, part);
         int square[2] = {tile_loop(n, part[0], lanes, &tiles),
                          tile_loop(n, part[1], lanes, &tiles)};
         nest_order(n, 2, square);

@@ -361,6 +361,10 @@ static double bytes_held(const Chain *c) {
     return most;
 }
 
+static bool is_product(const Op *op) {
+    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
+}
+
 /* How many cycles the chain gains. What lies between operators comes from a cache, and so does what
  * maps write, which nothing hides; but some of it is computed twice, and what all strips read
  * (weights, keys) is read again for each. Where there is next to nothing of that, as between the
@@ -382,8 +386,7 @@ static double gain_of(Strips *s, const Chain *c) {
         const Value *out = m->op->out[0];
         double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
         double again = outside[i].again, twice = outside[i].twice, moved = 0, rows = 1;
-        bool product =
-            m->op->kind == OP_reduce && m->op->combine == COMBINE_sum && m->op->body->op == EX_mul;
+        bool product = is_product(m->op);
         for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
@@ -440,6 +443,22 @@ static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
     return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
 }
 
+/* Is it a product of which the strip would have less than a line of columns? Vectors of them would
+ * be small, or run along another coordinate and be scattered. */
+static bool cuts_columns(const Strips *s, const Op *op, const Span *span, int n_axes) {
+    const Value *v = op->out[0];
+    if (!is_product(op)) return false;
+    const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);
+    const uint64_t apart = one ^ ex_vars(s->scratch, op->body->arg[1]);
+    for (int a = 0; a < n_axes; a++) {
+        const int64_t count = span[a].count;
+        if (span[a].coord == v->rank - 1 && apart >> span[a].coord & 1 &&
+            count < v->shape[v->rank - 1] && count * (int64_t)dt_store(v->dt) < LINE_BYTES)
+            return true;
+    }
+    return false;
+}
+
 /* Does a coordinate vary that is not the first axis'? What a strip gains hangs on the run then: of
  * attention with few of many tokens it lost 4 % of BERT's time. */
 static bool varies_inside(const Value *v, const Span *span) {
@@ -462,7 +481,8 @@ static Chain grow(Strips *s, Op *last, int n_axes, const int *coord, const Axis 
         const Value *v = op->out[0];
         if (c.n == MOST_MEMBERS) break;
         if (!s->from_chain[v->id] || s->from_chain[v->id] != s->uses[v->id]) continue;
-        if (!spans_of(s, &c, v, span) || cuts_transform(&c, op, span) || varies_inside(v, span))
+        if (!spans_of(s, &c, v, span) || cuts_transform(&c, op, span) ||
+            cuts_columns(s, op, span, n_axes) || varies_inside(v, span))
             continue;
         add_member(s, &c, op, span);
         c.gain = gain_of(s, &c);

@@ -6,6 +6,10 @@
  * then the reduction's, the columns last. Where the target adds a few products of narrow types at
  * once, those lie side by side within a column.
  *
+ * Of an image of the model's, channels may be a multiple of a page apart: those that a product adds
+ * up would push each other out of the L1 cache, and again for every tile. A copy has its rows set
+ * apart (place.c).
+ *
  * A map reads the means of groups of channels at the channel divided by the length of a group. What
  * is read like this along its rows, and is small beside the result, is spread: copied for every
  * channel.
@@ -16,6 +20,8 @@
 #define MIN_REUSE   4 /* rows and depth that make a copy worth while */
 #define MIN_COLUMNS 4
 #define MIN_ALONG   8 /* elements of a row of weights */
+#define MIN_DEPTH   16 /* rows that push each other out of a cache, */
+#define MIN_AGAIN   32 /* and results for which each is read */
 
 typedef struct Factor {
     Graph *g;
@@ -69,6 +75,20 @@ static void absorb(Graph *g, Op *copy, const Op *op) {
     if (op_inline(g, copy, 0, MAX_RANK, &work)) graph_unlink(g, m);
 }
 
+/* Factor `i` of the product becomes a load of `v`, with the casts that it had. */
+static void read_instead(Graph *g, Op *op, int i, Value *v, const Expr *const *index) {
+    Exprs *x = g->x;
+    const Expr *factor = op->body->arg[i], *part[2] = {op->body->arg[0], op->body->arg[1]};
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
+    in[op->n_in] = v;
+    op->in = in;
+    const Expr *load = ex_load(x, v->dt, op->n_in++, v->rank, index);
+    part[i] = with_casts(x, factor, without_casts(factor), load);
+    op->body = ex_mul(x, part[0], part[1]);
+    graph_drop_inputs(g, op);
+}
+
 /* Factor `i` as a tensor of its own, the column coordinate last, or before the `at_once` of the
  * depth that are added at once; op reads it instead. */
 static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int at_once) {
@@ -99,16 +119,8 @@ static void turn_factor(Graph *g, Op *op, int i, uint32_t vars, int column, int 
     copy->src = op->src;
     Value *turned = graph_new_value(g, copy, 0, (DType)inner->dt, rank, dims);
     graph_insert_before(g, op, copy);
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
-    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
-    in[op->n_in] = turned;
-    op->in = in;
-    const Expr *load = ex_load(x, turned->dt, op->n_in++, rank, index);
-    const Expr *part[2] = {op->body->arg[0], op->body->arg[1]};
-    part[i] = with_casts(x, factor, inner, load);
-    op->body = ex_mul(x, part[0], part[1]);
     graph_drop_inputs(g, copy);
-    graph_drop_inputs(g, op);
+    read_instead(g, op, i, turned, index);
     absorb(g, copy, op);
 }
 
@@ -136,8 +148,58 @@ static void turn_weights(Graph *g, Op *op, int i, const Factor *f) {
     graph_fold(g, op->in[op->n_in - 1]->def, 1);
 }
 
+/* The dimension of an input that the load goes along with the depth, with rows of whole pages
+ * behind it; -1: there is none. */
+static int competing_rows(Graph *g, const Op *op, const Expr *load) {
+    int64_t extent[MAX_RANK], stride, row = (int64_t)dt_store((DType)load->dt), again = 1;
+    const Value *v = op->in[load->k.i];
+    int n = op_extents(op, extent), rank = op->out[0]->rank;
+    if (v->def->kind != OP_input || !shape_equal(v->rank, v->shape, v->rank, v->dims)) return -1;
+    const uint64_t vars = ex_vars(g->arena, load);
+    for (int k = 0; k < rank; k++)
+        if (!(vars >> k & 1)) again *= extent[k];
+    for (int i = v->rank - 1; i >= 0 && again >= MIN_AGAIN; row *= v->shape[i--])
+        for (int k = rank; k < n && i < v->rank - 1 && row % L1_WAY_BYTES == 0; k++)
+            if (extent[k] >= MIN_DEPTH && ex_stride(load->arg[i], k, &stride) && stride == 1)
+                return i;
+    return -1;
+}
+
+/* Factor `i` reads a copy of an input in which such rows are the last dimension. */
+static void part_rows(Graph *g, Op *op, int i) {
+    Exprs *x = g->x;
+    const Expr *factor = op->body->arg[i], *load = without_casts(factor), *own[MAX_RANK];
+    const int dim = load->op == EX_load ? competing_rows(g, op, load) : -1;
+    if (dim < 0) return;
+    Value *v = op->in[load->k.i];
+    int64_t shape[MAX_RANK], row = 1;
+    const Expr *index[MAX_RANK], *at = ex_i(x, 0);
+    for (int k = 0; k < v->rank; k++) {
+        if (k <= dim) {
+            shape[k] = v->shape[k];
+            index[k] = load->arg[k];
+            continue;
+        }
+        row *= v->shape[k];
+        at = ex_add(x, ex_mul(x, at, ex_i(x, v->shape[k])), load->arg[k]);
+    }
+    shape[dim + 1] = row;
+    index[dim + 1] = at;
+    for (int k = 0; k < dim + 2; k++) own[k] = ex_var(x, k);
+    Op *flat = graph_new_op(g, OP_reshape, 1, &v, 1);
+    Value *rows = graph_new_value(g, flat, 0, v->dt, dim + 2, shape);
+    Op *copy = graph_new_op(g, OP_map, 1, &rows, 1);
+    copy->body = ex_load(x, v->dt, 0, dim + 2, own);
+    flat->src = copy->src = op->src;
+    Value *apart = graph_new_value(g, copy, 0, v->dt, dim + 2, shape);
+    graph_insert_before(g, op, flat);
+    graph_insert_before(g, op, copy);
+    read_instead(g, op, i, apart, index);
+}
+
 static void turn_product(Graph *g, Op *op, const Target *t) {
     if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    for (int i = 0; i < 2 && t->vector_types; i++) part_rows(g, op, i);
     int64_t extent[MAX_RANK];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
     Factor f[2] = {factor_of(g, op, 0, -1), factor_of(g, op, 1, -1)};

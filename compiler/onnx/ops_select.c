@@ -4,8 +4,9 @@
  * Nothing is sorted by exchanging. An element's place in the order is the number of elements before
  * it, a reduction over all others, and a scatter takes it there; so the same few core operators do
  * it on every target, and the order of equals is always that of their positions. NaN counts as the
- * largest number, and as equal to NaN. A few of many are chosen first, by how large the last of
- * them is, which counting finds bit by bit.
+ * largest number, and as equal to NaN. Some of many are chosen first, by how large the last of
+ * them is, which counting finds bit by bit; a few are the largest of all, of those after it, and so
+ * on.
  *
  * How many elements are chosen is known when the inputs are constant. Otherwise what the model
  * declares is what it promises, if it is fixed, and exactly so many are given; and if it is not,
@@ -18,6 +19,8 @@
 #include <math.h>
 #include <string.h>
 
+/* So few of many are looked for one after the other. */
+#define MOST_PASSES 8
 /* Elements each of which TopK compares with all; of more it looks for the last one first. */
 #define ALL_COMPARED 64
 
@@ -151,6 +154,48 @@ static Value *choose_from_lines(Node *n, Value *keys, int64_t k) {
     return take_to(n, taken, ranks(n, chosen_keys, 1), 1, chosen, DT_i32, false);
 }
 
+/* The body of a loop that finds the largest of every line of keys [lines, n] that comes after the
+ * one before. State: that one's key and position; stacked: the positions. */
+static Graph *next_largest(Node *n, const Value *whole) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    const int64_t *lines = whole->dims;
+    Value *last = graph_input(g, NULL, whole->dt, 1, lines);
+    Value *last_at = graph_input(g, NULL, DT_i32, 1, lines);
+    Value *keys = graph_input(g, NULL, whole->dt, 2, lines), *found[2];
+    for (int i = 0; i < 2; i++) {
+        Builder b = build(g, 1, lines);
+        const Expr *r = build_red(&b, lines[1]), *at[2] = {ex_var(x, 0), r};
+        const Expr *key = build_load(&b, keys, at), *before = build_load(&b, last, at);
+        const Expr *later = ex_lt(x, build_load(&b, last_at, at), r);
+        later = ex_and(x, ex_bin(x, EX_eq, key, before), later);
+        later = ex_bin(x, EX_or, ex_lt(x, key, before), later);
+        Combine combine = i ? COMBINE_min : COMBINE_max;
+        DType dt = i ? DT_i32 : whole->dt;
+        const Expr *none = ex_const(x, dt, combine_identity(combine, dt));
+        if (i) later = ex_and(x, later, ex_bin(x, EX_eq, key, build_load(&b, found[0], at)));
+        const Expr *body = ex_select(x, later, i ? r : key, none);
+        found[i] = build_reduce(&b, dt, combine, body, NULL);
+    }
+    graph_output(g, found[0], NULL);
+    graph_output(g, found[1], NULL);
+    graph_output(g, found[1], NULL);
+    return g;
+}
+
+/* The same positions of a few, found one after the other. */
+static Value *choose_few(Node *n, Value *keys, int64_t k) {
+    Graph *g = n->g;
+    void *highest = arena_alloc(g->arena, 8);
+    const int to[2] = {1, 0};
+    dt_save(keys->dt, highest, 0, combine_identity(COMBINE_min, keys->dt));
+    Value *in[3] = {g_expand(g, graph_const(g, keys->dt, 0, NULL, highest), 1, keys->dims),
+                    g_expand(g, g_scalar(g, DT_i32, -1), 1, keys->dims), keys};
+    Value *out[3];
+    build_loop(g, next_largest(n, keys), k, 2, 3, in, out);
+    return g_transpose(g, out[2], to);
+}
+
 /* The positions of the k largest keys along the axis, i32. */
 static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
     Graph *g = n->g;
@@ -163,7 +208,8 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
         if (i < rank - 1) lines[0] = dim_mul(n->x, lines[0], shape[i]);
     }
     keys = g_reshape(g, g_transpose(g, keys, to), 2, lines);
-    Value *taken = choose_from_lines(n, keys, k);
+    bool few = !dim_varies(k) && k <= MOST_PASSES;
+    Value *taken = few ? choose_few(n, keys, k) : choose_from_lines(n, keys, k);
     return g_transpose(g, g_reshape(g, taken, rank, shape), from);
 }
 
