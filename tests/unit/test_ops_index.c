@@ -83,6 +83,16 @@ static void test_choosing(void **state) {
         {"input x f32[4] init k i64[1] = 3 output y output i y, i = TopK(x, k) {largest=0}",
          {"0 nan -0 -inf"},
          "f32[3] -inf 0 0; i64[3] 3 0 2"},
+        /* a few of many, one after the other: equals in the order of their positions */
+        {"input x i32[1,11] init r i64[2] = 1 7 init k i64[1] = 6 output y output i t = Tile(x, r) "
+         "y, i = TopK(t, k)",
+         {"-2147483648 1 2 2147483647 2 1 0 0 1 0 -1"},
+         "i32[1, 6] 2147483647 2147483647 2147483647 2147483647 2147483647 2147483647; "
+         "i64[1, 6] 3 14 25 36 47 58"},
+        {"input x f32[11] init r i64[1] = 7 init k i64[1] = 8 output y output i t = Tile(x, r) "
+         "y, i = TopK(t, k) {largest=0}",
+         {"5 1 2 nan 2 1 -0 0 1 inf -1"},
+         "f32[8] -1 -1 -1 -1 -1 -1 -1 0; i64[8] 10 21 32 43 54 65 76 6"},
         {"opset 9 input x f32[3] output y output i y, i = TopK(x) {k=1}",
          {"1 3 2"},
          "f32[1] 3; i64[1] 1"},
