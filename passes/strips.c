@@ -443,18 +443,38 @@ static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
     return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
 }
 
-/* Is it a product of which the strip would have less than a line of columns? Vectors of them would
- * be small, or run along another coordinate and be scattered. */
+typedef struct Across {
+    Arena *scratch;
+    int last;
+    bool any;
+} Across;
+
+static void look_across(void *user, const Expr *e) {
+    Across *u = user;
+    uint64_t others = 0;
+    if (e->op != EX_load || !e->n) return;
+    for (int i = 0; i < e->n - 1; i++) others |= ex_vars(u->scratch, e->arg[i]);
+    u->any |= (others & ~ex_vars(u->scratch, e->arg[e->n - 1])) >> u->last & 1;
+}
+
+/* Are what lies side by side in the result columns of a product, or read from rows apart? */
+static bool has_columns(const Strips *s, const Op *op) {
+    Across u = {.scratch = s->scratch, .last = op->out[0]->rank - 1};
+    if (op->kind == OP_map) ex_visit(s->scratch, op->body, look_across, &u);
+    if (!is_product(op)) return u.any;
+    const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);
+    return (one ^ ex_vars(s->scratch, op->body->arg[1])) >> u.last & 1;
+}
+
+/* Would the strip have less than a line of such? Vectors of them would be small, or run along
+ * another coordinate and be scattered. */
 static bool cuts_columns(const Strips *s, const Op *op, const Span *span, int n_axes) {
     const Value *v = op->out[0];
-    if (!is_product(op)) return false;
-    const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);
-    const uint64_t apart = one ^ ex_vars(s->scratch, op->body->arg[1]);
     for (int a = 0; a < n_axes; a++) {
         const int64_t count = span[a].count;
-        if (span[a].coord == v->rank - 1 && apart >> span[a].coord & 1 &&
-            count < v->shape[v->rank - 1] && count * (int64_t)dt_store(v->dt) < LINE_BYTES)
-            return true;
+        if (span[a].coord == v->rank - 1 && count < v->shape[v->rank - 1] &&
+            count * (int64_t)dt_store(v->dt) < LINE_BYTES)
+            return has_columns(s, op);
     }
     return false;
 }

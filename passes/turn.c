@@ -223,6 +223,90 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
     turn_factor(g, op, i, f[i].vars, column, at_once);
 }
 
+/* --- gathering -------------------------------------------------------------------------------- */
+
+#define MIN_CHANNELS 8 /* that a map reads at a computed place */
+#define MIN_GATHERED 2 /* elements that it reads for each of the tensor */
+
+/* Loads at computed places of one input, of whose dimension `dim` each is at coordinate `channel`.
+ */
+typedef struct Gather {
+    Graph *g;
+    const Op *op;
+    int input, dim, channel; /* -1: not known yet */
+    int loads;
+    bool other; /* loads that differ, or whose places are not the same for all channels */
+} Gather;
+
+static void look_at_gather(void *user, const Expr *e) {
+    Gather *s = user;
+    Arena *a = s->g->arena;
+    int dim = -1, channel = -1;
+    bool computed = false, alone = true;
+    if (e->op != EX_load || (int)e->k.i != s->input) return;
+    for (int i = 0; i < e->n; i++) computed |= ex_loads(a, e->arg[i]);
+    for (int i = 0; i < e->n && computed; i++)
+        if (e->arg[i]->op == EX_var && s->op->in[s->input]->shape[i] >= MIN_CHANNELS) {
+            channel = (int)e->arg[i]->k.i;
+            dim = i;
+        }
+    for (int i = 0; i < e->n && dim >= 0; i++)
+        alone &= i == dim || !(ex_vars(a, e->arg[i]) >> channel & 1);
+    s->other |= dim < 0 || !alone || (s->loads && (dim != s->dim || channel != s->channel));
+    s->dim = dim;
+    s->channel = channel;
+    s->loads++;
+}
+
+typedef struct Turned {
+    Exprs *x;
+    int input, to, dim; /* loads of the input become such of another one, dimension `dim` last */
+} Turned;
+
+static const Expr *turned_leaf(void *user, const Expr *e, const Expr *const *args) {
+    const Turned *t = user;
+    const Expr *index[MAX_RANK];
+    int n = 0;
+    if (e->op != EX_load) return e;
+    if ((int)e->k.i != t->input) return ex_load(t->x, (DType)e->dt, (int)e->k.i, e->n, args);
+    for (int i = 0; i < e->n; i++)
+        if (i != t->dim) index[n++] = args[i];
+    index[n++] = args[t->dim];
+    return ex_load(t->x, (DType)e->dt, t->to, n, index);
+}
+
+/* Channels of an image that are read at computed places lie side by side in a copy. */
+static void turn_gathered(Graph *g, Op *op, int i) {
+    Exprs *x = g->x;
+    const Value *v = op->in[i];
+    Gather s = {.g = g, .op = op, .input = i, .dim = -1, .channel = -1};
+    ex_visit(g->arena, op->body, look_at_gather, &s);
+    if (!s.loads || s.other || s.dim == v->rank - 1 || s.channel == op->out[0]->rank - 1 ||
+        s.loads * value_numel(op->out[0]) < MIN_GATHERED * value_numel(v))
+        return;
+    int64_t dims[MAX_RANK];
+    const Expr *index[MAX_RANK];
+    for (int k = 0, at = 0; k < v->rank; k++) {
+        const bool last = k == s.dim;
+        const int to = last ? v->rank - 1 : at++;
+        dims[to] = v->dims[k];
+        index[k] = ex_var(x, to);
+    }
+    Op *copy = graph_new_op(g, OP_map, 1, &op->in[i], 1);
+    copy->body = ex_load(x, v->dt, 0, v->rank, index);
+    copy->src = op->src;
+    Value *made = graph_new_value(g, copy, 0, v->dt, v->rank, dims);
+    graph_insert_before(g, op, copy);
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
+    in[op->n_in] = made;
+    op->in = in;
+    Turned t = {x, i, op->n_in++, s.dim};
+    op->body = ex_rewrite(x, op->body, turned_leaf, &t);
+    graph_drop_inputs(g, op);
+    absorb(g, copy, op);
+}
+
 /* --- spreading -------------------------------------------------------------------------------- */
 
 #define MIN_ROW    8  /* of results, in which a division is worth avoiding */
@@ -301,6 +385,8 @@ void pass_turn(Graph *g, const PassOptions *o) {
         if (op->sub) pass_turn(op->sub, o);
         turn_product(g, op, o->target);
         int rank = op->kind == OP_map ? op->out[0]->rank : 0;
+        for (int i = op->n_in - 1; rank && o->target->vector_types && i >= 0; i--)
+            turn_gathered(g, op, i);
         while (rank && op->out[0]->shape[rank - 1] >= MIN_ROW && spread_one(g, op)) {
         }
     }
