@@ -283,7 +283,9 @@ static void copy_outputs(Layout *l) {
         Value *out = g->outputs.items[i];
         Op *op = out->def;
         Factor f[2];
-        if (!is_product(op) || out->rank < 3 || out->index > 1) continue;
+        if (!is_product(op) || out->rank < 3 || out->index > 1 ||
+            !shape_equal(out->rank, out->shape, out->rank, out->dims))
+            continue;
         look_at_factors(l, op, f);
         if (f[0].constant == f[1].constant || f[f[1].constant].connects) continue;
         Op *copy = graph_new_op(g, OP_map, 1, &out, 1);

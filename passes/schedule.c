@@ -981,40 +981,48 @@ static int find_along(Nest *n, int at) {
     return -1;
 }
 
-/* The part of a loop that runs over a line, or over a vector where that is all that divides it. */
+/* The part of a loop that runs over a line, or over a vector where lines would leave much. */
 static int line_loop(Nest *n, int loop, int64_t line, int64_t lanes) {
     int64_t extent = n->loop[loop].extent, tiles;
-    return tile_loop(n, loop, extent % line && extent % lanes == 0 ? lanes : line, &tiles);
+    bool lines = extent % line == 0 || (extent % lanes && extent >= 4 * line);
+    return tile_loop(n, loop, lines ? line : lanes, &tiles);
+}
+
+/* The innermost loop of a map, along which it writes, in squares with one along which it reads
+ * vectors; false if there is none. */
+static bool turn_squares(Nest *n) {
+    const DType dt = n->op->out[0]->dt;
+    const int last = n->n_order - 1, lanes = n->target->vector_bytes / WORD_BYTES;
+    const int64_t line = LINE_BYTES / (int64_t)dt_store(dt);
+    if (!dt_is_float(dt) || dt_store(dt) > WORD_BYTES || lanes < 4) return false;
+    const int across = n->order[last], along = find_along(n, last);
+    if (along < 0 || n->loop[along].extent < lanes || n->loop[across].extent < lanes) return false;
+    VectorScore rows = {.n = n, .loop = along};
+    ex_visit(n->p->arena, nest_body(n), score_load, &rows);
+    if (!rows.unit || rows.other) return false;
+    int64_t tiles;
+    int part[2] = {line_loop(n, across, line, lanes), line_loop(n, along, line, lanes)};
+    if (lanes < line) nest_order(n, 2, part);
+    int square[2] = {tile_loop(n, part[0], lanes, &tiles), tile_loop(n, part[1], lanes, &tiles)};
+    nest_order(n, 2, square);
+    nest_bind(n, square[0], ROLE_unroll);
+    nest_bind(n, square[1], ROLE_vector);
+    return true;
 }
 
 /* A map that writes along rows what it reads across them. Where the rows are vectors, squares of
  * them are turned in registers, of a few lines one after the other; else a few lines are read to
  * their ends before the next ones, so that they stay in the cache. */
 static void block_across(Nest *n) {
-    const Op *op = n->op;
-    int64_t line = LINE_BYTES / (int64_t)dt_store(op->out[0]->dt), tiles;
-    int at = n->n_order - 1, lanes = n->target->vector_bytes / WORD_BYTES;
+    int64_t line = LINE_BYTES / (int64_t)dt_store(n->op->out[0]->dt), tiles;
+    int inner[NEST_MAX_LOOPS], k = 0, at = n->n_order - 1;
+    if (!n->target->vector_types || n->n_order < 2 || turn_squares(n)) return;
     while (at > 0 && n->loop[n->order[at]].extent < 2 * line) at--;
-    if (!n->target->vector_types || at <= 0) return;
-    int inner[NEST_MAX_LOOPS], k = 0, across = n->order[at], along = find_along(n, at);
+    int along = at > 0 ? find_along(n, at) : -1;
     if (along < 0) return;
-    VectorScore rows = {.n = n, .loop = along};
-    ex_visit(n->p->arena, nest_body(n), score_load, &rows);
-    bool words = dt_is_float(op->out[0]->dt) && dt_store(op->out[0]->dt) <= WORD_BYTES;
-    if (words && at == n->n_order - 1 && lanes >= 4 && n->loop[along].extent >= lanes &&
-        n->loop[across].extent >= lanes && rows.unit && !rows.other) {
-        int part[2] = {line_loop(n, across, line, lanes), line_loop(n, along, line, lanes)};
-        if (lanes < line) nest_order(n, 2, part);
-        int square[2] = {tile_loop(n, part[0], lanes, &tiles),
-                         tile_loop(n, part[1], lanes, &tiles)};
-        nest_order(n, 2, square);
-        nest_bind(n, square[0], ROLE_unroll);
-        nest_bind(n, square[1], ROLE_vector);
-        return;
-    }
     inner[k++] = along;
     for (int i = at; i < n->n_order; i++) inner[k++] = n->order[i];
-    inner[1] = tile_loop(n, across, line, &tiles);
+    inner[1] = tile_loop(n, inner[1], line, &tiles);
     nest_order(n, k, inner);
 }
 
