@@ -165,7 +165,12 @@ Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, con
     v->dims = v->shape = own;
     if (g->x->dims && dims_vary(rank, shape)) {
         int64_t *most = ARENA_ARRAY(g->arena, rank + 1, int64_t);
-        for (int i = 0; i < rank; i++) own[i] = dim_normal(g->x, own[i]);
+        for (int i = 0; i < rank; i++) {
+            own[i] = dim_normal(g->x, own[i]);
+            if (!dim_varies(own[i]) || dim_min(g->x, own[i]) >= 0) continue;
+            dim_claim(g->x, CLAIM_at_most, 0, own[i]);
+            own[i] = dim_larger(g->x, own[i], 0);
+        }
         dims_max(g->x, rank, own, most);
         v->shape = shape = most;
     }

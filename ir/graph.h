@@ -200,10 +200,8 @@ void graph_limit_fault(Graph *g, Value *when);
 /* A fault (i32, as Graph.fault) behind those noted so far; the two in one. */
 void graph_join_fault(Graph *g, Value *fault);
 Value *graph_first_fault(Graph *g, Value *first, Value *second);
-/* The same where a claim (dim.h) that was made since the last call does not hold, or one of these
- * dimensions is less than 0. */
+/* The same where a claim (dim.h) that was made since the last call does not hold. */
 void graph_note_claims(Graph *g);
-void graph_note_negative(Graph *g, int rank, const int64_t *dims);
 /* What is noted between the two counts only where `when` (bool, rank 0; NULL: always) is true. */
 typedef struct Faults {
     Value *fault;
@@ -365,6 +363,8 @@ void graph_unlink(Graph *g, Op *op);
 /* Turns an operator of constants into a constant; not one whose large result would take more than
  * `growth` times the bytes of what it is made of. */
 void graph_fold(Graph *g, Op *op, int growth);
+/* Dimensions that a run may make less than 0 are 0 then, and it is claimed (dim.h) that they are not
+ * less: two of them would have a product above 0. */
 Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, const int64_t *shape);
 /* Extents of all coordinates of an op's body: output (or update) coordinates, then reduction.
  * Returns how many; extent must hold MAX_RANK. */

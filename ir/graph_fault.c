@@ -79,13 +79,6 @@ void graph_note_claims(Graph *g) {
     }
 }
 
-void graph_note_negative(Graph *g, int rank, const int64_t *dims) {
-    for (int i = 0; i < rank; i++)
-        if (dim_varies(dims[i]) && dim_min(g->x, dims[i]) < 0)
-            dim_claim(g->x, CLAIM_at_most, 0, dims[i]);
-    graph_note_claims(g);
-}
-
 Faults graph_begin_faults(Graph *g) {
     Faults before = {g->fault, g->claims.n, top_of(g)->faults.n};
     g->fault = NULL;

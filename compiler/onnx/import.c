@@ -454,8 +454,6 @@ static const char *varying_text(const Node *n, int input) {
 static void note_faults(Node *n) {
     if (n->failed || !n->x->dims) return;
     graph_note_claims(n->g);
-    for (int i = 0; i < n->n_out; i++)
-        if (n->out[i]) graph_note_negative(n->g, n->out[i]->rank, n->out[i]->dims);
 }
 
 static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, size_t number) {

@@ -363,6 +363,16 @@ static const Row rows[] = {
      "B=0..3",
      {"", "0"},
      "fault: Pad(y): an extent is out of its range"},
+    /* two extents below 0 have a product above it */
+    {"input x f32[B,D] init p i64[4] = -5 -5 -5 -5 output y y = Pad(x, p)",
+     "B=1..20 D=1..20",
+     {"7 8 9 10 11 12", "1", "6"},
+     "fault: Pad(y): an extent is out of its range"},
+    {"input x f32[B,D,2] init p i64[6] = -5 -5 0 -5 -5 0 init w f32[2,3] = 1 2 3 4 5 6 output y "
+     "z = Pad(x, p) y = MatMul(z, w)",
+     "B=1..20 D=1..20",
+     {"7 8", "1", "1"},
+     "fault: Pad(z): an extent is out of its range"},
     {"input x f32[B] output y init p i64[2] = 1 2 y = Pad(x, p) {mode=\"edge\"}",
      "B=0..3",
      {"3", "1"},
