@@ -196,11 +196,11 @@ static int extents_of(const Builder *b, int64_t *extent) {
     return n;
 }
 
-/* True in bodies where those of the coordinates [from, to) that are in `which` are inside; NULL:
- * all are. */
-static const Expr *inside(const Builder *b, int from, int to, uint64_t which) {
+/* True in bodies where those of the first n coordinates that are in `which` are inside; NULL: all
+ * are. */
+static const Expr *inside(const Builder *b, int n, uint64_t which) {
     const Expr *all = NULL;
-    for (int i = from; i < to; i++) {
+    for (int i = 0; i < n; i++) {
         int64_t d = i < b->rank ? b->shape[i] : b->red[i - b->rank];
         if (!dim_varies(d) || !(which >> i & 1)) continue;
         const Expr *one = ex_lt(b->x, ex_var(b->x, i), dim_expr(b->x, d));
@@ -268,26 +268,22 @@ static void note_risk(void *user, const Expr *e) {
     if (e->op != EX_load) return;
     const Value *v = r->b->in.items[e->k.i];
     for (int i = 0; i < e->n; i++) {
-        int steps = MAX_COMPARED;
         if (!index_beyond(r, e->arg[i], v->shape[i])) continue;
-        r->risky |= coordinates_in(e->arg[i], &steps);
-        if (steps <= 0) r->risky = ALL_COORDINATES;
+        r->risky |= ex_vars(r->b->g->arena, e->arg[i]);
         ex_visit(r->b->g->arena, e->arg[i], note_variable, &r->risky);
     }
 }
 
 static void note_related(void *user, const Expr *e) {
     Reads *r = user;
-    int steps = MAX_COMPARED;
     if (e->dt != DT_bool || e->op == EX_load || e->op == EX_and) return;
-    uint64_t found = coordinates_in(e, &steps);
-    if (steps <= 0) found = ALL_COORDINATES;
+    uint64_t found = ex_vars(r->b->g->arena, e);
     if (found & r->risky) r->risky |= found;
 }
 
-/* The coordinates that must be inside of their extents for all loads to be inside of tensors, as
- * far as is known: those of an index that may be outside, those that a condition compares with one
- * of them, and all where such an index depends on the run's extents. */
+/* The coordinates that must be inside of their extents for all loads to be inside of tensors: those
+ * that an index depends on that may be outside, those that a condition depends on beside one of
+ * them, and all where such an index depends on the run's extents. */
 static uint64_t at_risk(const Builder *b, const Expr *e) {
     Reads r = {.b = b};
     r.n = extents_of(b, r.extent);
@@ -349,9 +345,9 @@ static const Expr *targets_within(const Builder *b, const Value *data, const Exp
 /* The expression of the first `n` coordinates for all up to the largest extents: what a map
  * computes there does not matter, if it only is computed; what a reduction does must not count. */
 static const Expr *guarded(const Builder *b, const Expr *e, int n, Scalar otherwise) {
-    if (!b->x->dims) return e;
+    if (!b->x->dims || !inside(b, n, ALL_COORDINATES)) return e;
     const uint64_t risky = at_risk(b, e) | ALL_COORDINATES << b->rank;
-    const Expr *cond = inside(b, 0, n, risky);
+    const Expr *cond = inside(b, n, risky);
     return cond ? ex_select(b->x, cond, e, ex_const(b->x, (DType)e->dt, otherwise)) : e;
 }
 
@@ -580,7 +576,7 @@ Value *build_scan(Builder *b, DType dt, Combine combine, int axis, bool exclusiv
 Value *build_scatter(Builder *b, Value *data, Combine combine, const Expr *const *target,
                      const Expr *guard, const Expr *body) {
     Graph *g = b->g;
-    const Expr *at[MAX_RANK], *here = inside(b, 0, b->rank, ALL_COORDINATES);
+    const Expr *at[MAX_RANK], *here = inside(b, b->rank, ALL_COORDINATES);
     body = within(b, body);
     guard = targets_within(b, data, target, within(b, guard));
     if (here) guard = guard ? ex_and(b->x, here, guard) : here;

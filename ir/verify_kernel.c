@@ -332,7 +332,8 @@ bool verify_program(const Program *p, Diag *diag, const char *after_pass) {
         if (s->kind == STEP_loop) loops++;
         if (s->kind == STEP_loop && s->args &&
             (!s->args[0] || s->args[0]->dt != DT_i32 || s->each < 1 || s->each > s->trips))
-            verify_fail(&v, "step %d counts its iterations by what is no i32", i);
+            verify_fail(
+                &v, "step %d counts its iterations by what is no i32, or by too many at once", i);
         if (s->kind == STEP_end && s->args && (!s->args[0] || s->args[0]->dt != DT_bool))
             verify_fail(&v, "step %d leaves a loop where no bool is false", i);
         if (s->kind == STEP_end && loops-- == 0) {

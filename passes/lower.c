@@ -313,7 +313,7 @@ static Value *symbols_value(Lower *l, const Expr *e, const char *src) {
 
 /* Where iterations are apart, those matter that stack what is within the results' extents. */
 static void count_trips(Lower *l, const Op *op, Step *begin) {
-    int64_t d = op->n_out && op->out[0]->rank ? op->out[0]->dims[0] : op->trips;
+    int64_t d = op->n_out ? op->out[0]->dims[0] : op->trips;
     for (int i = 1; i < op->n_out; i++)
         if (op->out[i]->dims[0] != d) return;
     if (!dim_varies(d)) return;

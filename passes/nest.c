@@ -134,6 +134,7 @@ static void split_names(Nest *n, int a, int64_t outer_extent, int64_t factor, in
                       n->loop[a].reduce);
     *inner =
         new_loop(n, arena_printf(n->p->arena, "%si", n->loop[a].name), factor, n->loop[a].reduce);
+    if (n->loop[a].least < n->loop[a].extent) n->loop[*outer].least = n->loop[a].least / factor;
 }
 
 void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner) {

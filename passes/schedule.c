@@ -345,7 +345,9 @@ static int64_t sure_rows(const NestLoop *l) {
     return l->least > few ? l->least : few;
 }
 
-/* The longest loop of the list, the innermost of such; -1 if none runs twice. */
+/* The loop of the list that is sure to have most rows, the innermost of such; -1 if none runs
+ * twice.
+ */
 static int longest_of(const Nest *n, const int *list, int count) {
     int best = -1;
     for (int i = 0; i < count; i++)

@@ -19,7 +19,7 @@
  * computed as the line next to it is.
  *
  * Where the first coordinate of the result varies (a batch), the loop ends behind the strips of the
- * run. Where another one does, there are no strips.
+ * run. Operators with another one that does have no strips.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -479,8 +479,8 @@ static bool cuts_columns(const Strips *s, const Op *op, const Span *span, int n_
     return false;
 }
 
-/* Does a coordinate vary that is not the first axis'? What a strip gains hangs on the run then: of
- * attention with few of many tokens it lost 4 % of BERT's time. */
+/* Does a coordinate of the result vary that is not the first axis'? What a strip gains hangs on the
+ * run then: of attention with few of many tokens it lost 4 % of BERT's time. */
 static bool varies_inside(const Value *v, const Span *span) {
     for (int i = 0; i < v->rank; i++)
         if (dim_varies(v->dims[i]) && i != span[0].coord) return true;
