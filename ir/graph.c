@@ -209,6 +209,10 @@ void graph_unlink(Graph *g, Op *op) {
     op->prev = op->next = NULL;
 }
 
+bool op_is_product(const Op *op) {
+    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
+}
+
 int op_extents(const Op *op, int64_t *extent) {
     int n = 0;
     if (op->kind == OP_scatter) {

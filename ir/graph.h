@@ -369,5 +369,7 @@ Value *graph_new_value(Graph *g, Op *def, int def_index, DType dt, int rank, con
 /* Extents of all coordinates of an op's body: output (or update) coordinates, then reduction.
  * Returns how many; extent must hold MAX_RANK. */
 int op_extents(const Op *op, int64_t *extent);
+/* Is it a sum of products? */
+bool op_is_product(const Op *op);
 
 #endif

@@ -123,10 +123,7 @@ static void take_apart(Graph *g, Op *op, const Expr *load, int which, int64_t pi
     part->body = ex_simplify(x, ex_subst_vars(x, op->body, n - 1, to), n, extent);
     graph_insert_before(g, op, part);
 
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
-    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i];
-    op->in = in;
-    op->body = ex_load(x, dt, list_add(in, &op->n_in, results), rank + 1, at);
+    op->body = ex_load(x, dt, op_add_input(g, op, results), rank + 1, at);
     op->n_red = 1;
     op->red = arena_copy(g->arena, &pieces, sizeof pieces);
     graph_drop_inputs(g, part);

@@ -45,16 +45,13 @@ static const Expr *padded(Graph *g, Op *op, const Factor *f, int r, int64_t by) 
     Op *last = g->last;
     Value *v = g_pad(g, f->v, before, after, (Scalar){.i = 0});
     graph_take_in(g, last, op);
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
-    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i];
-    int at = list_add(in, &op->n_in, v);
-    op->in = in;
+    int at = op_add_input(g, op, v);
     return with_casts(g->x, f->factor, f->load, ex_load(g->x, v->dt, at, f->load->n, f->load->arg));
 }
 
 static void deepen(Graph *g, Op *op, const PassOptions *o) {
     Factor f[2];
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    if (!op_is_product(op)) return;
     for (int i = 0; i < 2; i++)
         if (!read_factor(g, op, i, o, &f[i])) return;
     int rows = value_is_const(f[0].v);

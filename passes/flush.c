@@ -52,9 +52,7 @@ void pass_flush(Graph *g, const PassOptions *o) {
     Value **twin = ARENA_ARRAY(g->arena, values, Value *); /* by value id; itself: all is well */
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_flush(op->sub, o);
-        if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul ||
-            op->body->dt != DT_f32)
-            continue;
+        if (!op_is_product(op) || op->body->dt != DT_f32) continue;
         Value **in = arena_copy(g->arena, op->in, (size_t)op->n_in * sizeof *in);
         bool *others = ARENA_ARRAY(g->arena, op->n_in + 1, bool);
         note_others(op->body, false, others);

@@ -138,8 +138,7 @@ static double evaluations(Graph *g, const Op *c, int i) {
 
 /* A product of two factors; a sum of squares reads what it reads once. */
 static bool is_product(const Op *op) {
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul &&
-           op->body->arg[0] != op->body->arg[1];
+    return op_is_product(op) && op->body->arg[0] != op->body->arg[1];
 }
 
 typedef struct Loads {

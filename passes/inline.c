@@ -168,6 +168,22 @@ int list_add(Value **list, int *n, Value *v) {
     return (*n)++;
 }
 
+int op_add_input(Graph *g, Op *op, Value *v) {
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    for (int i = 0; i < op->n_in; i++) in[i] = op->in[i];
+    op->in = in;
+    return list_add(in, &op->n_in, v);
+}
+
+bool runs_across(Arena *scratch, const Expr *load, int var) {
+    bool across = false;
+    for (int i = 0; i < load->n; i++) {
+        bool depends = ex_vars(scratch, load->arg[i]) >> var & 1;
+        across = i < load->n - 1 ? across || depends : across && !depends;
+    }
+    return across;
+}
+
 typedef struct Renumber {
     Exprs *x;
     const int *to;

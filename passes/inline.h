@@ -38,6 +38,10 @@ void map_before_reshape(Graph *g, Op *c, int i);
 
 /* Adds v to a list of inputs; returns its number. */
 int list_add(Value **list, int *n, Value *v);
+/* The same with the inputs of an operator, which get a list of their own. */
+int op_add_input(Graph *g, Op *op, Value *v);
+/* Does coordinate `var` run through rows of what is loaded, and not along them? */
+bool runs_across(Arena *scratch, const Expr *load, int var);
 
 /* `e` with to[i] as the number of load i, i < n. */
 const Expr *renumber_loads(Exprs *x, const Expr *e, int n, const int *to);

@@ -33,10 +33,6 @@ static bool computes(const Op *op) {
     return op->kind == OP_map || op->kind == OP_reduce;
 }
 
-static bool is_product(const Op *op) {
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
-}
-
 /* Does nothing if the value has a wish already or cannot be changed. */
 static void wish(Layout *l, const Value *v, int axis) {
     if (l->fixed[v->id] || l->axis[v->id] >= 0 || v->shape[axis] < MIN_EXTENT) return;
@@ -99,7 +95,7 @@ static void look_at_factors(const Layout *l, const Op *op, Factor f[2]) {
 
 static void product_wishes(Layout *l, const Op *op) {
     Factor f[2];
-    if (!is_product(op)) return;
+    if (!op_is_product(op)) return;
     look_at_factors(l, op, f);
     if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
     uint32_t weights = f[f[1].constant].vars;
@@ -283,7 +279,7 @@ static void copy_outputs(Layout *l) {
         Value *out = g->outputs.items[i];
         Op *op = out->def;
         Factor f[2];
-        if (!is_product(op) || out->rank < 3 || out->index > 1 ||
+        if (!op_is_product(op) || out->rank < 3 || out->index > 1 ||
             !shape_equal(out->rank, out->shape, out->rank, out->dims))
             continue;
         look_at_factors(l, op, f);
@@ -340,7 +336,7 @@ void pass_layout(Graph *g, const PassOptions *o) {
      * lie side by side among all channels */
     for (Op *op = g->first; op; op = op->next) {
         int64_t work = 0;
-        for (int i = 0; is_product(op) && i < op->n_in; i++)
+        for (int i = 0; op_is_product(op) && i < op->n_in; i++)
             if (op->in[i]->def->index) op_inline(g, op, i, MAX_INPUTS, &work);
     }
     for (Op *op = g->first; op; op = op->next) apply(&l, op);

@@ -21,7 +21,7 @@ typedef struct Narrow {
 } Narrow;
 
 static bool is_product(const Op *op) {
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     for (int i = 0; i < op->n_in; i++)
         if (value_is_const(op->in[i]) && is_transform(op->in[i])) return false;
     return op->body->dt == DT_f32 && shape_numel(op->n_red, op->red) >= MIN_DEPTH;

@@ -178,7 +178,7 @@ static bool recognise(Phase *u) {
     const Op *op = u->op;
     int64_t pad[MAX_RANK], times[MAX_RANK];
     Value *padded, *large;
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     for (int i = 0; i < 2; i++) {
         u->factor[i] = op->body->arg[i];
         if (u->factor[i]->op != EX_load) return false;

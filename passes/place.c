@@ -9,9 +9,8 @@
  *
  * Rows that would get into each other's way in the cache are set apart (Value.gap).
  */
+#include "passes/inline.h"
 #include "passes/passes.h"
-
-#include <string.h>
 
 #define MIN_ROWS 8 /* that get into each other's way, or are turned */
 
@@ -135,11 +134,8 @@ typedef struct Rows {
 static void look_across(void *user, const Expr *e) {
     Rows *u = user;
     const int last = u->p->op->out[0]->rank - 1;
-    Arena *arena = u->p->g->arena;
-    uint64_t vars = 0;
-    if (e->op != EX_load || !e->n || ex_vars(arena, e->arg[e->n - 1]) >> last & 1) return;
-    for (int i = 0; i < e->n - 1; i++) vars |= ex_vars(arena, e->arg[i]);
-    for (int i = 0; i < last && vars >> last & 1; i++) {
+    if (e->op != EX_load || !runs_across(u->p->g->arena, e, last)) return;
+    for (int i = 0; i < last; i++) {
         int64_t stride;
         if (u->box->hi[i] - u->box->lo[i] < MIN_ROWS) continue;
         u->across |= ex_stride(e->arg[e->n - 1], i, &stride) && stride == 1;
@@ -164,11 +160,7 @@ static const Expr *turned_part(Placing *p, const Expr *e, const Box *box) {
     Value *v = graph_new_value(p->g, part, 0, op->out[0]->dt, rank, shape);
     graph_insert_before(p->g, op, part);
     graph_drop_inputs(p->g, part);
-    Value **in = ARENA_ARRAY(p->g->arena, op->n_in + 1, Value *);
-    memcpy(in, op->in, (size_t)op->n_in * sizeof *in);
-    in[op->n_in] = v;
-    op->in = in;
-    return ex_load(x, v->dt, op->n_in++, rank, index);
+    return ex_load(x, v->dt, op_add_input(p->g, op, v), rank, index);
 }
 
 /* What `e` computes in the box, where it reads across rows as loads of tensors of their own. */

@@ -384,7 +384,7 @@ static bool read_product(Relief *r) {
     const Op *op = r->op;
     const Value *out = op->out[0];
     Arena *arena = r->g->arena;
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     if (op->n_red != 1 || op->body->dt != DT_i32) return false;
     for (int i = 0; i < 2; i++) {
         r->row = without_casts(op->body->arg[i]);

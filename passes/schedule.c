@@ -20,7 +20,7 @@
 bool find_product(Nest *n, Product *m) {
     const Op *op = n->op;
     *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     uint64_t mask[2];
     const Expr *body = nest_body(n);
     if (body->op != EX_mul) return false;

@@ -31,7 +31,7 @@ typedef struct Deep {
 static bool read_product(Deep *d, const Target *t) {
     const Op *op = d->op;
     const Value *out = op->out[0];
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     if (op->n_red != 1) return false;
     const Expr *load[2];
     for (int i = 0; i < 2; i++) {

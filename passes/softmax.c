@@ -128,7 +128,7 @@ void pass_softmax(Graph *g, const PassOptions *o) {
     bool any = false;
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_softmax(op->sub, o);
-        if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) continue;
+        if (!op_is_product(op)) continue;
         if (op->n_in + 2 <= MAX_INPUTS) any |= take_division(g, op, 0) || take_division(g, op, 1);
     }
     if (any) pass_dce(g, o);

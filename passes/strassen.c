@@ -137,7 +137,7 @@ static bool find_coordinates(Quartered *p) {
 /* Reads op as such a product. */
 static bool read_product(Quartered *p) {
     const Op *op = p->op;
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     const Value *out = op->out[0];
     if (out->rank + op->n_red >= MAX_RANK ||
         dims_vary(out->rank, out->dims)) /* what lies beyond is not to be added */

@@ -361,10 +361,6 @@ static double bytes_held(const Chain *c) {
     return most;
 }
 
-static bool is_product(const Op *op) {
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul;
-}
-
 /* How many cycles the chain gains. What lies between operators comes from a cache, and so does what
  * maps write, which nothing hides; but some of it is computed twice, and what all strips read
  * (weights, keys) is read again for each. Where there is next to nothing of that, as between the
@@ -386,7 +382,7 @@ static double gain_of(Strips *s, const Chain *c) {
         const Value *out = m->op->out[0];
         double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
         double again = outside[i].again, twice = outside[i].twice, moved = 0, rows = 1;
-        bool product = is_product(m->op);
+        bool product = op_is_product(m->op);
         for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
@@ -451,17 +447,14 @@ typedef struct Across {
 
 static void look_across(void *user, const Expr *e) {
     Across *u = user;
-    uint64_t others = 0;
-    if (e->op != EX_load || !e->n) return;
-    for (int i = 0; i < e->n - 1; i++) others |= ex_vars(u->scratch, e->arg[i]);
-    u->any |= (others & ~ex_vars(u->scratch, e->arg[e->n - 1])) >> u->last & 1;
+    u->any |= e->op == EX_load && runs_across(u->scratch, e, u->last);
 }
 
 /* Are what lies side by side in the result columns of a product, or read from rows apart? */
 static bool has_columns(const Strips *s, const Op *op) {
     Across u = {.scratch = s->scratch, .last = op->out[0]->rank - 1};
     if (op->kind == OP_map) ex_visit(s->scratch, op->body, look_across, &u);
-    if (!is_product(op)) return u.any;
+    if (!op_is_product(op)) return u.any;
     const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);
     return (one ^ ex_vars(s->scratch, op->body->arg[1])) >> u.last & 1;
 }

@@ -79,11 +79,7 @@ static void absorb(Graph *g, Op *copy, const Op *op) {
 static void read_instead(Graph *g, Op *op, int i, Value *v, const Expr *const *index) {
     Exprs *x = g->x;
     const Expr *factor = op->body->arg[i], *part[2] = {op->body->arg[0], op->body->arg[1]};
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
-    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
-    in[op->n_in] = v;
-    op->in = in;
-    const Expr *load = ex_load(x, v->dt, op->n_in++, v->rank, index);
+    const Expr *load = ex_load(x, v->dt, op_add_input(g, op, v), v->rank, index);
     part[i] = with_casts(x, factor, without_casts(factor), load);
     op->body = ex_mul(x, part[0], part[1]);
     graph_drop_inputs(g, op);
@@ -198,7 +194,7 @@ static void part_rows(Graph *g, Op *op, int i) {
 }
 
 static void turn_product(Graph *g, Op *op, const Target *t) {
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return;
+    if (!op_is_product(op)) return;
     for (int i = 0; i < 2 && t->vector_types; i++) part_rows(g, op, i);
     int64_t extent[MAX_RANK];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
@@ -297,11 +293,7 @@ static void turn_gathered(Graph *g, Op *op, int i) {
     copy->src = op->src;
     Value *made = graph_new_value(g, copy, 0, v->dt, v->rank, dims);
     graph_insert_before(g, op, copy);
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
-    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
-    in[op->n_in] = made;
-    op->in = in;
-    Turned t = {x, i, op->n_in++, s.dim};
+    Turned t = {x, i, op_add_input(g, op, made), s.dim};
     op->body = ex_rewrite(x, op->body, turned_leaf, &t);
     graph_drop_inputs(g, op);
     absorb(g, copy, op);
@@ -368,10 +360,7 @@ static bool spread_one(Graph *g, Op *op) {
     copy->src = op->src;
     Value *made = graph_new_value(g, copy, 0, (DType)s.load->dt, rank, shape);
     graph_insert_before(g, op, copy);
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
-    for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
-    in[op->n_in++] = made;
-    op->in = in;
+    op_add_input(g, op, made);
     op->body = ex_rewrite(g->x, op->body, spread_leaf, &s);
     graph_drop_inputs(g, copy);
     graph_drop_inputs(g, op);

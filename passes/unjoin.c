@@ -97,8 +97,7 @@ static void classify_load(void *user, const Expr *e) {
 
 /* A product of two tensors: its loops are the schedule's matter. */
 static bool is_contraction(const Op *op) {
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_mul &&
-           op->body->arg[0] != op->body->arg[1];
+    return op_is_product(op) && op->body->arg[0] != op->body->arg[1];
 }
 
 static void classify(Unjoin *u, const Op *op) {

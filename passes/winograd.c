@@ -195,7 +195,7 @@ static bool find_axes(Convolution *v) {
 /* Reads op as such a convolution: results n, k, ...; summed over c and the window. */
 static bool read_convolution(Convolution *v) {
     const Op *op = v->op;
-    if (op->kind != OP_reduce || op->combine != COMBINE_sum || op->body->op != EX_mul) return false;
+    if (!op_is_product(op)) return false;
     const Value *out = op->out[0];
     if (out->rank < 3 || op->n_red > out->rank - 1) return false;
     /* the products have coordinates of points and of phases, two each, and reductions */
