@@ -100,6 +100,8 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define COST_OF_LOAD    1.3    /* of the time in which it could start */
 #define COST_OF_VECTORS 0.4    /* cycles for one in a cycle, where the L1 cache keeps none */
 #define FAR_BYTES       8      /* that come in a cycle from beyond the L2 cache */
+#define ADDS_AT_ONCE    3.2    /* instructions on integers that start in a cycle */
+#define STEP            0.6    /* cycles of a loop's step beside them */
 #define LATE_L1         0.0625 /* of loads that nothing hides, by where the rows come from */
 #define LATE_L2         0.25
 #define LATE_BEYOND     0.5
@@ -126,18 +128,20 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
 
 /* What a step of the depth takes in all tiles of this size, in cycles, by a simple model of a core:
  * two multiply-adds and two loads start in a cycle, though loads seldom so many; a multiply-add
- * takes four and has a successor ready one later. Loads hide behind two thirds of the
- * multiply-adds' time, the others are late the more, the farther away the rows are: each begins a
- * line of its own at the same step. Columns follow each other in memory, so that they come ahead
+ * takes four and has a successor ready one later. (Where integers are added by an instruction of
+ * its own, more start in a cycle, and a sum is ready in the next.) Loads hide behind two thirds of
+ * the multiply-adds' time, the others are late the more, the farther away the rows are: each begins
+ * a line of its own at the same step. Columns follow each other in memory, so that they come ahead
  * and cost little where the L1 cache does not keep them; but the first tile of rows waits for those
  * that the L2 cache does not keep, and so do all for what it loses of a panel that the next one
  * reads again; of two tiles that wait as long, the one with less to do is better. Tiles at the edge
  * cost as much as whole ones. */
 static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
                             int64_t columns) {
-    double products = (double)(rows * vectors) / 2, loads = (double)(rows + vectors);
+    double products = (double)(rows * vectors) / 2, loads = (double)(rows + vectors), least = 5;
+    if (o->instructions) products = products * 2 * o->instructions / ADDS_AT_ONCE + STEP, least = 2;
     double panel = (double)(o->depth * columns * WORD_BYTES);
-    double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), 5);
+    double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
     cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);
     if (rows > o->most_rows) cycles += LATE_COMPETING * (double)rows;
     if (panel > (double)t->l1_bytes / 2)
@@ -572,6 +576,12 @@ static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int r
     return !ex_loads(n->p->arena, body->arg[0]) || !ex_loads(n->p->arena, body->arg[1]);
 }
 
+/* Operands.instructions of a product of which so many are added at once, fours in pairs or not. */
+static double instructions_of(const Target *t, int64_t at_once, bool pairs) {
+    if (pairs) return 2.5;
+    return at_once == 2 && t->word_products ? 2 : 0;
+}
+
 static void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few,
                         int variant) {
     const Expr *body = nest_body(n);
@@ -583,7 +593,8 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int pair
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
                   .most_rows = most_rows(n, body, row),
-                  .temporaries = few >= 0 && pair < 0 && !n->target->byte_dots};
+                  .temporaries = few >= 0 && pair < 0 && !n->target->byte_dots,
+                  .instructions = instructions_of(n->target, at_once, pair >= 0)};
     Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;

@@ -49,6 +49,7 @@ typedef struct Operands {
     double row_bytes, column_bytes; /* of all of them */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
     int temporaries;                /* vectors that a product takes beside its operands */
+    double instructions;            /* of a product; 0: one that multiplies and adds */
 } Operands;
 
 /* The tile that costs least, or a later one of the ranking.
