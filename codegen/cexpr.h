@@ -38,6 +38,8 @@ const char *function_name(Printer *p, ExprOp op, DType dt);
 
 /* x where e is 1 / (exp(-x) + 1) and one function is faster than its parts; else NULL. */
 const Expr *sigmoid_operand(const Printer *p, const Expr *e);
+/* x where e is x * (erf(x / sqrt(2)) + 1) / 2, likewise. */
+const Expr *gelu_operand(const Printer *p, const Expr *e);
 /* Gives `e` a constant of its own; its name. Not under p->inline_only. */
 const char *bind(Printer *p, const Expr *e);
 /* The text of a piece, in parentheses if it binds looser than `prec`. */

@@ -715,14 +715,21 @@ static const char *chosen(Lanes *l, const Expr *e) {
     return name;
 }
 
+/* A function of helpers.def that has no operator. */
+static const char *whole(Lanes *l, const char *name, const Expr *x) {
+    Printer *p = l->p;
+    const char *text = lanes_text(l, x, true);
+    if (l->width > 1) return TEXT("%s(%s)", lane_function(p, name, l->width), text);
+    return TEXT("%s(%s)", unit_helper(p->unit, TEXT("mlcc_%s_f32", name)), text);
+}
+
 static const char *compute(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     if (is_counted(e, l->var)) return counted(l, e);
     if (is_function(p, e) && e->op != EX_neg) return called(l, e);
-    const Expr *x = sigmoid_operand(p, e);
-    if (x && l->width > 1)
-        return TEXT("%s(%s)", lane_function(p, "sigmoid", l->width), lanes_text(l, x, true));
-    if (x) return TEXT("%s(%s)", unit_helper(p->unit, "mlcc_sigmoid_f32"), lanes_text(l, x, true));
+    const Expr *x = sigmoid_operand(p, e), *y = gelu_operand(p, e);
+    if (x) return whole(l, "sigmoid", x);
+    if (y) return whole(l, "gelu", y);
     switch ((ExprOp)e->op) {
     case EX_load: {
         const char *kept = kept_name(l, e);

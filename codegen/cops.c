@@ -395,15 +395,53 @@ const char *function_name(Printer *p, ExprOp op, DType dt) {
     return name;
 }
 
+/* Is a function worth more than its parts? exp and erf of 16 lanes, 64 bytes, have rows of
+ * lanes.def, which are fast. */
+static bool has_wholes(const Printer *p) {
+    return p->d->fn32_vector[EX_exp] && p->unit->vector_bytes && p->unit->vector_bytes <= 32;
+}
+
 const Expr *sigmoid_operand(const Printer *p, const Expr *e) {
-    /* exp of 16 lanes, 64 bytes, has a row of lanes.def, which is fast beside a division, too */
-    if (!p->d->fn32_vector[EX_exp] || !p->unit->vector_bytes || p->unit->vector_bytes > 32)
-        return NULL;
+    if (!has_wholes(p)) return NULL;
     if (e->op != EX_div || e->dt != DT_f32 || !ex_is_one(e->arg[0])) return NULL;
     const Expr *sum = e->arg[1];
     if (sum->op != EX_add || !ex_is_one(sum->arg[1]) || sum->arg[0]->op != EX_exp) return NULL;
     const Expr *power = sum->arg[0]->arg[0];
     return power->op == EX_neg ? power->arg[0] : NULL;
+}
+
+/* x where e is erf(x / sqrt(2)) + 1. */
+static const Expr *normal_operand(const Expr *e) {
+    if (e->op != EX_add || !ex_is_one(e->arg[1]) || e->arg[0]->op != EX_erf) return NULL;
+    const Expr *of = e->arg[0]->arg[0];
+    if (of->op != EX_mul || !ex_is_const(of->arg[1])) return NULL;
+    return fabs(of->arg[1]->k.f - 0.70710678) < 1e-7 ? of->arg[0] : NULL;
+}
+
+/* The factors of a product, in any order. */
+typedef struct Factors {
+    int n;
+    const Expr *of[3];
+} Factors;
+
+static bool add_factors(Factors *f, const Expr *e) {
+    if (e->op == EX_mul) return add_factors(f, e->arg[0]) && add_factors(f, e->arg[1]);
+    if (f->n == 3) return false;
+    f->of[f->n++] = e;
+    return true;
+}
+
+const Expr *gelu_operand(const Printer *p, const Expr *e) {
+    Factors f = {.n = 0};
+    if (!has_wholes(p) || e->op != EX_mul || e->dt != DT_f32 || !add_factors(&f, e) || f.n != 3)
+        return NULL;
+    for (int i = 0; i < 3; i++) {
+        const Expr *x = normal_operand(f.of[i]), *one = f.of[(i + 1) % 3],
+                   *other = f.of[(i + 2) % 3];
+        if (other == x) other = one, one = x;
+        if (x && one == x && ex_is_const(other) && other->k.f == 0.5) return x;
+    }
+    return NULL;
 }
 
 static Piece function(Printer *p, const Expr *e, DType dt, const char *const *args) {
@@ -501,6 +539,8 @@ static Piece compose_sum(Printer *p, const Expr *e) {
     DType dt = (DType)e->dt;
     Piece sum;
     if (e->op != EX_mul && compose_terms(p, e, &sum)) return sum;
+    const Expr *x = gelu_operand(p, e);
+    if (x) return call(p, unit_helper(p->unit, "mlcc_gelu_f32"), print(p, x));
     Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
     const char *op = ex_infix((ExprOp)e->op);
     int prec = e->op == EX_mul ? P_product : P_sum;

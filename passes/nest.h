@@ -141,6 +141,9 @@ typedef struct Part {
 /* Hints for what the same part of the next tile of rows stores and reads (a residual), if that does
  * not stay in the L2 cache; NULL: there are none. */
 Stmt *nest_fetch_results(Nest *n, Kernel *k, Value **args, const Part *part);
+/* Hints for what `tile` (part: -1) reads when its sums are there, if that does not stay in the L1
+ * cache: they stand before the sums. NULL: there are none. */
+Stmt *nest_fetch_residual(Nest *n, Kernel *k, Value **args, const Part *tile);
 
 /* The place of the output's element at the operator's coordinates. NULL for a scatter. */
 const Expr *nest_output_index(const Nest *n);

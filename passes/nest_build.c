@@ -774,6 +774,16 @@ static Stmt *finish_parts(Build *b, Stmt *store) {
     return loop;
 }
 
+/* Hints for what a tile of vectors reads beside its sums. */
+static Stmt *fetch_residual(const Build *b, const Stmt *store) {
+    const Nest *n = b->n;
+    if (!n->target->vector_types || b->n_tile != 2) return NULL;
+    const NestLoop *row = &n->loop[b->tile[0]], *column = &n->loop[b->tile[1]];
+    if (row->role != ROLE_unroll || column->role != ROLE_vector) return NULL;
+    const Part tile = {store, -1, row->var, column->var, 0, row->extent, column->extent};
+    return nest_fetch_residual(b->n, b->k, b->args, &tile);
+}
+
 static Stmt *build_reduction(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
@@ -803,6 +813,8 @@ static Stmt *build_reduction(Build *b) {
     stmt_append(&list, new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
     stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, at, start)));
+    Stmt *store = across < 0 && n->lane_loop < 0 ? store_output(b, rewrite(b, post)) : NULL;
+    if (store && !has_unit(n)) stmt_append(&list, fetch_residual(b, store));
     stmt_append(&list, loops);
     if (across >= 0) {
         stmt_append(&list, combine_threads(b, &n->loop[across]));
@@ -810,7 +822,6 @@ static Stmt *build_reduction(Build *b) {
     } else if (n->lane_loop >= 0) {
         stmt_append(&list, combine_lanes(b, at, tile_size));
     } else {
-        Stmt *store = store_output(b, rewrite(b, post));
         Stmt *parts = has_unit(n) ? finish_parts(b, store) : NULL;
         stmt_append(&list, parts ? parts : wrap(b, b->n_tile, b->tile, store));
     }

@@ -394,6 +394,7 @@ Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, const
 typedef struct Results {
     Ahead a;
     const Part *part;
+    int64_t least; /* bytes of tensors that are small */
 } Results;
 
 /* The lines of one tensor, at the flat index `at` of the part's elements. */
@@ -405,8 +406,10 @@ static void fetch_lines(Results *u, int buffer, DType dt, const Expr *at) {
     const Expr *load = ex_load(x, dt, buffer, 1, &at);
     int64_t step;
     if (!ex_stride(at, part->column, &step) || step != 1) return;
-    if (ex_stride(at, part->part, &step) && step == 0) return;
-    to[part->part] = ex_add(x, ex_var(x, part->part), ex_i(x, part->parts));
+    if (part->part >= 0) {
+        if (ex_stride(at, part->part, &step) && step == 0) return;
+        to[part->part] = ex_add(x, ex_var(x, part->part), ex_i(x, part->parts));
+    }
     for (int64_t row = 0; row < part->rows; row++)
         for (int64_t column = 0; column < part->columns; column += line) {
             to[part->row] = ex_i(x, row);
@@ -418,17 +421,24 @@ static void fetch_lines(Results *u, int buffer, DType dt, const Expr *at) {
 static void fetch_read(void *user, const Expr *e) {
     Results *u = user;
     const bool input = e->op == EX_load && e->n == 1 && e->k.i < u->a.n->op->n_in;
-    if (input && !value_is_const(u->a.args[e->k.i]))
+    if (!input || value_is_const(u->a.args[e->k.i])) return;
+    if (value_bytes(u->a.args[e->k.i]) > (size_t)u->least)
         fetch_lines(u, (int)e->k.i, (DType)e->dt, e->arg[0]);
 }
 
 Stmt *nest_fetch_results(Nest *n, Kernel *k, Value **args, const Part *part) {
     const Op *op = n->op;
-    Results u = {{.n = n, .k = k, .args = args}, part};
+    Results u = {{.n = n, .k = k, .args = args}, part, 0};
     int64_t bytes = (int64_t)value_bytes(op->out[0]);
     for (int i = 0; i < op->n_in; i++) bytes += (int64_t)value_bytes(op->in[i]);
     if (part->store->kind != ST_store || bytes <= n->target->l2_bytes / 2) return NULL;
     fetch_lines(&u, part->store->buffer, op->out[0]->dt, part->store->index[0]);
     ex_visit(n->p->arena, part->store->value, fetch_read, &u);
+    return u.a.list;
+}
+
+Stmt *nest_fetch_residual(Nest *n, Kernel *k, Value **args, const Part *tile) {
+    Results u = {{.n = n, .k = k, .args = args}, tile, n->target->l1_bytes};
+    if (tile->store->kind == ST_store) ex_visit(n->p->arena, tile->store->value, fetch_read, &u);
     return u.a.list;
 }

@@ -10,6 +10,8 @@
  * up would push each other out of the L1 cache, and again for every tile. A copy has its rows set
  * apart (place.c).
  *
+ * Rows that lie in pieces, as the results of heads of attention do, are copied into whole ones.
+ *
  * A map reads the means of groups of channels at the channel divided by the length of a group. What
  * is read like this along its rows, and is small beside the result, is spread: copied for every
  * channel.
@@ -22,6 +24,8 @@
 #define MIN_ALONG   8 /* elements of a row of weights */
 #define MIN_DEPTH   16 /* rows that push each other out of a cache, */
 #define MIN_AGAIN   32 /* and results for which each is read */
+#define LONGEST_PIECE 128 /* of rows that are joined, */
+#define MIN_PIECES    256 /* for so many results that read each */
 
 typedef struct Factor {
     Graph *g;
@@ -193,9 +197,42 @@ static void part_rows(Graph *g, Op *op, int i) {
     read_instead(g, op, i, apart, index);
 }
 
+typedef struct Pieces {
+    int depth; /* coordinate */
+    int64_t by;
+} Pieces;
+
+static void find_piece(void *user, const Expr *e) {
+    Pieces *p = user;
+    if (e->op == EX_div && e->arg[0]->op == EX_var && e->arg[0]->k.i == p->depth &&
+        ex_is_const(e->arg[1]))
+        p->by = e->arg[1]->k.i;
+}
+
+/* Factor `i` reads rows whole where they lie in short pieces (heads of attention): a loop over each
+ * ends once for every tile. */
+static void join_pieces(Graph *g, Op *op, int i, const Target *t) {
+    const Expr *load = without_casts(op->body->arg[i]);
+    int64_t extent[MAX_RANK], again = 1;
+    int rank = op->out[0]->rank;
+    Pieces p = {.depth = rank};
+    if (load->op != EX_load || op->n_red != 1 || value_is_const(op->in[load->k.i])) return;
+    if (t->matrix_tiles && products_at_once(op, !i, t) > 1) return;
+    op_extents(op, extent);
+    const uint64_t vars = ex_vars(g->arena, load);
+    for (int k = 0; k < rank; k++)
+        if (!(vars >> k & 1)) again *= extent[k];
+    ex_visit(g->arena, load, find_piece, &p);
+    if (p.by > 1 && p.by <= LONGEST_PIECE && again >= MIN_PIECES)
+        turn_factor(g, op, i, (uint32_t)vars, rank, 1);
+}
+
 static void turn_product(Graph *g, Op *op, const Target *t) {
     if (!op_is_product(op)) return;
-    for (int i = 0; i < 2 && t->vector_types; i++) part_rows(g, op, i);
+    for (int i = 0; i < 2 && t->vector_types; i++) {
+        part_rows(g, op, i);
+        join_pieces(g, op, i, t);
+    }
     int64_t extent[MAX_RANK];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
     Factor f[2] = {factor_of(g, op, 0, -1), factor_of(g, op, 1, -1)};
