@@ -30,6 +30,8 @@ typedef struct EmitOptions {
     bool descriptor;    /* C: also print the mlcc_model descriptor (for .so) */
     bool profile; /* C, with descriptor: the time of each step is measured, by runtime/profile.h */
     bool threads; /* C, with descriptor: the steps may run on several threads, by runtime/team.h */
+    int *parts; /* C: a text may be compiled in parts, each with MLCC_PART defined as its number; it
+                   is set to how many there are. NULL: as a whole only */
     bool share_all; /* with threads: they share whatever they can, not only what gains by it */
     const char *image_decoder; /* text of runtime/image_decoder.h, for graphs with images */
     const char *prologue; /* CUDA: text of runtime/cuda_intrin.h; NULL: it is included by name */

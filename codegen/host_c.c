@@ -546,7 +546,8 @@ static bool has_tile(const Host *h, const Kernel *k) {
     return false;
 }
 
-static void print_kernel(Host *h, int index, Text *out) {
+/* Prints the kernel, and the head of one with a tile as a declaration. */
+static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
     const Program *p = h->p;
     const Kernel *k = p->kernels.items[index];
     if (!h->kernel[index]) return;
@@ -561,12 +562,17 @@ static void print_kernel(Host *h, int index, Text *out) {
     kernel_comment(k, &scratch, out);
     const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
-    const char *how = has_tile(h, k) ? "MLCC_APART " : h->unit.vector_bytes ? "MLCC_KERNEL " : "";
+    const bool tile = has_tile(h, k);
+    const char *how = tile ? "MLCC_APART " : h->unit.vector_bytes ? "MLCC_KERNEL " : "";
     if (*how) h->unit.needs |= NEEDS_kernel;
-    const char *head = PRINTF("static %svoid %s(", how, h->kernel[index]);
-    text_add(out, head);
-    kernel_parameters(&printer, words, "int32_t", out, (int)strlen(head));
-    text_add(out, k->n_params + k->n_scalars || shared ? ") {\n" : "void) {\n");
+    const char *link = tile && h->o->parts ? "MLCC_LINK" : "static";
+    const char *begin = PRINTF("%s %svoid %s(", link, how, h->kernel[index]);
+    Text head = text_new(&scratch);
+    text_add(&head, begin);
+    kernel_parameters(&printer, words, "int32_t", &head, (int)strlen(begin));
+    text_add(&head, k->n_params + k->n_scalars || shared ? ")" : "void)");
+    if (tile) text_addf(declarations, "%s;\n", text_get(&head));
+    text_addf(out, "%s {\n", text_get(&head));
     print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
     text_add(out, "}\n\n");
@@ -856,6 +862,50 @@ static void print_includes(Host *h, Text *out) {
                  "#define MLCC_PREFETCH(x, i, near) ((void)0)\n#endif\n\n");
 }
 
+#define PART_BYTES (96 << 10) /* of kernels: seconds of GCC's, which takes 0.3 to begin */
+#define MOST_PARTS 16
+
+/* All kernels: number i ends at end[i]. Those with tiles, which are never inlined, are dealt out to
+ * parts. */
+static void print_kernels(const Host *h, const Text *kernels, const size_t *end,
+                          const Text *declarations, Text *out) {
+    const Program *p = h->p;
+    const char *text = text_get(kernels);
+    size_t whole = 0, before = 0;
+    int now = 0, parts = 1;
+    for (int i = 0; i < p->kernels.n && h->o->parts; i++)
+        if (has_tile(h, p->kernels.items[i])) whole += end[i] - (i ? end[i - 1] : 0);
+    if (h->o->parts) {
+        parts = whole / PART_BYTES > MOST_PARTS ? MOST_PARTS : (int)(whole / PART_BYTES);
+        *h->o->parts = parts = parts ? parts : 1;
+        text_addf(out, "#define MLCC_LINK%s\n\n", parts > 1 ? "" : " static");
+    }
+    if (parts == 1) {
+        text_addn(out, text, kernels->length);
+        return;
+    }
+    text_addf(out, "%s\n#if MLCC_PART == 0\n", text_get(declarations));
+    for (int tiles = 0; tiles < 2; tiles++)
+        for (int i = 0; i < p->kernels.n; i++) {
+            const size_t begin = i ? end[i - 1] : 0;
+            if (has_tile(h, p->kernels.items[i]) != tiles) continue;
+            const int part = (int)(before * (size_t)parts / whole);
+            if (part != now) text_addf(out, "#elif MLCC_PART == %d\n", now = part);
+            text_addn(out, text + begin, end[i] - begin);
+            if (tiles) before += end[i] - begin;
+        }
+    text_add(out, "#endif\n\n");
+}
+
+/* What the first part has, of several: from the one to the other. */
+static void begin_first(const Host *h, Text *out) {
+    if (h->o->parts) text_add(out, "#if !MLCC_PART\n");
+}
+
+static void end_first(const Host *h, Text *out) {
+    if (h->o->parts) text_add(out, "#endif\n");
+}
+
 void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) {
     bool team = o->descriptor && o->threads && emit_c_shares(p, o);
     if (team) p = share_loops(p, o);
@@ -885,19 +935,27 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     name_steps(h);
     claim_tensors(h, false);
 
-    Text kernels = text_new(p->arena), run = text_new(p->arena);
-    for (int i = 0; i < p->kernels.n; i++) print_kernel(h, i, &kernels);
+    Text kernels = text_new(p->arena), run = text_new(p->arena), declarations = text_new(p->arena);
+    size_t *end = ARENA_ARRAY(p->arena, p->kernels.n + 1, size_t);
+    for (int i = 0; i < p->kernels.n; i++) {
+        print_kernel(h, i, &kernels, &declarations);
+        end[i] = kernels.length;
+    }
     note_weights(h);
     print_reset(h, &run);
     print_run(h, &run);
     print_head(h, "a neural network as C99", source);
     print_includes(h, source);
+    begin_first(h, source);
     print_weights(h, source);
+    end_first(h, source);
     unit_print_helpers(&h->unit, text_get(&kernels), source);
-    text_addn(source, text_get(&kernels), kernels.length);
+    print_kernels(h, &kernels, end, &declarations, source);
+    begin_first(h, source);
     if (o->profile) print_profile(p, h->kernel, source);
     text_addn(source, text_get(&run), run.length);
     if (o->descriptor) print_c_library(p, o, h->team, h->kept != NULL, source);
     print_decoder(p, o, source);
+    end_first(h, source);
     if (header) print_header(h, header);
 }

@@ -156,6 +156,10 @@ const char *shown_name(Session *s, const char *name);
  * A signal that ends mlcc meanwhile ends the program too and leaves no temporary folder. False
  * after a diagnostic. */
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint);
+/* The same for n programs, as many at once as there are processors, 8 at most. After one that fails
+ * no more are started; the diagnostic is about the first that did. */
+bool run_tools(Session *s, const char *folder, int n, const char *const *const *argv,
+               const char *missing_hint);
 
 /* --- models as shared libraries (model_so.c) -------------------------------------------------- */
 

@@ -74,9 +74,11 @@ static void add_words(Session *s, Words *argv, const char *text) {
     for (char *w; (w = strtok_r(rest, " ", &rest));) vec_push(&s->arena, argv, w);
 }
 
+static const char no_compiler[] = "install gcc, or name a C compiler with --cc";
+
 static bool run_words(Session *s, const char *folder, Words *argv) {
     vec_push(&s->arena, argv, NULL);
-    return run_tool(s, folder, argv->items, "install gcc, or name a C compiler with --cc");
+    return run_tool(s, folder, argv->items, no_compiler);
 }
 
 /* The C compiler. It runs in another folder: a path to it is made absolute. */
@@ -169,13 +171,13 @@ static bool write_embedded(Session *s, const char *folder) {
 /* --- what the libraries are made of ----------------------------------------------------------- */
 
 typedef struct Unit {
-    const char *file, *flags; /* a source file in the folder, and how to compile it */
+    const char *file, *flags; /* a source file in the folder, and how to compile it, */
+    const char *object;       /* to what */
     bool runtime;             /* it is the same for every model */
 } Unit;
 
 typedef struct Units {
-    Unit items[5];
-    int n;
+    VEC(Unit) of;
     int n_objects; /* compiled before */
     const char *const *objects;
     const char *libraries;
@@ -183,12 +185,27 @@ typedef struct Units {
     Decoder decoder; /* empty where no images are decoded */
 } Units;
 
-static void add_unit(Units *u, const char *file, const char *flags) {
-    u->items[u->n++] = (Unit){file, flags, false};
+static Unit unit_of(Session *s, const char *file, const char *flags) {
+    return (Unit){file, flags, arena_printf(&s->arena, "%s.o", file), false};
 }
 
-static void add_runtime(Units *u, const char *file) {
-    u->items[u->n++] = (Unit){file, "-std=gnu11", true};
+static void add_unit(Session *s, Units *u, const char *file, const char *flags) {
+    vec_push(&s->arena, &u->of, unit_of(s, file, flags));
+}
+
+static void add_runtime(Session *s, Units *u, const char *file) {
+    Unit unit = unit_of(s, file, "-std=gnu11");
+    unit.runtime = true;
+    vec_push(&s->arena, &u->of, unit);
+}
+
+/* A file that is compiled in parts. */
+static void add_parts(Session *s, Units *u, const char *file, const char *flags, int parts) {
+    for (int i = 0; i < parts; i++) {
+        Unit unit = {file, arena_printf(&s->arena, "%s -DMLCC_PART=%d", flags, i),
+                     arena_printf(&s->arena, "%s.%d.o", file, i), false};
+        vec_push(&s->arena, &u->of, unit);
+    }
 }
 
 static bool write_text(Session *s, const char *folder, const char *name, const Text *text) {
@@ -200,18 +217,21 @@ static bool c_units(Session *s, Program *p, EmitOptions *e, const char *folder, 
     Text source = text_new(&s->arena), header = text_new(&s->arena);
     e->header_name = "model.h";
     e->profile = s->o->profile;
-    if (e->profile) add_runtime(units, "profile.c");
+    if (e->profile) add_runtime(s, units, "profile.c");
+    int parts = 1;
+    if (e->descriptor && !s->o->variant) e->parts = &parts;
     emit_c(p, e, &source, &header);
     if (!write_text(s, folder, "model.c", &source) || !write_text(s, folder, "model.h", &header))
         return false;
-    add_unit(units, "model.c",
-             arena_printf(&s->arena, "-std=c99 -ffp-contract=fast %s", units->decoder.flags));
+    add_parts(s, units, "model.c",
+              arena_printf(&s->arena, "-std=c99 -ffp-contract=fast %s", units->decoder.flags),
+              parts);
     units->header = ARENA_NEW(&s->arena, Text);
     *units->header = header;
     units->libraries = "-lm";
     bool shares = e->threads && emit_c_shares(p, e), held = e->descriptor && e->weights_symbol;
-    if (shares) add_runtime(units, "team.c");
-    if (held) add_runtime(units, "resident.c");
+    if (shares) add_runtime(s, units, "team.c");
+    if (held) add_runtime(s, units, "resident.c");
     if (shares || held) units->libraries = "-lpthread -lm";
     return true;
 }
@@ -227,8 +247,8 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
     NvrtcResult code = {0};
     if (emulated) {
         if (!write_text(s, folder, "kernels.c", &kernels)) return false;
-        add_unit(units, "kernels.c", "-std=gnu11 -include cuda_emu.h");
-        add_runtime(units, "cuda_emu.c");
+        add_unit(s, units, "kernels.c", "-std=gnu11 -include cuda_emu.h");
+        add_runtime(s, units, "cuda_emu.c");
     } else {
         NvrtcHeader header = {.name = "cuda_intrin.h",
                               .text = embedded_text("runtime/cuda_intrin.h")};
@@ -236,10 +256,10 @@ static bool cuda_units(Session *s, Program *p, EmitOptions *e, const char *folde
             .folder = s->o->nvrtc, .archs = s->o->march, .n_headers = 1, .headers = &header};
         if (nvrtc_compile(&s->arena, &s->diag, &options, "kernels.cu", text_get(&kernels), &code))
             return false;
-        add_runtime(units, "cuda.c");
+        add_runtime(s, units, "cuda.c");
     }
     emit_gpu_host(p, s->target, e, code.n_images, code.images, emulated, &host);
-    add_unit(units, "host.c", arena_printf(&s->arena, "-std=gnu11 %s", units->decoder.flags));
+    add_unit(s, units, "host.c", arena_printf(&s->arena, "-std=gnu11 %s", units->decoder.flags));
     units->libraries = "-ldl -lpthread -lm";
     return write_text(s, folder, "host.c", &host);
 }
@@ -268,40 +288,54 @@ static bool vulkan_units(Session *s, Program *p, EmitOptions *e, const char *fol
     if (!blobs) return false;
     Text host = text_new(&s->arena);
     emit_gpu_host(p, s->target, e, p->kernels.n, blobs, false, &host);
-    add_unit(units, "host.c", arena_printf(&s->arena, "-std=gnu11 %s", units->decoder.flags));
-    add_runtime(units, "vulkan.c");
+    add_unit(s, units, "host.c", arena_printf(&s->arena, "-std=gnu11 %s", units->decoder.flags));
+    add_runtime(s, units, "vulkan.c");
     units->libraries = "-ldl -lpthread";
     return write_text(s, folder, "host.c", &host);
 }
 
 typedef bool UnitsFn(Session *, Program *, EmitOptions *, const char *, Units *);
 
-/* Compiles one unit to an object file; returns its path, NULL after a diagnostic. */
-static const char *compile_unit(Session *s, const char *folder, const Unit *u) {
-    const char *object = arena_printf(&s->arena, "%s.o", u->file), *cached = NULL;
-    if (u->runtime && s->o->runtime_cache) {
-        cached = arena_printf(&s->arena, "%s/%s", s->o->runtime_cache, object);
-        if (access(cached, R_OK) == 0) return cached;
+static const char *cache_of(Session *s, const Unit *u) {
+    if (!u->runtime || !s->o->runtime_cache) return NULL;
+    return arena_printf(&s->arena, "%s/%s", s->o->runtime_cache, u->object);
+}
+
+/* Compiles units in the folder, several at once, and adds their objects. */
+static bool compile_units(Session *s, const char *folder, int n, const Unit *units,
+                          Words *objects) {
+    VEC(const char *const *) commands = {0};
+    for (int i = 0; i < n; i++) {
+        const Unit *u = &units[i];
+        const char *cached = cache_of(s, u);
+        const bool had = cached && access(cached, R_OK) == 0;
+        vec_push(&s->arena, objects, had ? cached : u->object);
+        if (had) continue;
+        Words argv = {0};
+        compiler_words(s, &argv, u->flags);
+        add_words(s, &argv, arena_printf(&s->arena, "-c -o %s %s", u->object, u->file));
+        vec_push(&s->arena, &argv, NULL);
+        vec_push(&s->arena, &commands, (const char *const *)argv.items);
     }
-    Words argv = {0};
-    compiler_words(s, &argv, u->flags);
-    add_words(s, &argv, arena_printf(&s->arena, "-c -o %s %s", object, u->file));
-    if (!run_words(s, folder, &argv)) return NULL;
-    if (cached && !install_file(s, arena_printf(&s->arena, "%s/%s", folder, object), cached))
-        return NULL;
-    return object;
+    if (!run_tools(s, folder, commands.n, commands.items, no_compiler)) return false;
+    for (int i = 0; i < n; i++) {
+        const char *cached = cache_of(s, &units[i]);
+        const char *from = arena_printf(&s->arena, "%s/%s", folder, units[i].object);
+        if (cached && access(cached, R_OK) != 0 && !install_file(s, from, cached)) return false;
+    }
+    return true;
 }
 
 /* Compiles the units in the folder and makes the library, object or archive of them. */
 static bool build_units(Session *s, const char *folder, const Units *units, Form form,
                         const char *path, Outputs *out) {
     Words objects = {0};
-    for (int i = 0; i < units->n; i++) {
-        if (s->o->variant && units->items[i].runtime) continue; /* the library has one for all */
-        const char *object = compile_unit(s, folder, &units->items[i]);
-        if (!object) return false;
-        vec_push(&s->arena, &objects, object);
+    VEC(Unit) own = {0};
+    for (int i = 0; i < units->of.n; i++) {
+        if (s->o->variant && units->of.items[i].runtime) continue; /* the library has one for all */
+        vec_push(&s->arena, &own, units->of.items[i]);
     }
+    if (!compile_units(s, folder, own.n, own.items, &objects)) return false;
     for (int i = 0; i < units->n_objects; i++) vec_push(&s->arena, &objects, units->objects[i]);
     Words argv = {0};
     if (form == FORM_archive)
@@ -327,7 +361,7 @@ bool write_runtime_library(Session *s, const char *path, int n, const char *cons
     Units units = {.libraries = "-lpthread -lm", .decoder = {"", ""}};
     Outputs out = {0};
     const char *folder = temp_folder(s);
-    for (int i = 0; i < n; i++) add_unit(&units, sources[i], "-std=gnu11 -ffp-contract=fast");
+    for (int i = 0; i < n; i++) add_unit(s, &units, sources[i], "-std=gnu11 -ffp-contract=fast");
     bool ok = folder && write_embedded(s, folder) &&
               build_units(s, folder, &units, FORM_library, path, &out) &&
               write_outputs(s, out.n, out.items);
@@ -381,13 +415,12 @@ static bool assemble_piece(WeightsFile *w) {
     const char *bin = piece_name(w, "bin"), *path = w->to.path;
     Text text = text_new(&s->arena);
     emit_weights_asm(w->p, w->objects.n ? NULL : w->symbol, bin, s->target->buffer_align, &text);
-    Unit unit = {piece_name(w, "s"), "", false};
+    const Unit unit = unit_of(s, piece_name(w, "s"), "");
     if (!write_text(s, w->folder, unit.file, &text)) return false;
-    const char *object = compile_unit(s, w->folder, &unit);
+    bool ok = compile_units(s, w->folder, 1, &unit, &w->objects);
     unlink(path);
     w->bytes = 0;
-    if (object) vec_push(&s->arena, &w->objects, object);
-    return object != NULL;
+    return ok;
 }
 
 static bool assemble_weights(void *user, const void *data, size_t bytes) {
@@ -572,9 +605,9 @@ bool write_library_of(Session *s, const char *folder, const char *choice, int n,
                    .libraries = "-Wl,--version-script=exports -lpthread -lm",
                    .decoder = {"", ""}};
     Outputs out = {0};
-    add_unit(&units, "choice.c", "-std=gnu11");
-    add_runtime(&units, "team.c");
-    add_runtime(&units, "resident.c");
+    add_unit(s, &units, "choice.c", "-std=gnu11");
+    add_runtime(s, &units, "team.c");
+    add_runtime(s, &units, "resident.c");
     return (!s->o->image_decoder || find_decoder(s, folder, &units.decoder)) &&
            write_embedded(s, folder) &&
            write_file(s, arena_printf(&s->arena, "%s/choice.c", folder), choice, strlen(choice)) &&

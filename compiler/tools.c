@@ -241,34 +241,24 @@ bool install_file(Session *s, const char *from, const char *to) {
     return write_outputs(s, 1, &file);
 }
 
-/* Waits until the child has ended. A signal that asks mlcc to end is passed on to the child, which
- * may not have got it; it is returned, else 0. Called with the signals of `set` blocked. */
-static int wait_for(pid_t child, const sigset_t *set, int *status) {
-    int ended_by = 0;
-    for (;;) {
-        pid_t ended = waitpid(child, status, WNOHANG);
-        if (ended == child || (ended < 0 && errno != EINTR)) return ended_by;
-        /* SIGCHLD ends the pause; where it is ignored, the time does */
-        int sig = sigtimedwait(set, NULL, &(struct timespec){.tv_nsec = 50000000});
-        if (sig <= 0 || sig == SIGCHLD) continue;
-        kill(child, sig);
-        ended_by = sig;
-    }
-}
+/* --- running tools ---------------------------------------------------------------------------- */
 
-bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint) {
-    static const int watched[] = {SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-    sigset_t set, before;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
-        struct sigaction now; /* what is ignored stays so: nohup */
-        bool ignored = !sigaction(watched[i], NULL, &now) && now.sa_handler == SIG_IGN;
-        if (!ignored) sigaddset(&set, watched[i]);
-    }
-    pthread_sigmask(SIG_BLOCK, &set, &before);
+#define MOST_AT_ONCE 8 /* C compilers, which take some 300 MB each */
+
+/* Commands that run beside each other. */
+typedef struct Tools {
+    int started, running;
+    pid_t *child; /* 0: it has ended, or was never started */
+    int *status;
+    int error;    /* errno of what could not be started */
+    int ended_by; /* a signal that asks mlcc to end */
+} Tools;
+
+static void start_tool(Tools *t, const char *folder, const char *const *argv,
+                       const sigset_t *before) {
     pid_t child = fork();
     if (child == 0) {
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_sigmask(SIG_SETMASK, before, NULL);
         if (chdir(folder) == 0) {
             union {
                 const char *const *in;
@@ -278,19 +268,76 @@ bool run_tool(Session *s, const char *folder, const char *const *argv, const cha
         }
         _exit(127);
     }
-    int status = 0, error = errno, ended_by = 0;
-    if (child > 0) ended_by = wait_for(child, &set, &status);
-    if (ended_by) { /* as without the child, but for what lies in the temporary folders */
+    if (child < 0) t->error = errno;
+    t->child[t->started++] = child;
+    t->running += child > 0;
+}
+
+/* Waits until one of them has ended. A signal that asks mlcc to end is passed on to all, which may
+ * not have got it. Called with the signals of `set` blocked. */
+static void wait_for_one(Tools *t, const sigset_t *set) {
+    for (;;) {
+        for (int i = 0; i < t->started; i++) {
+            if (t->child[i] <= 0) continue;
+            pid_t ended = waitpid(t->child[i], &t->status[i], WNOHANG);
+            if (ended != t->child[i] && (ended == 0 || errno == EINTR)) continue;
+            t->child[i] = 0;
+            t->running--;
+            return;
+        }
+        /* SIGCHLD ends the pause; where it is ignored, the time does */
+        int sig = sigtimedwait(set, NULL, &(struct timespec){.tv_nsec = 50000000});
+        if (sig <= 0 || sig == SIGCHLD) continue;
+        for (int i = 0; i < t->started; i++)
+            if (t->child[i] > 0) kill(t->child[i], sig);
+        t->ended_by = sig;
+    }
+}
+
+/* Did the command end well? Else a diagnostic. */
+static bool ended_well(Session *s, const char *tool, int status, const char *missing_hint) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        diag_error(&s->diag, E0003, "'%s' not found: %s", tool, missing_hint);
+    else
+        diag_error(&s->diag, E0003, "'%s' failed", tool);
+    return false;
+}
+
+bool run_tools(Session *s, const char *folder, int n, const char *const *const *argv,
+               const char *missing_hint) {
+    static const int watched[] = {SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+    Tools t = {.child = ARENA_ARRAY(&s->arena, n, pid_t), .status = ARENA_ARRAY(&s->arena, n, int)};
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    sigset_t set, before;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
+        struct sigaction now; /* what is ignored stays so: nohup */
+        bool ignored = !sigaction(watched[i], NULL, &now) && now.sa_handler == SIG_IGN;
+        if (!ignored) sigaddset(&set, watched[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    bool well = true;
+    for (;;) {
+        while (well && !t.error && !t.ended_by && t.started < n && t.running < MOST_AT_ONCE &&
+               t.running < (processors > 1 ? processors : 1))
+            start_tool(&t, folder, argv[t.started], &before);
+        if (!t.running) break;
+        wait_for_one(&t, &set);
+        for (int i = 0; i < t.started; i++) well &= t.child[i] != 0 || t.status[i] == 0;
+    }
+    if (t.ended_by) { /* as without the children, but for what lies in the temporary folders */
         temp_remove_all(s);
-        raise(ended_by);
+        raise(t.ended_by);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
-    if (child < 0)
-        diag_error(&s->diag, E0003, "cannot start '%s': %s", argv[0], strerror(error));
-    else if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        diag_error(&s->diag, E0003, "'%s' not found: %s", argv[0], missing_hint);
-    else
-        diag_error(&s->diag, E0003, "'%s' failed", argv[0]);
+    for (int i = 0; i < t.started; i++)
+        if (t.child[i] == 0 && !ended_well(s, argv[i][0], t.status[i], missing_hint)) return false;
+    if (!t.error) return true;
+    diag_error(&s->diag, E0003, "cannot start '%s': %s", argv[t.started - 1][0], strerror(t.error));
     return false;
+}
+
+bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint) {
+    return run_tools(s, folder, 1, &argv, missing_hint);
 }

@@ -5,13 +5,13 @@ mkdir -p "$work/tmp"
 TMPDIR=$(realpath "$work/tmp")
 export TMPDIR
 # a C compiler that does not end by itself; `exec`: it is one process
-printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 60\n' "$(realpath "$work")" >"$work/slow"
+printf '#!/bin/sh\necho $$ >>"%s/pids"\nexec sleep 60\n' "$(realpath "$work")" >"$work/slow"
 chmod +x "$work/slow"
 for signal in TERM HUP; do
-    rm -f "$work/pid"
+    rm -f "$work/pids"
     "$build/mlcc" examples/digits/digits.onnx --cc "$work/slow" -t c -o "$work/m.so" &
     tries=0
-    while [ ! -s "$work/pid" ] && [ $tries -lt 100 ]; do
+    while [ ! -s "$work/pids" ] && [ $tries -lt 100 ]; do
         sleep 0.1
         tries=$((tries + 1))
     done
@@ -20,10 +20,12 @@ for signal in TERM HUP; do
     wait $! || status=$?
     echo "$signal: status $status"
     test $status -gt 128
-    if kill -0 "$(cat "$work/pid")" 2>/dev/null; then
-        echo "the C compiler still runs"
-        exit 1
-    fi
+    for pid in $(cat "$work/pids"); do
+        if kill -0 "$pid" 2>/dev/null; then
+            echo "a C compiler still runs"
+            exit 1
+        fi
+    done
     rmdir "$work/tmp" # nothing was left there
     mkdir "$work/tmp"
     test ! -e "$work/m.so"
