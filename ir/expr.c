@@ -137,6 +137,7 @@ static double float_unary(ExprOp op, double a) {
     case EX_sqrt:
         return sqrt(a);
     case EX_exp:
+    case EX_exp_low:
         return exp(a);
     case EX_log:
         return log(a);

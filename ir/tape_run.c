@@ -128,6 +128,7 @@ static bool run_common(const TapeIns *ins, int n) {
         LANES(f, (double)(float)sqrt(a[i].f));
         return true;
     case EX_exp:
+    case EX_exp_low:
         if (cls != CLASS_f32) return false;
         LANES(f, (double)(float)exp(a[i].f));
         return true;

@@ -51,6 +51,7 @@ static void add_cost(void *user, const Expr *e) {
         *cost += 6;
         break;
     case EX_exp:
+    case EX_exp_low:
     case EX_log:
     case EX_pow:
     case EX_sin:

@@ -6,6 +6,8 @@
  * is larger than 1 and some e of a row is 1 (it is exp(x - m), m the largest x of the row), the
  * sums round as sums of the quotients do. They are up to s times as large, s at most the elements
  * of a row: finite results whose sums are larger than the largest float become infinite.
+ *
+ * Where vectors have a function for exponentials of x - m, those are computed by it.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -123,6 +125,48 @@ static void multiply(Graph *g, Op *map) {
     map->body = ex_mul(x, map->body->arg[0], sum);
 }
 
+/* Is `e`, in the body of `op`, x - m, where m is the largest of elements of which x is one? */
+static bool is_low(Exprs *x, const Op *op, const Expr *e) {
+    if (e->op != EX_sub || e->arg[0]->op != EX_load || e->arg[1]->op != EX_load) return false;
+    const Expr *one = e->arg[0], *largest = e->arg[1];
+    const Op *most = op->in[largest->k.i]->def;
+    if (most->kind != OP_reduce || most->combine != COMBINE_max || most->body->op != EX_load ||
+        most->post->op != EX_acc || most->in[most->body->k.i] != op->in[one->k.i])
+        return false;
+    const int rank = most->out[0]->rank;
+    for (int d = 0; d < one->n; d++) {
+        const Expr *at = most->body->arg[d];
+        bool all = at->op == EX_var && at->k.i >= rank &&
+                   most->red[at->k.i - rank] == op->in[one->k.i]->shape[d];
+        if (!all && ex_subst_vars(x, at, rank, largest->arg) != one->arg[d]) return false;
+    }
+    return true;
+}
+
+typedef struct Low {
+    Exprs *x;
+    const Op *op;
+    const Expr *body; /* of op, with functions replaced */
+} Low;
+
+static void take_exponential(void *user, const Expr *e) {
+    Low *u = user;
+    if (e->op == EX_exp && e->dt == DT_f32 && is_low(u->x, u->op, e->arg[0]))
+        u->body = ex_replace(u->x, u->body, e, ex_un(u->x, EX_exp_low, e->arg[0]));
+}
+
+/* Exponentials of a softmax are at most 1, and one of a row is 1: those below 2^-126 change
+ * nothing. (With vectors of 64 bytes there is no faster function for them.) */
+static void take_low(Graph *g, const Target *t) {
+    if (!t->vector_types || t->vector_bytes > 32) return;
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_map && op->kind != OP_reduce) continue;
+        Low u = {g->x, op, op->body};
+        ex_visit(g->arena, op->body, take_exponential, &u);
+        op->body = u.body;
+    }
+}
+
 void pass_softmax(Graph *g, const PassOptions *o) {
     graph_count_uses(g);
     bool any = false;
@@ -134,4 +178,5 @@ void pass_softmax(Graph *g, const PassOptions *o) {
     if (any) pass_dce(g, o);
     graph_count_uses(g);
     for (Op *op = g->first; op; op = op->next) multiply(g, op);
+    take_low(g, o->target);
 }
