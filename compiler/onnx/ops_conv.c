@@ -172,12 +172,15 @@ void import_conv_integer(Node *n) {
 /* Output position o takes tap k of input position i where o + before = i * stride + k * dilation.
  * With o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride
  * and i = q - j: for every phase a plain convolution with its own taps. So the result is computed
- * with the coordinates q and phase instead of o, from a padded input, and then cut to size.
+ * with the coordinates q and phase instead of o, from a padded input, and then cut to size. With
+ * stride 2 and an odd number before, that would begin with half a q, and end with one: there o = 2
+ * * q + r, of which r = 0 is phase 1 and r = 1 is phase 0 of the next q.
  */
 typedef struct Unslide {   /* all may vary */
     int64_t taps;          /* values of j */
     int64_t apart;         /* i = q - j * apart */
     int64_t first, count;  /* values of q */
+    bool odd;              /* o = 2 * q + r */
     int64_t before, after; /* padding of the input */
 } Unslide;
 
@@ -226,9 +229,11 @@ static Value *spread_taps(Graph *g, const Window *win, Value *w, const int64_t *
     return build_map(&b, w->dt, ex_select(x, on, e, ex_num(x, w->dt, 0)));
 }
 
-/* Some phases of a dimension, which take as many taps as each other. */
+/* Some phases of a dimension, which take as many taps as each other: phase first + r * step reads
+ * from q + shift + r * shifts on. */
 typedef struct Phases {
     int64_t first, count, taps;
+    int step, shift, shifts;
 } Phases;
 
 /* A transposed convolution; channels of several groups are two dimensions. */
@@ -268,16 +273,18 @@ static Value *sum_of_phases(Node *n, const Unconvolve *t) {
     for (int i = 0; i < win->n; i++) {
         const Slide *s = &win->dim[i];
         const Unslide *u = &t->u[i];
-        const Expr *j = reduce_over(&b, t->part[i].taps), *q = ex_var(x, at[i]);
-        const Expr *back =
-            ex_sub(x, ex_i(x, dim_add(x, u->first, u->before)), ex_mul(x, j, ex_i(x, u->apart)));
-        iv[nv++] = ex_add(x, q, back);
+        const Phases *part = &t->part[i];
+        const Expr *j = reduce_over(&b, part->taps), *q = ex_var(x, at[i]);
+        const Expr *from = ex_i(x, dim_add(x, dim_add(x, u->first, u->before), part->shift));
+        iv[nv] = ex_add(x, q, ex_sub(x, from, ex_mul(x, j, ex_i(x, u->apart))));
         iw[nw] = j;
         if (s->stride > 1) {
-            const Expr *phase = ex_add(x, ex_var(x, at[i] + 1), ex_i(x, t->part[i].first));
+            const Expr *r = ex_var(x, at[i] + 1);
+            const Expr *phase = ex_add(x, ex_mul(x, r, ex_i(x, part->step)), ex_i(x, part->first));
             iw[nw] = ex_add(x, phase, ex_mul(x, j, ex_i(x, s->stride)));
+            iv[nv] = ex_add(x, iv[nv], ex_mul(x, r, ex_i(x, part->shifts)));
         }
-        nw++;
+        nv++, nw++;
     }
     if (!b.n_red) build_red(&b, 1);
     const Expr *product = ex_mul(x, ex_cast(x, acc, build_load(&b, t->v, iv)),
@@ -293,12 +300,15 @@ static Value *sum_from(Node *n, Unconvolve *t, int i) {
     if (i == t->win->n) return sum_of_phases(n, t);
     const Slide *s = &t->win->dim[i];
     const int64_t taps = t->u[i].taps, more = dim_varies(s->span) ? 0 : s->span % s->stride;
-    const bool apart = s->stride > 1 && more && taps > 1;
-    t->part[i] = (Phases){0, apart ? more : s->stride, taps};
-    Value *sums[2] = {sum_from(n, t, i + 1)};
-    if (!apart) return sums[0];
-    t->part[i] = (Phases){more, s->stride - more, taps - 1};
-    sums[1] = sum_from(n, t, i + 1);
+    const bool apart = s->stride > 1 && more && taps > 1, odd = t->u[i].odd;
+    t->part[i] = (Phases){0, s->stride, taps, 1, 0, 0};
+    if (odd) t->part[i] = (Phases){1, 2, taps, -1, 0, 1};
+    if (!apart) return sum_from(n, t, i + 1);
+    Value *sums[2];
+    t->part[i] = (Phases){0, more, taps, 1, odd, 0};
+    sums[odd] = sum_from(n, t, i + 1);
+    t->part[i] = (Phases){more, s->stride - more, taps - 1, 1, 0, 0};
+    sums[!odd] = sum_from(n, t, i + 1);
     int axis = t->split ? 4 : 3;
     for (int k = 0; k < i; k++) axis += t->win->dim[k].stride > 1 ? 2 : 1;
     return g_concat(n->g, 2, sums, axis);
@@ -367,11 +377,16 @@ void import_conv_transpose(Node *n) {
         u[i].first = dim_div(x, s->before, stride);
         int64_t last = dim_div(x, end - 1, stride), reach = dim_mul(x, u[i].taps - 1, u[i].apart);
         u[i].count = dim_sub(x, last, u[i].first) + 1;
+        u[i].odd = stride == 2 && !dim_varies(s->before) && s->before % 2;
+        if (u[i].odd) {
+            u[i].count = dim_div(x, s->out + 1, 2);
+            last = dim_add(x, u[i].first, u[i].count);
+        }
         u[i].before = before[i + 2] = dim_larger(x, dim_sub(x, reach, u[i].first), 0);
         u[i].after = after[i + 2] = dim_larger(x, dim_sub(x, last, s->in) + 1, 0);
         spread[i + 2] = dim_mul(x, u[i].taps, stride);
         padded[i + 2] = dim_add(x, s->in, dim_add(x, before[i + 2], after[i + 2]));
-        start[i + 2] = dim_sub(x, s->before, dim_mul(x, u[i].first, stride));
+        if (!u[i].odd) start[i + 2] = dim_sub(x, s->before, dim_mul(x, u[i].first, stride));
         step[i + 2] = 1;
         shape[i + 2] = s->out;
         coordinates += s->stride > 1 ? 3 : 2;
