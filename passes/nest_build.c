@@ -831,27 +831,32 @@ static Stmt *build_reduction(Build *b) {
 /* --- scans and updates ------------------------------------------------------------------------ */
 
 /* acc = identity; for every position: acc = combine(acc, body), output = post(acc), in this order
- * or, if exclusive, the other. */
+ * or, if exclusive, the other. Loops inside of the scanned position are a tile of accumulators. */
 static Stmt *build_scan_loops(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
     DType dt = (DType)op->body->dt;
-    int64_t one = 1;
-    const Expr *zero = ex_i(b->x, 0);
-    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &one);
-    b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &zero);
+    int64_t size = 1;
+    int at = 0;
+    while (!n->loop[n->order[at]].reduce) at++;
+    for (int i = at + 1; i < n->n_order; i++) {
+        b->tile[b->n_tile++] = n->order[i];
+        size *= n->loop[n->order[i]].extent;
+    }
+    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &size);
+    const Expr *index = tile_index(b);
+    b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &index);
     const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, rewrite(b, op->body));
-    Stmt *update = new_store(b, b->acc_buffer, zero, next);
+    Stmt *update = new_if(b, b->guard[0], new_store(b, b->acc_buffer, index, next));
     Stmt *store = store_output(b, rewrite(b, op->post));
     Stmt *body = NULL, *list = NULL;
     stmt_append(&body, op->exclusive ? store : update);
     stmt_append(&body, op->exclusive ? update : store);
-    int last = n->n_order - 1; /* the scanned position stays innermost */
     const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
     stmt_append(&list, new_alloc(b, b->acc_buffer));
-    stmt_append(&list, new_store(b, b->acc_buffer, zero, identity));
-    stmt_append(&list, wrap(b, 1, &n->order[last], body));
-    return wrap_outer(b, last, new_if(b, b->guard[0], list));
+    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, index, identity)));
+    stmt_append(&list, wrap(b, 1, &n->order[at], wrap(b, b->n_tile, b->tile, body)));
+    return wrap_outer(b, at, list);
 }
 
 static Stmt *build_updates(Build *b) {

@@ -917,6 +917,20 @@ static bool lane_tile(Nest *n) {
     return true;
 }
 
+#define SCANNED 256 /* elements of a row that are scanned beside each other */
+
+/* A scan across rows goes along a piece of them at every position. */
+static void loops_scan(Nest *n) {
+    int64_t stride, tiles;
+    const int last = n->order[n->n_order - 1], column = find_column(n, nest_body(n), false);
+    if (!n->target->vector_types || column < 0 || n->loop[column].least < n->loop[column].extent)
+        return;
+    const Expr *out = ex_subst_vars(n->x, nest_output_index(n), n->n_coords, n->coord);
+    if (!ex_stride(out, column, &stride) || stride != 1) return;
+    const int order[] = {last, tile_loop(n, column, SCANNED, &tiles)};
+    nest_order(n, 2, order);
+}
+
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
     split_divided(n);
@@ -1060,6 +1074,8 @@ void schedule_choose(Nest *n) {
     }
     if (kind == OP_reduce)
         loops_reduce(n);
+    else if (kind == OP_scan)
+        loops_scan(n);
     else if (kind == OP_map) {
         split_divided(n);
         join_loops(n);

@@ -307,7 +307,7 @@ static bool choose(Convolution *v, const PassOptions *o) {
         best = cost;
         v->f = f;
     }
-    if (!v->f || v->c < 16 || v->k < 16) return false;
+    if (!v->f || v->c < 16 || v->k < 8) return false;
     for (int a = 0; a < v->n_axes; a++) v->axis[a].tiles = tiles_along(&v->axis[a], v->f->tile);
     return true;
 }
