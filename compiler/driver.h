@@ -157,7 +157,7 @@ const char *shown_name(Session *s, const char *name);
  * after a diagnostic. */
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint);
 /* The same for n programs, as many at once as there are processors, 8 at most. After one that fails
- * no more are started; the diagnostic is about the first that did. */
+ * no more are started; the diagnostic is about the first in the list that did. */
 bool run_tools(Session *s, const char *folder, int n, const char *const *const *argv,
                const char *missing_hint);
 

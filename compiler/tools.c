@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -308,7 +309,9 @@ bool run_tools(Session *s, const char *folder, int n, const char *const *const *
                const char *missing_hint) {
     static const int watched[] = {SIGCHLD, SIGHUP, SIGINT, SIGTERM};
     Tools t = {.child = ARENA_ARRAY(&s->arena, n, pid_t), .status = ARENA_ARRAY(&s->arena, n, int)};
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t processors;
+    const int most =
+        sched_getaffinity(0, sizeof processors, &processors) ? 1 : CPU_COUNT(&processors);
     sigset_t set, before;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
@@ -320,7 +323,7 @@ bool run_tools(Session *s, const char *folder, int n, const char *const *const *
     bool well = true;
     for (;;) {
         while (well && !t.error && !t.ended_by && t.started < n && t.running < MOST_AT_ONCE &&
-               t.running < (processors > 1 ? processors : 1))
+               t.running < most)
             start_tool(&t, folder, argv[t.started], &before);
         if (!t.running) break;
         wait_for_one(&t, &set);

@@ -134,36 +134,39 @@ static bool is_low(Exprs *x, const Op *op, const Expr *e) {
         most->post->op != EX_acc || most->in[most->body->k.i] != op->in[one->k.i])
         return false;
     const int rank = most->out[0]->rank;
+    uint64_t seen = 0;
     for (int d = 0; d < one->n; d++) {
         const Expr *at = most->body->arg[d];
-        bool all = at->op == EX_var && at->k.i >= rank &&
-                   most->red[at->k.i - rank] == op->in[one->k.i]->shape[d];
+        const uint64_t reduced = ex_vars(x->arena, at) >> rank;
+        const bool all =
+            at->op == EX_var && reduced && most->red[at->k.i - rank] == op->in[one->k.i]->shape[d];
+        if (reduced && (!all || seen & reduced)) return false;
         if (!all && ex_subst_vars(x, at, rank, largest->arg) != one->arg[d]) return false;
+        seen |= reduced;
     }
     return true;
 }
 
-typedef struct Low {
-    Exprs *x;
-    const Op *op;
-    const Expr *body; /* of op, with functions replaced */
-} Low;
-
-static void take_exponential(void *user, const Expr *e) {
-    Low *u = user;
-    if (e->op == EX_exp && e->dt == DT_f32 && is_low(u->x, u->op, e->arg[0]))
-        u->body = ex_replace(u->x, u->body, e, ex_un(u->x, EX_exp_low, e->arg[0]));
+/* Is the value added up as it is? */
+static bool is_summed(const Graph *g, const Value *v) {
+    for (const Op *op = g->first; op; op = op->next)
+        if (op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->op == EX_load &&
+            op->in[op->body->k.i] == v)
+            return true;
+    return false;
 }
 
-/* Exponentials of a softmax are at most 1, and one of a row is 1: those below 2^-126 change
- * nothing. (With vectors of 64 bytes there is no faster function for them.) */
+/* Exponentials of a softmax, which are added up, are at most 1, and one of a row is 1: those below
+ * 2^-126 change nothing. (With vectors of 64 bytes there is no faster function for them.) */
 static void take_low(Graph *g, const Target *t) {
     if (!t->vector_types || t->vector_bytes > 32) return;
     for (Op *op = g->first; op; op = op->next) {
-        if (op->kind != OP_map && op->kind != OP_reduce) continue;
-        Low u = {g->x, op, op->body};
-        ex_visit(g->arena, op->body, take_exponential, &u);
-        op->body = u.body;
+        const bool map = op->kind == OP_map;
+        if ((!map && (op->kind != OP_reduce || op->combine != COMBINE_sum)) ||
+            op->body->op != EX_exp || op->body->dt != DT_f32 ||
+            !is_low(g->x, op, op->body->arg[0]) || (map && !is_summed(g, op->out[0])))
+            continue;
+        op->body = ex_un(g->x, EX_exp_low, op->body->arg[0]);
     }
 }
 

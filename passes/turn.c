@@ -219,11 +219,12 @@ static void join_pieces(Graph *g, Op *op, int i, const Target *t) {
     if (load->op != EX_load || op->n_red != 1 || value_is_const(op->in[load->k.i])) return;
     if (t->matrix_tiles && products_at_once(op, !i, t) > 1) return;
     op_extents(op, extent);
+    int64_t copied = extent[rank];
     const uint64_t vars = ex_vars(g->arena, load);
-    for (int k = 0; k < rank; k++)
-        if (!(vars >> k & 1)) again *= extent[k];
+    for (int k = 0; k < rank; k++) *(vars >> k & 1 ? &copied : &again) *= extent[k];
     ex_visit(g->arena, load, find_piece, &p);
-    if (p.by > 1 && p.by <= LONGEST_PIECE && again >= MIN_PIECES)
+    if (p.by > 1 && p.by <= LONGEST_PIECE && again >= MIN_PIECES &&
+        copied <= value_numel(op->in[load->k.i]))
         turn_factor(g, op, i, (uint32_t)vars, rank, 1);
 }
 

@@ -229,8 +229,8 @@ static Value *spread_taps(Graph *g, const Window *win, Value *w, const int64_t *
     return build_map(&b, w->dt, ex_select(x, on, e, ex_num(x, w->dt, 0)));
 }
 
-/* Some phases of a dimension, which take as many taps as each other: phase first + r * step reads
- * from q + shift + r * shifts on. */
+/* Some phases of a dimension, which take as many taps as each other: phase first + r * step, which
+ * reads from shift + r * shifts elements behind the first on. */
 typedef struct Phases {
     int64_t first, count, taps;
     int step, shift, shifts;
