@@ -389,6 +389,7 @@ const char *function_name(Printer *p, ExprOp op, DType dt) {
     const Dialect *d = p->d;
     const char *name = dt == DT_f64 ? d->fn64[op] : d->fn32[op];
     if (dt == DT_f32 && p->unit->vector_bytes && d->fn32_vector[op]) name = d->fn32_vector[op];
+    if (!name && op == EX_exp_low) return function_name(p, EX_exp, dt);
     if (!name) return NULL;
     if (!strncmp(name, "mlcc_", 5)) return unit_helper(p->unit, name);
     p->unit->needs |= NEEDS_math;

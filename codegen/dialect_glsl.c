@@ -72,7 +72,6 @@ const Dialect dialect_glsl = {
         {
             [EX_sqrt] = "sqrt",
             [EX_exp] = "exp",
-            [EX_exp_low] = "exp",
             [EX_log] = "log",
             [EX_sin] = "sin",
             [EX_cos] = "cos",
@@ -111,7 +110,6 @@ const Dialect dialect_glsl = {
             [EX_isinf] = "mlcc_isinf_f64",
             [EX_rem] = "mlcc_rem_f64",
             [EX_exp] = "mlcc_exp_f64",
-            [EX_exp_low] = "mlcc_exp_f64",
             [EX_log] = "mlcc_log_f64",
             [EX_sinh] = "mlcc_sinh_f64",
             [EX_cosh] = "mlcc_cosh_f64",

@@ -406,7 +406,7 @@ static void fetch_lines(Results *u, int buffer, DType dt, const Expr *at) {
     const Expr *load = ex_load(x, dt, buffer, 1, &at);
     int64_t step;
     if (!ex_stride(at, part->column, &step) || step != 1) return;
-    if (ex_loads(u->a.n->p->arena, at)) return; /* hints are cheap */
+    if (ex_loads(u->a.n->p->arena, at)) return; /* a hint is not worth loads */
     if (part->part >= 0) {
         if (ex_stride(at, part->part, &step) && step == 0) return;
         to[part->part] = ex_add(x, ex_var(x, part->part), ex_i(x, part->parts));

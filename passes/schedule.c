@@ -138,8 +138,9 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
  * cost as much as whole ones. */
 static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
                             int64_t columns) {
-    double products = (double)(rows * vectors) / 2, loads = (double)(rows + vectors), least = 5;
-    if (o->instructions) products = products * 2 * o->instructions / ADDS_AT_ONCE + STEP, least = 2;
+    const double all = (double)(rows * vectors), loads = (double)(rows + vectors);
+    const double products = o->instructions ? all * o->instructions / ADDS_AT_ONCE + STEP : all / 2;
+    const double least = o->instructions ? 2 : 5;
     double panel = (double)(o->depth * columns * WORD_BYTES);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
     cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);

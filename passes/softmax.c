@@ -53,20 +53,40 @@ static bool reads_own_row(const Op *map, const Expr *load, const Op *reduce, uin
     return true;
 }
 
+/* Is `e`, in the body of `op`, x - m, where m is the largest of elements of which x is one? The
+ * dimensions of x that they run along go to *along. */
+static bool is_low(Exprs *x, const Op *op, const Expr *e, uint64_t *along) {
+    *along = 0;
+    if (e->op != EX_sub || e->arg[0]->op != EX_load || e->arg[1]->op != EX_load) return false;
+    const Expr *one = e->arg[0], *largest = e->arg[1];
+    const Op *most = op->in[largest->k.i]->def;
+    if (most->kind != OP_reduce || most->combine != COMBINE_max || most->body->op != EX_load ||
+        most->post->op != EX_acc || most->in[most->body->k.i] != op->in[one->k.i])
+        return false;
+    const int rank = most->out[0]->rank;
+    uint64_t seen = 0;
+    for (int d = 0; d < one->n; d++) {
+        const Expr *at = most->body->arg[d];
+        const uint64_t reduced = ex_vars(x->arena, at) >> rank;
+        const bool all =
+            at->op == EX_var && reduced && most->red[at->k.i - rank] == op->in[one->k.i]->shape[d];
+        if (reduced && (!all || seen & reduced)) return false;
+        if (!all && ex_subst_vars(x, at, rank, largest->arg) != one->arg[d]) return false;
+        seen |= reduced;
+        *along |= (uint64_t)all << d;
+    }
+    return true;
+}
+
 /* Is it exp(x - m), where m is the largest x of a row? */
-static bool is_exponential(const Value *v, uint64_t *along) {
+static bool is_exponential(Exprs *x, const Value *v, uint64_t *along) {
     const Op *op = v->def;
-    if (op->kind != OP_map || op->body->op != EX_exp) return false;
-    const Expr *e = op->body->arg[0];
-    if (e->op != EX_sub || e->arg[1]->op != EX_load) return false;
-    const Value *x = own_load(op, e->arg[0]);
-    const Op *most = op->in[e->arg[1]->k.i]->def;
-    return x && reads_own_row(op, e->arg[1], most, along) && most->combine == COMBINE_max &&
-           most->in[most->body->k.i] == x;
+    return op->kind == OP_map && op->body->op == EX_exp && is_low(x, op, op->body->arg[0], along) &&
+           own_load(op, op->body->arg[0]->arg[0]);
 }
 
 /* Is it the softmax e / s, where s is the sum of a row of e? */
-static bool is_softmax(const Op *map) {
+static bool is_softmax(Exprs *x, const Op *map) {
     uint64_t summed, largest;
     if (map->kind != OP_map || map->guard || map->body->op != EX_div) return false;
     const Expr *divisor = map->body->arg[1];
@@ -74,7 +94,7 @@ static bool is_softmax(const Op *map) {
     if (!e || e->dt != DT_f32 || divisor->op != EX_load) return false;
     const Op *sum = map->in[divisor->k.i]->def;
     return reads_own_row(map, divisor, sum, &summed) && sum->combine == COMBINE_sum &&
-           sum->in[sum->body->k.i] == e && is_exponential(e, &largest) && summed == largest;
+           sum->in[sum->body->k.i] == e && is_exponential(x, e, &largest) && summed == largest;
 }
 
 static const Expr *divide_acc(void *user, const Expr *e, const Expr *const *args) {
@@ -90,7 +110,7 @@ static bool take_division(Graph *g, Op *op, int f) {
     if (load->op != EX_load || load->dt != DT_f32 || op->body->dt != DT_f32) return false;
     Value *v = op->in[load->k.i];
     const Op *map = v->def;
-    if (v->index != 1 || !is_softmax(map)) return false;
+    if (v->index != 1 || !is_softmax(x, map)) return false;
     const Expr *sum = map->body->arg[1];
     Value *e = own_load(map, map->body->arg[0]);
     Value **in = ARENA_ARRAY(g->arena, op->n_in + 3, Value *);
@@ -117,34 +137,12 @@ static bool take_division(Graph *g, Op *op, int f) {
  */
 static void multiply(Graph *g, Op *map) {
     Exprs *x = g->x;
-    if (!is_softmax(map)) return;
+    if (!is_softmax(x, map)) return;
     const Expr *sum = map->body->arg[1];
     Op *reduce = map->in[sum->k.i]->def;
     if (reduce->out[0]->index != 1 || map->body->dt != DT_f32) return;
     reduce->post = ex_div(x, ex_num(x, DT_f32, 1), reduce->post);
     map->body = ex_mul(x, map->body->arg[0], sum);
-}
-
-/* Is `e`, in the body of `op`, x - m, where m is the largest of elements of which x is one? */
-static bool is_low(Exprs *x, const Op *op, const Expr *e) {
-    if (e->op != EX_sub || e->arg[0]->op != EX_load || e->arg[1]->op != EX_load) return false;
-    const Expr *one = e->arg[0], *largest = e->arg[1];
-    const Op *most = op->in[largest->k.i]->def;
-    if (most->kind != OP_reduce || most->combine != COMBINE_max || most->body->op != EX_load ||
-        most->post->op != EX_acc || most->in[most->body->k.i] != op->in[one->k.i])
-        return false;
-    const int rank = most->out[0]->rank;
-    uint64_t seen = 0;
-    for (int d = 0; d < one->n; d++) {
-        const Expr *at = most->body->arg[d];
-        const uint64_t reduced = ex_vars(x->arena, at) >> rank;
-        const bool all =
-            at->op == EX_var && reduced && most->red[at->k.i - rank] == op->in[one->k.i]->shape[d];
-        if (reduced && (!all || seen & reduced)) return false;
-        if (!all && ex_subst_vars(x, at, rank, largest->arg) != one->arg[d]) return false;
-        seen |= reduced;
-    }
-    return true;
 }
 
 /* Is the value added up as it is? */
@@ -160,11 +158,12 @@ static bool is_summed(const Graph *g, const Value *v) {
  * 2^-126 change nothing. (With vectors of 64 bytes there is no faster function for them.) */
 static void take_low(Graph *g, const Target *t) {
     if (!t->vector_types || t->vector_bytes > 32) return;
+    uint64_t along;
     for (Op *op = g->first; op; op = op->next) {
         const bool map = op->kind == OP_map;
         if ((!map && (op->kind != OP_reduce || op->combine != COMBINE_sum)) ||
             op->body->op != EX_exp || op->body->dt != DT_f32 ||
-            !is_low(g->x, op, op->body->arg[0]) || (map && !is_summed(g, op->out[0])))
+            !is_low(g->x, op, op->body->arg[0], &along) || (map && !is_summed(g, op->out[0])))
             continue;
         op->body = ex_un(g->x, EX_exp_low, op->body->arg[0]);
     }

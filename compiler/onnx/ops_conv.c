@@ -173,8 +173,8 @@ void import_conv_integer(Node *n) {
  * With o + before = q * stride + phase (and dilation 1, or stride 1) that is k = phase + j * stride
  * and i = q - j: for every phase a plain convolution with its own taps. So the result is computed
  * with the coordinates q and phase instead of o, from a padded input, and then cut to size. With
- * stride 2 and an odd number before, that would begin with half a q, and end with one: there o = 2
- * * q + r, of which r = 0 is phase 1 and r = 1 is phase 0 of the next q.
+ * stride 2 and an odd number before, that would begin and end with half a q: there o is 2q + r, of
+ * which r = 0 is phase 1, and r = 1 is phase 0 of the next q.
  */
 typedef struct Unslide {   /* all may vary */
     int64_t taps;          /* values of j */
