@@ -538,6 +538,14 @@ static int split_streams(Nest *n, const Product *m, const Expr *body, int column
     return streams;
 }
 
+/* The loop over panels of columns, of which a tile has one; -1: there is none. */
+static int panels_of(const Nest *n, const Product *m, int column) {
+    int64_t tiles = m ? m->columns / n->loop[column].extent : 1;
+    for (int i = 0; tiles > 1 && i < m->n_column; i++)
+        if (n->loop[m->column[i]].extent == tiles) return m->column[i];
+    return -1;
+}
+
 /* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it
  * that is taken at once, of role tile or pair, and `few` (or -1) the one that is innermost. */
 static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
@@ -550,9 +558,10 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    if (row >= 0 && column_tiles > 1)
-        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1,
-                        outer_of(inner[1]), tile.turned, order);
+    const int panels = column_tiles > 1 ? outer_of(inner[count - 1]) : panels_of(n, m, column);
+    if (row >= 0 && panels >= 0)
+        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1, panels,
+                        tile.turned, order);
     int first = k, streams = -1;
     k = without(order, reductions_by_stride(n, body, order, k), few);
     if (around >= 0) k = without(order, k, around);
