@@ -627,7 +627,9 @@ static void print_head(Host *h, const char *what, Text *out) {
               (long long)arena_with_images(h->p, h->p->arena_bytes));
     if (h->p->state_bytes) text_addf(out, "; state: %lld bytes", (long long)h->p->state_bytes);
     if (h->o->march)
-        text_addf(out, ".\n * Compile it with -O3 -march=%s -ffp-contract=fast -fno-math-errno",
+        text_addf(out,
+                  ".\n * Compile it with -O3 -march=%s -ffp-contract=fast -fno-math-errno "
+                  "-falign-loops=32",
                   comment_text(h->arena, h->o->march));
     text_add(out, ".\n */\n");
 }
