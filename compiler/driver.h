@@ -78,8 +78,8 @@ Program *session_lower(Session *s, Graph *g);
 Program *session_program(Session *s);
 /* What generated C is compiled with besides -O and -march=. */
 #define C_FLAGS "-w -fPIC -fno-math-errno -fno-trapping-math"
-/* And where it has vectors: loops over products take up to 15 % longer (Zen 3), as chance has it,
- * where their instructions begin in the middle of what is fetched at once. */
+/* And with -O3, where it has vectors: loops over products take up to 15 % longer (Zen 3), as chance
+ * has it, where their instructions begin in the middle of what is fetched at once. */
 #define LOOP_FLAGS "-falign-loops=32"
 /* Can this target be written to a file with this suffix? */
 bool output_fits(const Target *t, const char *suffix);

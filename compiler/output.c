@@ -98,7 +98,8 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     bool plain = !strcmp(s->target->name, "c");
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
         vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));
-    if (plain && s->target->vector_types && !s->o->optimize) add_words(s, argv, LOOP_FLAGS);
+    const bool fast = !s->o->optimize || !strcmp(s->o->optimize, "3");
+    if (plain && s->target->vector_types && fast) add_words(s, argv, LOOP_FLAGS);
     add_words(s, argv, flags);
     if (s->o->variant)
         vec_push(

@@ -194,7 +194,9 @@ static void turn_maps(Graph *g, const Target *t) {
         for (int i = 0; i < op->out[0]->rank; i++) varies |= dim_varies(op->out[0]->dims[i]);
         if (varies) continue;
         Placing p = {.g = g, .op = op};
-        op->body = turn_parts(&p, op->body, whole_box(op->out[0]));
+        Box all = whole_box(op->out[0]), part = all;
+        if (!cut_box(&p, op->body->arg[0], &part)) continue;
+        op->body = turn_parts(&p, op->body, all);
         graph_drop_inputs(g, op);
     }
 }

@@ -538,11 +538,12 @@ static int split_streams(Nest *n, const Product *m, const Expr *body, int column
     return streams;
 }
 
-/* The loop over panels of columns, of which a tile has one; -1: there is none. */
+/* The other one of two loops over columns, where a tile has all of `column`: over panels of them
+ * (turn.c), for one. -1: there is none. */
 static int panels_of(const Nest *n, const Product *m, int column) {
     int64_t tiles = m ? m->columns / n->loop[column].extent : 1;
     for (int i = 0; tiles > 1 && i < m->n_column; i++)
-        if (n->loop[m->column[i]].extent == tiles) return m->column[i];
+        if (m->column[i] != column && n->loop[m->column[i]].extent == tiles) return m->column[i];
     return -1;
 }
 

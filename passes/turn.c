@@ -25,7 +25,7 @@
 
 #define MIN_REUSE   4 /* rows and depth that make a copy worth while */
 #define MIN_COLUMNS 4
-#define MIN_ROWS      64 /* of results that make a copy of columns that lie side by side worth while */
+#define MIN_RESULTS   64 /* rows of them for which columns that lie side by side are copied */
 #define MIN_ALONG   8 /* elements of a row of weights */
 #define MIN_DEPTH   16 /* rows that push each other out of a cache, */
 #define MIN_AGAIN   32 /* and results for which each is read */
@@ -105,7 +105,8 @@ typedef struct Copy {
     const Expr *index[MAX_RANK]; /* whose coordinates are these of the product's */
 } Copy;
 
-/* The copy's next coordinate is the one of `length` groups of `by` that coordinate `k` is in. */
+/* The copy's next coordinate says in which group of `by` coordinate `k` is; one of `length`, after
+ * which they begin again (those in a group that an earlier coordinate says). */
 static void add_groups(Copy *c, int k, int64_t by, int64_t length) {
     Exprs *x = c->x;
     const Value *out = c->op->out[0];
@@ -289,7 +290,8 @@ static bool loads_by_column(Graph *g, const Op *op, int column) {
     return l.any;
 }
 
-/* Is the value read by nothing but indices? Then it may have more elements. */
+/* Is the value read by nothing but indices? Then it may have more elements, which are what is made
+ * of a sum of zeros. */
 static bool read_by_element(const Graph *g, const Value *v) {
     for (const Op *op = g->first; op; op = op->next)
         if (reads(op, v) && op->kind != OP_map && op->kind != OP_reduce) return false;
@@ -327,7 +329,7 @@ static bool worth_panels(const Op *op, int i, uint32_t vars, int64_t rows) {
     const int n = op_extents(op, extent);
     for (int k = 0; k < n; k++)
         if (vars >> k & 1) copied *= extent[k];
-    return load->op == EX_load && rows >= MIN_ROWS && copied <= value_numel(op->in[load->k.i]);
+    return load->op == EX_load && rows >= MIN_RESULTS && copied <= value_numel(op->in[load->k.i]);
 }
 
 static void turn_product(Graph *g, Op *op, const Target *t) {
