@@ -185,8 +185,8 @@ static Box whole_box(const Value *v) {
     return all;
 }
 
-/* Only of targets whose maps turn squares, and where no extent varies, for the part has the
- * largest. */
+/* Only of targets whose maps turn squares, of selects of boxes, and where no extent varies, for the
+ * part has the largest. */
 static void turn_maps(Graph *g, const Target *t) {
     for (Op *op = g->first; op && t->vector_types; op = op->next) {
         if (op->kind != OP_map || op->guard || op->body->op != EX_select) continue;

@@ -136,7 +136,8 @@ typedef struct Turning {
     int64_t panel; /* columns that come with all of the depth before the next ones do; 0: all */
 } Turning;
 
-/* Factor `i` as a tensor of its own, which op reads instead. */
+/* Factor `i` as a tensor of its own, which op reads instead. Where the last panel is not full, op
+ * has as many columns as all panels. */
 static void turn_factor(Graph *g, Op *op, int i, const Turning *t) {
     Exprs *x = g->x;
     Copy c = {.x = x, .op = op};
@@ -175,33 +176,43 @@ static int products_at_once(const Op *op, int i, const Target *t) {
     return op->n_red == 1 && op->red[0] % count == 0 ? count : 1;
 }
 
+/* Elements of what the product has for each place along these of its coordinates. */
+static int64_t elements_of(const Op *op, uint64_t vars) {
+    int64_t extent[MAX_RANK], elements = 1;
+    const int n = op_extents(op, extent);
+    for (int k = 0; k < n; k++)
+        if (vars >> k & 1) elements *= extent[k];
+    return elements;
+}
+
+/* The result's coordinates. */
+static uint64_t spatial_of(const Op *op) {
+    return ((uint64_t)1 << op->out[0]->rank) - 1;
+}
+
 /* Weights of one result, or of few, are added up along a coordinate in which the other factor's
  * elements lie side by side (channels): there theirs should, too. The schedule packs them itself
  * where they fill its vectors. */
 static void turn_weights(Graph *g, Op *op, int i, const Factor *f) {
-    int64_t extent[MAX_RANK], results = 1;
+    int64_t extent[MAX_RANK], results = elements_of(op, f[i].vars & spatial_of(op));
     int n = op_extents(op, extent), rank = op->out[0]->rank, along = -1;
-    for (int k = 0; k < rank; k++)
-        if (f[i].vars >> k & 1) results *= extent[k];
     for (int k = rank; k < n; k++) {
         Factor weights = factor_of(g, op, i, k), other = factor_of(g, op, !i, k);
         if (extent[k] >= MIN_ALONG && weights.other && other.unit && !other.other) along = k;
     }
     if (results >= MIN_COLUMNS || along < 0 || extent[along] % MIN_COLUMNS == 0) return;
-    turn_factor(g, op, i, &(Turning){f[i].vars, along, 1, 0});
+    turn_factor(g, op, i, &(Turning){.vars = f[i].vars, .column = along, .at_once = 1});
     graph_fold(g, op->in[op->n_in - 1]->def, 1);
 }
 
 /* The dimension of an input that the load goes along with the depth, with rows of whole pages
  * behind it; -1: there is none. */
 static int competing_rows(Graph *g, const Op *op, const Expr *load) {
-    int64_t extent[MAX_RANK], stride, row = (int64_t)dt_store((DType)load->dt), again = 1;
+    int64_t extent[MAX_RANK], stride, row = (int64_t)dt_store((DType)load->dt);
     const Value *v = op->in[load->k.i];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
     if (v->def->kind != OP_input || !shape_equal(v->rank, v->shape, v->rank, v->dims)) return -1;
-    const uint64_t vars = ex_vars(g->arena, load);
-    for (int k = 0; k < rank; k++)
-        if (!(vars >> k & 1)) again *= extent[k];
+    const int64_t again = elements_of(op, spatial_of(op) & ~ex_vars(g->arena, load));
     for (int i = v->rank - 1; i >= 0 && again >= MIN_AGAIN; row *= v->shape[i--])
         for (int k = rank; k < n && i < v->rank - 1 && row % L1_WAY_BYTES == 0; k++)
             if (extent[k] >= MIN_DEPTH && ex_stride(load->arg[i], k, &stride) && stride == 1)
@@ -257,19 +268,16 @@ static void find_piece(void *user, const Expr *e) {
  * ends once for every tile. */
 static void join_pieces(Graph *g, Op *op, int i, const Target *t) {
     const Expr *load = without_casts(op->body->arg[i]);
-    int64_t extent[MAX_RANK], again = 1;
-    int rank = op->out[0]->rank;
+    const int rank = op->out[0]->rank;
     Pieces p = {.depth = rank};
     if (load->op != EX_load || op->n_red != 1 || value_is_const(op->in[load->k.i])) return;
     if (t->matrix_tiles && products_at_once(op, !i, t) > 1) return;
-    op_extents(op, extent);
-    int64_t copied = extent[rank];
     const uint64_t vars = ex_vars(g->arena, load);
-    for (int k = 0; k < rank; k++) *(vars >> k & 1 ? &copied : &again) *= extent[k];
     ex_visit(g->arena, load, find_piece, &p);
-    if (p.by > 1 && p.by <= LONGEST_PIECE && again >= MIN_PIECES &&
-        copied <= value_numel(op->in[load->k.i]))
-        turn_factor(g, op, i, &(Turning){(uint32_t)vars, rank, 1, 0});
+    if (p.by > 1 && p.by <= LONGEST_PIECE &&
+        elements_of(op, spatial_of(op) & ~vars) >= MIN_PIECES &&
+        elements_of(op, vars) <= value_numel(op->in[load->k.i]))
+        turn_factor(g, op, i, &(Turning){.vars = (uint32_t)vars, .column = rank, .at_once = 1});
 }
 
 typedef struct ColumnLoads {
@@ -325,11 +333,8 @@ static int64_t panel_of(Graph *g, const Op *op, int column, int64_t rows, int64_
  * row of results: windows overlap. */
 static bool worth_panels(const Op *op, int i, uint32_t vars, int64_t rows) {
     const Expr *load = without_casts(op->body->arg[i]);
-    int64_t extent[MAX_RANK], copied = 1;
-    const int n = op_extents(op, extent);
-    for (int k = 0; k < n; k++)
-        if (vars >> k & 1) copied *= extent[k];
-    return load->op == EX_load && rows >= MIN_RESULTS && copied <= value_numel(op->in[load->k.i]);
+    return load->op == EX_load && rows >= MIN_RESULTS &&
+           elements_of(op, vars) <= value_numel(op->in[load->k.i]);
 }
 
 static void turn_product(Graph *g, Op *op, const Target *t) {
@@ -338,28 +343,25 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
         part_rows(g, op, i);
         join_pieces(g, op, i, t);
     }
-    int64_t extent[MAX_RANK];
-    int n = op_extents(op, extent), rank = op->out[0]->rank;
+    const Value *out = op->out[0];
     Factor f[2] = {factor_of(g, op, 0, -1), factor_of(g, op, 1, -1)};
     if (f[0].constant != f[1].constant) turn_weights(g, op, f[1].constant, f);
     if (f[0].constant || f[1].constant) return;
     uint32_t either = f[0].vars ^ f[1].vars;
     int column = -1;
-    for (int k = 0; k < rank; k++)
-        if (either >> k & 1 && extent[k] >= MIN_COLUMNS) column = k;
+    for (int k = 0; k < out->rank; k++)
+        if (either >> k & 1 && out->shape[k] >= MIN_COLUMNS) column = k;
     if (column < 0) return;
     int i = f[1].vars >> column & 1;
-    int64_t reuse = 1, depth = 1;
-    for (int k = 0; k < n; k++) {
-        if (k < rank && f[!i].vars >> k & 1 && !(f[i].vars >> k & 1)) reuse *= extent[k];
-        if (k >= rank) depth *= extent[k];
-    }
+    const int64_t reuse = elements_of(op, f[!i].vars & ~f[i].vars & spatial_of(op));
+    const int64_t depth = elements_of(op, ~spatial_of(op));
     Factor now = factor_of(g, op, i, column);
     int at_once = products_at_once(op, i, t);
     const bool side_by_side = at_once == 1 && now.unit && !now.other;
-    if (side_by_side ? !worth_panels(op, i, f[i].vars, reuse) : reuse < MIN_REUSE) return;
+    if (depth < MIN_REUSE || reuse < MIN_REUSE) return;
+    if (side_by_side && !worth_panels(op, i, f[i].vars, reuse)) return;
     const int64_t panel = at_once == 1 ? panel_of(g, op, column, reuse, depth, t) : 0;
-    if (depth >= MIN_REUSE && (panel || !side_by_side))
+    if (panel || !side_by_side)
         turn_factor(g, op, i, &(Turning){f[i].vars, column, at_once, panel});
 }
 
