@@ -534,7 +534,8 @@ static const char *local_name(Lanes *l, const char *type, const char *text) {
     return name;
 }
 
-/* min or max; the comparison fails for NaN, which leaves the first operand */
+/* min or max; the comparison fails for NaN, which leaves the first operand. For one lane as in
+ * helpers.def. */
 static const char *bounded(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType dt = (DType)e->dt;
@@ -550,8 +551,11 @@ static const char *bounded(Lanes *l, const Expr *e) {
     a = local_name(l, type, a);
     if (!ex_is_const(second)) b = local_name(l, type, b);
     const char *mask = TEXT("%s %s %s", a, sign, b);
-    if (dt == DT_f32 && !never_nan) mask = TEXT("%s || %s != %s", mask, b, b);
-    if (l->width == 1) return TEXT("(%s ? %s : %s)", mask, b, a);
+    if (l->width == 1) {
+        const char *either = TEXT("%s ? %s : %s", mask, b, a);
+        if (dt != DT_f32 || never_nan) return TEXT("(%s)", either);
+        return TEXT("(%s != %s ? %s + %s : %s)", b, b, b, b, local_name(l, type, either));
+    }
     return blend(l, dt, local_name(l, bits, mask), b, a);
 }
 

@@ -153,10 +153,10 @@ void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner) {
     replace_in_order(n, a, 2, both);
 }
 
-void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner) {
+/* Steps of `factor`, of which the last may begin before the one before it ends. */
+static void slide(Nest *n, int a, int64_t factor, int *outer, int *inner) {
     Exprs *x = n->x;
     int64_t extent = n->loop[a].extent;
-    text_addf(&n->steps, "slide %s %lld; ", n->loop[a].name, (long long)factor);
     split_names(n, a, (extent + factor - 1) / factor, factor, outer, inner);
     const Expr *begin = ex_mul(x, ex_var(x, *outer), ex_i(x, factor));
     if (extent % factor) begin = ex_bin(x, EX_min, begin, ex_i(x, extent - factor));
@@ -165,18 +165,29 @@ void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner) {
     replace_in_order(n, a, 2, both);
 }
 
+void nest_slide(Nest *n, int a, int64_t factor, int *outer, int *inner) {
+    text_addf(&n->steps, "slide %s %lld; ", n->loop[a].name, (long long)factor);
+    slide(n, a, factor, outer, inner);
+}
+
 void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner) {
     Exprs *x = n->x;
     int64_t extent = n->loop[a].extent;
+    bool repeats = n->op->combine == COMBINE_max || n->op->combine == COMBINE_min;
     text_addf(&n->steps, "dot %s %lld; ", n->loop[a].name, (long long)lanes);
-    split_names(n, a, extent / lanes, lanes, outer, inner);
-    substitute(n, a, ex_add(x, ex_mul(x, ex_var(x, *outer), ex_i(x, lanes)), ex_var(x, *inner)));
+    if (repeats && extent >= lanes) { /* elements count twice as they do once */
+        slide(n, a, lanes, outer, inner);
+    } else {
+        split_names(n, a, extent / lanes, lanes, outer, inner);
+        const Expr *begin = ex_mul(x, ex_var(x, *outer), ex_i(x, lanes));
+        substitute(n, a, ex_add(x, begin, ex_var(x, *inner)));
+        int both[2] = {*outer, *inner};
+        replace_in_order(n, a, 2, both);
+        n->lane_tail = extent % lanes;
+    }
     n->loop[*inner].role = ROLE_vector;
     n->lane_outer = *outer;
     n->lane_loop = *inner;
-    n->lane_tail = extent % lanes;
-    int both[2] = {*outer, *inner};
-    replace_in_order(n, a, 2, both);
 }
 
 void nest_order(Nest *n, int count, const int *loops) {

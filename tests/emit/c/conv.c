@@ -28,7 +28,8 @@ static const float w2[4] = {
 };
 
 static inline float mlcc_max_f32(float a, float b) {
-    return a < b || b != b ? b : a;
+    float m = a < b ? b : a;
+    return b != b ? b + b : m;
 }
 
 /* Conv(conv1): x0 f32[48], x1 f32[36], x2 f32[4], y f32[96] */
