@@ -54,6 +54,17 @@ bool reads_own(Arena *scratch, const Op *c, int i) {
     return !own.moved;
 }
 
+bool may_write_over(Arena *scratch, const Op *op, int i) {
+    const Value *in = op->in[i], *out = op->out[0];
+    const int last = out->rank - 1;
+    if (op->kind != OP_map || in->rank != out->rank || dt_store(in->dt) != dt_store(out->dt))
+        return false;
+    if (last >= 0 &&
+        (!shape_equal(last, in->shape, last, out->shape) || in->shape[last] < out->shape[last]))
+        return false;
+    return reads_own(scratch, op, i);
+}
+
 typedef struct Unseen {
     Exprs *x;
     int source;

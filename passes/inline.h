@@ -32,6 +32,9 @@ void reshape_to_map(Graph *g, Op *op);
 /* Does the map load its input `i` at its own coordinates only? */
 bool reads_own(Arena *scratch, const Op *c, int i);
 
+/* Might the operator, a map, write its result over its input `i`? Rows of that may be longer. */
+bool may_write_over(Arena *scratch, const Op *op, int i);
+
 /* c, a map that reads its input `i`, a reshape, at its own coordinates, becomes a map over what is
  * reshaped, and is reshaped afterwards. */
 void map_before_reshape(Graph *g, Op *c, int i);

@@ -5,6 +5,7 @@
  * what it stacks with its outputs.
  */
 #include "ir/text.h"
+#include "passes/inline.h"
 #include "passes/nest.h"
 #include "passes/passes.h"
 
@@ -41,20 +42,8 @@ static const char *kernel_name(Lower *l, const Op *op) {
     return arena_printf(l->p->arena, "k%d_%s", l->p->kernels.n, length ? name : "op");
 }
 
-/* Every load of input `i` in `e` is at the output's own coordinates. */
-typedef struct OwnPlace {
-    const Op *op;
-    int source;
-    bool seen, moved;
-} OwnPlace;
-
-static void check_place(void *user, const Expr *e) {
-    OwnPlace *u = user;
-    if (e->op != EX_load || e->k.i != u->source) return;
-    u->seen = true;
-    for (int i = 0; i < e->n; i++)
-        u->moved |= !(e->arg[i]->op == EX_var && e->arg[i]->k.i == i) &&
-                    !(ex_is_int(e->arg[i], 0) && u->op->out[0]->shape[i] == 1);
+static int64_t row_pitch(const Value *v) {
+    return v->rank ? v->shape[v->rank - 1] + v->gap : 0;
 }
 
 static uint32_t in_place_inputs(Lower *l, const Op *op) {
@@ -63,15 +52,10 @@ static uint32_t in_place_inputs(Lower *l, const Op *op) {
     if (op->kind != OP_map || op->guard || out->inside || out->stacked ||
         (out->dense && out->rank > 1))
         return 0;
-    for (int i = 0; i < op->n_in && i < 32; i++) {
-        OwnPlace u = {.op = op, .source = i};
-        if (op->in[i]->inside || op->in[i]->stacked || op->in[i]->gap != out->gap ||
-            dt_store(op->in[i]->dt) != dt_store(out->dt) ||
-            !shape_equal(op->in[i]->rank, op->in[i]->shape, out->rank, out->shape))
-            continue;
-        ex_visit(l->p->arena, op->body, check_place, &u);
-        if (u.seen && !u.moved) mask |= 1u << i;
-    }
+    for (int i = 0; i < op->n_in && i < 32; i++)
+        if (!op->in[i]->inside && !op->in[i]->stacked && row_pitch(op->in[i]) == row_pitch(out) &&
+            may_write_over(l->p->arena, op, i))
+            mask |= 1u << i;
     return mask;
 }
 

@@ -12,7 +12,8 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#define MIN_ROWS 8 /* that get into each other's way, or are turned */
+#define MIN_ROWS    8  /* that get into each other's way, or are turned */
+#define MUCH_LONGER 16 /* rows of which another's are this part */
 
 typedef struct Box {
     int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi */
@@ -214,6 +215,18 @@ static void find_fixed(Graph *g, bool *fixed) {
     for (int i = 0; i < g->outputs.n; i++) fixed[g->outputs.items[i]->id] = true;
 }
 
+/* Rows of what a map reads in their places are a little longer: its own begin where those do, so
+ * that it can write over them. */
+static int gap_of_operand(Arena *scratch, const Op *op) {
+    for (int i = 0; i < op->n_in; i++) {
+        const Value *in = op->in[i], *out = op->out[0];
+        if (in->inside || out->rank < 2 || !may_write_over(scratch, op, i)) continue;
+        const int64_t row = out->shape[out->rank - 1], longer = in->shape[out->rank - 1] - row;
+        if (longer > 0 && longer < row / MUCH_LONGER) return (int)longer + in->gap;
+    }
+    return 0;
+}
+
 /* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product
  * reads several of them at once: they are moved apart by a line. */
 static void spread_rows(Graph *g, const bool *fixed) {
@@ -221,8 +234,9 @@ static void spread_rows(Graph *g, const bool *fixed) {
         for (int i = 0; i < op->n_out; i++) {
             Value *v = op->out[i];
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
-            if (fixed[v->id] || v->inside || !row || row % L1_WAY_BYTES || value_numel(v) == 0)
-                continue;
+            if (fixed[v->id] || v->inside || !row || value_numel(v) == 0) continue;
+            v->gap = gap_of_operand(g->arena, op);
+            if (v->gap || row % L1_WAY_BYTES) continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
                 v->gap = LINE_BYTES / (int)dt_store(v->dt);
         }

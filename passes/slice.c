@@ -4,7 +4,8 @@
  * While a panel of columns meets all rows, it should stay in the L2 cache. Where the depth is too
  * large for that, it comes from a cache beyond again for every tile of rows. Products over slices,
  * each of which begins with what the one before has summed, read it once, and so they do rows that
- * stay beside it, but they read and write their results once more each.
+ * stay beside it, but they read and write their results once more each. The columns are constants,
+ * or what the weights of attention meet, of which strips.c has a few rows computed at a time.
  */
 #include "ir/tile_plan.h"
 #include "passes/inline.h"
@@ -17,6 +18,7 @@
 #define UNIT        16  /* and what it is a multiple of */
 #define WORTH       1.5 /* of bytes that the whole waits for, for each that its slices wait for */
 #define RESULT      8   /* bytes that are read ahead in the time of a result's */
+#define STRIP_ROWS  64  /* that meet computed columns */
 #define HIDDEN      2   /* bytes that come in a cycle of a product without its waiting */
 
 typedef struct Deep {
@@ -25,35 +27,53 @@ typedef struct Deep {
     int64_t rows, columns, depth;
     double row_bytes, column_bytes; /* of an element */
     int at_once;                    /* products that the target adds in a word */
+    bool computed;                  /* columns, which meet strips of rows (strips.c) */
 } Deep;
 
-/* Reads op as a product of a matrix with a constant one. */
+/* Which factor has the columns: the constant one, or, where the other one's rows are what a map has
+ * made (the weights of attention), that of the last coordinate that one factor alone has; -1: none.
+ */
+static int columns_of(const Deep *d, const Expr *const *load, const uint64_t *vars) {
+    Value *const *in = d->op->in;
+    bool constant[2] = {value_is_const(in[load[0]->k.i]), value_is_const(in[load[1]->k.i])};
+    int column = d->op->out[0]->rank - 1;
+    if (constant[0] != constant[1]) return constant[1];
+    while (column >= 0 && !((vars[0] ^ vars[1]) >> column & 1)) column--;
+    if (constant[0] || column < 0) return -1;
+    int c = vars[1] >> column & 1;
+    return in[load[!c]->k.i]->def->kind == OP_map ? c : -1;
+}
+
+/* Reads op as a product of a matrix with a constant one, or of a strip of rows with another. */
 static bool read_product(Deep *d, const Target *t) {
     const Op *op = d->op;
     const Value *out = op->out[0];
     if (!op_is_product(op)) return false;
     if (op->n_red != 1) return false;
     const Expr *load[2];
+    uint64_t vars[2];
     for (int i = 0; i < 2; i++) {
         load[i] = without_casts(op->body->arg[i]);
         if (load[i]->op != EX_load) return false;
+        vars[i] = ex_vars(d->g->arena, load[i]);
     }
-    int c = value_is_const(op->in[load[1]->k.i]);
-    if (value_is_const(op->in[load[!c]->k.i]) || !value_is_const(op->in[load[c]->k.i]))
-        return false;
-    uint64_t vars[2] = {ex_vars(d->g->arena, load[!c]), ex_vars(d->g->arena, load[c])};
     if (!(vars[0] & vars[1] & (uint64_t)1 << out->rank)) return false;
+    const int c = columns_of(d, load, vars);
+    if (c < 0) return false;
+    d->computed = !value_is_const(op->in[load[c]->k.i]);
     d->rows = d->columns = 1;
     for (int i = 0; i < out->rank; i++) {
-        bool in_rows = vars[0] >> i & 1, in_columns = vars[1] >> i & 1;
+        bool in_rows = vars[!c] >> i & 1, in_columns = vars[c] >> i & 1;
+        if (in_rows && in_columns && d->computed) continue;
         if (in_rows && in_columns) return false;
         *(in_columns ? &d->columns : &d->rows) *= out->shape[i];
     }
+    if (d->computed && d->rows > STRIP_ROWS) d->rows = STRIP_ROWS;
     d->depth = op->red[0];
     d->row_bytes = (double)dt_store((DType)load[!c]->dt);
     d->column_bytes = (double)dt_store((DType)load[c]->dt);
     d->at_once = target_products(t, (DType)load[!c]->dt, (DType)load[c]->dt);
-    return true;
+    return !d->computed || d->at_once == 1;
 }
 
 static bool on_matrix_unit(const Deep *d, const Target *t) {
@@ -93,7 +113,8 @@ static double waits(const Deep *d, int64_t slices, const Target *t) {
     Tile tile = tile_of(d, d->depth / slices, t);
     double panel = (double)tile.columns * depth * d->column_bytes;
     double result = (double)(d->rows * d->columns) * word;
-    double results = 2 * (double)(slices - 1) * result * (result > l2 / 2 ? RESULT : 1);
+    double results =
+        2 * (double)(slices - 1) * result * (d->computed || result > l2 / 2 ? RESULT : 1);
     double again = rows * (double)tiles_of(d->columns, tile.columns);
     again += columns * (1 + target_lost(t, panel) * (double)(tiles_of(d->rows, tile.rows) - 1));
     bool fits = rows + panel <= 0.8 * l2;

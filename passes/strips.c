@@ -37,7 +37,7 @@
 #define OTHER_CYCLES  0.05   /* for a byte that another core may have made, or had before */
 #define FEW           0.0625 /* of what lies between operators */
 #define ROOM          0.8    /* of a cache that a strip may fill */
-#define HIDDEN        0.5    /* of a product's time: weights come meanwhile */
+#define HIDDEN        0.5    /* of the time of what computes: its operands come meanwhile */
 #define AGAIN         1.5 /* times that strips read a tensor, if each reads more than rows of its own */
 #define LEAST_ROWS    8 /* of a tile of a product */
 #define LEAST_GAIN    20000.0
@@ -221,6 +221,11 @@ static double strip_bytes(const Chain *c, const Member *m) {
     return (double)value_bytes(m->op->out[0]) * part_of(c, m);
 }
 
+/* Rows of a tensor: all its dimensions but the last. */
+static double rows_of(const Value *v) {
+    return v->rank ? (double)shape_numel(v->rank - 1, v->shape) : 1;
+}
+
 static double steps_of(const Op *op) {
     int64_t extent[MAX_RANK];
     double steps = 1;
@@ -233,7 +238,6 @@ typedef struct Footprint {
     const Op *op;
     int n;
     const int64_t *extent;
-    bool *member;  /* by input: is it of the chain? */
     double *bytes; /* by input: that a strip reads */
 } Footprint;
 
@@ -241,7 +245,7 @@ static void look_at_reach(void *user, const Expr *e) {
     Footprint *f = user;
     int64_t low, high;
     double elements = 1;
-    if (e->op != EX_load || f->member[e->k.i]) return;
+    if (e->op != EX_load) return;
     const Value *v = f->op->in[e->k.i];
     for (int i = 0; i < e->n; i++) {
         bool known = ex_bounds(e->arg[i], f->n, f->extent, &low, &high);
@@ -251,10 +255,11 @@ static void look_at_reach(void *user, const Expr *e) {
     f->bytes[e->k.i] = fmax(f->bytes[e->k.i], elements * (double)dt_store(v->dt));
 }
 
-static bool is_member(const Chain *c, const Op *op) {
+/* The number of the member that computes with `op`; -1: none does. */
+static int member_of(const Chain *c, const Op *op) {
     for (int i = 0; i < c->n; i++)
-        if (c->member[i].op == op) return true;
-    return false;
+        if (c->member[i].op == op) return i;
+    return -1;
 }
 
 /* Does a member after `m` read it? */
@@ -265,32 +270,33 @@ static bool reads(const Chain *c, const Member *m, const Value *v) {
     return false;
 }
 
-/* Bytes that members read from outside of the chain. */
-typedef struct Outside {
-    double again; /* by a strip of this member, but for those of its own rows alone, which all
-                     strips together read once */
-    double twice; /* by all strips, rows that a member after this one reads too */
-} Outside;
+/* Bytes that a member reads. */
+typedef struct Reads {
+    double again;                /* from outside of the chain: by a strip, but for those of its own
+                                    rows alone, which all strips together read once; */
+    double twice;                /* by all strips, rows that a member after this one reads too */
+    double inside[MOST_MEMBERS]; /* by a strip, of each member's */
+} Reads;
 
-static Outside read_outside(Strips *s, const Chain *c, const Member *m) {
-    Arena *a = s->scratch;
+static Reads reads_of(Strips *s, const Chain *c, const Member *m) {
     int64_t extent[MAX_RANK];
-    Footprint f = {m->op, strip_extents(c, m, extent), extent, NULL, NULL};
-    f.member = ARENA_ARRAY(a, m->op->n_in + 1, bool);
-    f.bytes = ARENA_ARRAY(a, m->op->n_in + 1, double);
-    for (int i = 0; i < m->op->n_in; i++) f.member[i] = is_member(c, m->op->in[i]->def);
-    ex_visit(a, m->op->body, look_at_reach, &f);
+    Footprint f = {m->op, strip_extents(c, m, extent), extent, NULL};
+    f.bytes = ARENA_ARRAY(s->scratch, m->op->n_in + 1, double);
+    ex_visit(s->scratch, m->op->body, look_at_reach, &f);
     f.n = m->op->out[0]->rank;
-    if (m->op->post) ex_visit(a, m->op->post, look_at_reach, &f);
-    Outside outside = {0, 0};
+    if (m->op->post) ex_visit(s->scratch, m->op->post, look_at_reach, &f);
+    Reads r = {.again = 0};
     for (int i = 0; i < m->op->n_in; i++) {
         const double whole = (double)value_bytes(m->op->in[i]);
-        if (f.bytes[i] * strips_of(c) > AGAIN * whole)
-            outside.again += f.bytes[i];
-        else if (!f.member[i] && reads(c, m, m->op->in[i]))
-            outside.twice += whole;
+        const int k = member_of(c, m->op->in[i]->def);
+        if (k >= 0)
+            r.inside[k] += fmin(f.bytes[i], strip_bytes(c, &c->member[k]));
+        else if (f.bytes[i] * strips_of(c) > AGAIN * whole)
+            r.again += f.bytes[i];
+        else if (reads(c, m, m->op->in[i]))
+            r.twice += whole;
     }
-    return outside;
+    return r;
 }
 
 /* The part of what is there `at_once` that a cache does not keep: much of what is a little larger
@@ -344,7 +350,7 @@ static bool boxed(const Strips *s, const Chain *c, const Member *m) {
 
 /* Bytes that are there at once, at most, while a strip is computed: what an operator reads of the
  * chain and what it makes, which a map may write over an operand. */
-static double bytes_held(const Chain *c) {
+static double bytes_held(Arena *scratch, const Chain *c) {
     double most = 0;
     for (int i = 0; i < c->n; i++) {
         const Op *op = c->member[i].op;
@@ -352,53 +358,95 @@ static double bytes_held(const Chain *c) {
         for (int k = 1; k < c->n; k++)
             for (int n = 0; n < op->n_in; n++) {
                 if (op->in[n] != c->member[k].op->out[0]) continue;
-                double bytes = strip_bytes(c, &c->member[k]);
-                read += bytes;
-                if (op->kind == OP_map && bytes == own) over = own;
+                read += strip_bytes(c, &c->member[k]);
+                if (i && may_write_over(scratch, op, n)) over = own;
             }
         most = fmax(most, read + own - over);
     }
     return most;
 }
 
-/* How many cycles the chain gains. What lies between operators comes from a cache, and so does what
- * maps write, which nothing hides; but some of it is computed twice, and what all strips read
- * (weights, keys) is read again for each. Where there is next to nothing of that, as between the
- * heads of attention, strips also spare threads what moves between their cores, which decides where
- * nothing else does. */
+/* Cycles for which a member waits for what it moves, ... */
+typedef struct Waits {
+    double between; /* what lies between the operators: reading it, */
+    double made;    /* and writing it; */
+    double again;   /* reading from outside what all strips need, */
+    double busy;    /* whatever hides that it comes late */
+} Waits;
+
+/* ... of which so many hide behind what it computes: of a map what lies between, if it takes long;
+ * of a product what it reads again, but the first of its columns comes while a tile of rows waits.
+ */
+static double waits_of(const Strips *s, const Member *m, const Waits *w, double part) {
+    const double hidden = HIDDEN * s->cycles[m->op->index], rows = rows_of(m->op->out[0]) * part;
+    if (op_is_product(m->op))
+        return w->between + w->made + fmax(w->busy, w->again - hidden * rows / (rows + LEAST_ROWS));
+    return w->again + fmax(0, w->between + w->made - (m->op->kind == OP_map ? hidden : 0));
+}
+
+/* Cycles in which what an operator makes goes where it is kept: only memory is slow then, from
+ * which lines come first. What maps write is as much as they read, and comes as slowly. */
+static double cycles_to_write(const Strips *s, const Op *op, double bytes, double at_once) {
+    if (op->kind == OP_map) return cycles_for(s, bytes, at_once);
+    return lost_to(s->target->l3_bytes, at_once) * bytes * 2 / MEMORY_BYTES;
+}
+
+/* Cycles for which member `m` waits less than if it were computed apart. Strips hold `held`, and
+ * `stays` with what they read again, if the cache is large enough. */
+static double waits_less(const Strips *s, const Chain *c, int m, const Reads *r, double held,
+                         double stays) {
+    const Member *member = &c->member[m];
+    const Op *op = member->op;
+    const double strips = strips_of(c), again = r->again;
+    Waits apart = {.again = cycles_for(s, again, again), .busy = fills(s, again, again)};
+    double bytes = 0, made = 0;
+    for (int i = 1; i < c->n; i++) {
+        if (boxed(s, c, &c->member[i])) continue;
+        double whole = (double)value_bytes(c->member[i].op->out[0]);
+        double strip = strip_bytes(c, &c->member[i]);
+        apart.between += cycles_for(s, whole * r->inside[i] / strip, whole);
+        bytes += r->inside[i];
+        if (i != m || moves_boxes(op)) continue;
+        apart.made = cycles_to_write(s, op, whole, whole);
+        made = strip;
+    }
+    Waits together = {.between = strip_cycles(s, bytes * strips, held),
+                      .made = cycles_to_write(s, op, made * strips, held),
+                      .again = strip_cycles(s, again * strips, stays),
+                      .busy = fills(s, again * strips, stays)};
+    return waits_of(s, member, &apart, 1) - waits_of(s, member, &together, part_of(c, member));
+}
+
+/* How many cycles the chain gains. What lies between operators comes from a nearer cache; but some
+ * of it is computed twice, and what all strips read (weights, keys) is read again for each. Where
+ * there is next to nothing of that, as between the heads of attention, strips also spare threads
+ * what moves between their cores, which decides where nothing else does. */
 static double gain_of(Strips *s, const Chain *c) {
-    double strips = strips_of(c), few = fewest_strips(s, c), held = bytes_held(c);
+    double strips = strips_of(c), few = fewest_strips(s, c), held = bytes_held(s->scratch, c),
+           stays = 0;
     double gain = 0, work = 0;
     double between = 0, reread = 0;
     bool once = true;
-    Outside outside[MOST_MEMBERS];
+    Reads read[MOST_MEMBERS];
     if (few < LEAST_STRIPS) return 0;
     for (int i = 0; i < c->n; i++) {
-        outside[i] = read_outside(s, c, &c->member[i]);
-        held += outside[i].twice / strips;
+        read[i] = reads_of(s, c, &c->member[i]);
+        held += read[i].twice / strips;
+        stays += read[i].again;
     }
     for (int i = 0; i < c->n; i++) {
         const Member *m = &c->member[i];
         const Value *out = m->op->out[0];
         double whole = (double)value_bytes(out), strip = strip_bytes(c, m), part = part_of(c, m);
-        double again = outside[i].again, twice = outside[i].twice, moved = 0, rows = 1;
+        double again = read[i].again, twice = read[i].twice, moved = 0, rows = rows_of(out);
         bool product = op_is_product(m->op);
-        for (int d = 0; d + 1 < out->rank; d++) rows *= (double)out->shape[d];
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
-            if (!is_member(c, m->op->in[k]->def)) moved += strip;
-        if (i > 0 && !boxed(s, c, m)) {
-            between += whole;
-            int times = s->uses[out->id] + (!product && !moves_boxes(m->op));
-            gain += times * cycles_for(s, whole, whole);
-            gain -= strip_cycles(s, times * strip * strips, held);
-        }
+            if (member_of(c, m->op->in[k]->def) < 0) moved += strip;
+        if (i > 0 && !boxed(s, c, m)) between += whole;
+        gain += waits_less(s, c, i, &read[i], held, held + stays);
         gain -= cycles_for(s, moved * strips, whole) + moved * strips / NEAR_BYTES;
         gain -= LAUNCH_CYCLES * strips;
-        double hidden = product ? HIDDEN * s->cycles[m->op->index] : 0;
-        gain -= fmax(fills(s, again * strips, again + held),
-                     strip_cycles(s, again * strips, again + held) - hidden);
-        gain += fmax(fills(s, again, again), cycles_for(s, again, again) - hidden);
         gain += cycles_for(s, twice, twice) - strip_cycles(s, twice, held);
         once &= part * strips < 1.001;
         reread += again * strips;
@@ -774,7 +822,7 @@ void pass_strips(Graph *g, const PassOptions *o) {
         if (!best || best->gain <= 0) break;
         for (int i = 0; i < found.n; i++)
             for (int k = 0; k < found.items[i]->n && found.items[i] != best; k++)
-                if (is_member(best, found.items[i]->member[k].op)) found.items[i]->gain = 0;
+                if (member_of(best, found.items[i]->member[k].op) >= 0) found.items[i]->gain = 0;
         make_loop(&s, best);
         best->gain = 0;
     }

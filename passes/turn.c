@@ -281,21 +281,27 @@ static void join_pieces(Graph *g, Op *op, int i, const Target *t) {
 }
 
 typedef struct ColumnLoads {
+    const Op *op;
     Arena *scratch;
     int column;
-    bool any;
+    int64_t width;
+    bool beyond;
 } ColumnLoads;
 
 static void look_at_post(void *user, const Expr *e) {
     ColumnLoads *l = user;
-    l->any |= e->op == EX_load && ex_vars(l->scratch, e) >> l->column & 1;
+    if (e->op != EX_load) return;
+    for (int i = 0; i < e->n; i++) {
+        if (!(ex_vars(l->scratch, e->arg[i]) >> l->column & 1)) continue;
+        l->beyond |= e->arg[i]->op != EX_var || l->op->in[e->k.i]->shape[i] < l->width;
+    }
 }
 
-/* Is something read for each column, when its sum is known? */
-static bool loads_by_column(Graph *g, const Op *op, int column) {
-    ColumnLoads l = {g->arena, column, false};
+/* Would as many columns read beyond something, when their sums are known? */
+static bool reads_beyond(Graph *g, const Op *op, int column, int64_t width) {
+    ColumnLoads l = {op, g->arena, column, width, false};
     ex_visit(g->arena, op->post, look_at_post, &l);
-    return l.any;
+    return l.beyond;
 }
 
 /* Is the value read by nothing but indices? Then it may have more elements, which are what is made
@@ -325,7 +331,9 @@ static int64_t panel_of(Graph *g, const Op *op, int column, int64_t rows, int64_
                         .column_bytes = (double)(columns * bytes),
                         .most_rows = MOST_ROWS};
     const int64_t panel = choose_tile(t, t->vector_bytes / WORD_BYTES, &o, 0).columns;
-    if (columns % panel && (loads_by_column(g, op, column) || !read_by_element(g, out))) return 0;
+    const int64_t width = (columns + panel - 1) / panel * panel;
+    if (width > columns && (reads_beyond(g, op, column, width) || !read_by_element(g, out)))
+        return 0;
     return panel == columns ? 0 : panel;
 }
 
