@@ -49,6 +49,10 @@ int64_t shape_numel(int rank, const int64_t *shape) {
     return n;
 }
 
+int64_t value_pitch(const Value *v) {
+    return v->rank ? v->shape[v->rank - 1] + v->gap : 0;
+}
+
 int64_t value_span(const Value *v) {
     while (v->inside) v = v->inside;
     if (v->stacked) v = v->storage;

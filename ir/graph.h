@@ -89,8 +89,9 @@ struct Value {
      * then. */
     const int64_t *dense;
     int dense_rank;
-    int gap;   /* set by pass `place`: elements between one row (the last dimension) and the next in
-                  memory */
+    int gap; /* set by pass `place`: elements between one row (the last dimension) and the next in
+                memory, so that rows do not compete for lines of a cache, or begin where those of
+                another tensor do; at most MOST_GAP */
     int stacked; /* set by lowering, of an output of a loop's body: 1 + the number of the loop
                     counter that says in which row of `storage` it is computed; else 0 */
     int index; /* scratch of the pass at work */
@@ -302,6 +303,10 @@ Value *g_matmul(Graph *g, Value *a, Value *b, DType acc, DType dt);
  * least) */
 Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 
+#define MOST_GAP 4096
+
+/* Elements from one row (the last dimension) to the next, of a value in memory of its own. */
+int64_t value_pitch(const Value *v);
 /* Elements of the memory that the value lies in, gaps and what it is a part of included. */
 int64_t value_span(const Value *v);
 

@@ -321,7 +321,7 @@ static bool read_types(GraphReader *r, Op *op, const int *ids) {
         Value *v = graph_new_value(r->g, op, i, dt, rank, shape);
         v->id = ids[i];
         int64_t gap = 0;
-        if (rank && lex_accept_name(lx, "gap") && !lex_want_int(lx, 1, 4096, "a gap", &gap))
+        if (rank && lex_accept_name(lx, "gap") && !lex_want_int(lx, 1, MOST_GAP, "a gap", &gap))
             return false;
         v->gap = (int)gap;
         v->text = op->kind == OP_input && rank && lex_accept_name(lx, "text");

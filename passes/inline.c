@@ -54,14 +54,20 @@ bool reads_own(Arena *scratch, const Op *c, int i) {
     return !own.moved;
 }
 
+#define LITTLE 16 /* a row is a little longer by at most this part of the other */
+
 bool may_write_over(Arena *scratch, const Op *op, int i) {
     const Value *in = op->in[i], *out = op->out[0];
     const int last = out->rank - 1;
-    if (op->kind != OP_map || in->rank != out->rank || dt_store(in->dt) != dt_store(out->dt))
+    if (op->kind != OP_map || op->guard || in->rank != out->rank ||
+        dt_store(in->dt) != dt_store(out->dt))
         return false;
-    if (last >= 0 &&
-        (!shape_equal(last, in->shape, last, out->shape) || in->shape[last] < out->shape[last]))
-        return false;
+    if (last >= 0) {
+        const int64_t row = out->shape[last], longer = in->shape[last] - row;
+        if (!shape_equal(last, in->shape, last, out->shape) || longer < 0 ||
+            longer > row / LITTLE || longer > MOST_GAP)
+            return false;
+    }
     return reads_own(scratch, op, i);
 }
 

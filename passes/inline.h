@@ -32,7 +32,9 @@ void reshape_to_map(Graph *g, Op *op);
 /* Does the map load its input `i` at its own coordinates only? */
 bool reads_own(Arena *scratch, const Op *c, int i);
 
-/* Might the operator, a map, write its result over its input `i`? Rows of that may be longer. */
+/* Could the operator, a map, write its result over its input `i`, of which it reads its own
+ * elements only? Rows of that may be a little longer. Whether rows of both begin in the same
+ * places, and nothing needs the input any more, is the caller's affair. */
 bool may_write_over(Arena *scratch, const Op *op, int i);
 
 /* c, a map that reads its input `i`, a reshape, at its own coordinates, becomes a map over what is

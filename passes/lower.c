@@ -42,10 +42,6 @@ static const char *kernel_name(Lower *l, const Op *op) {
     return arena_printf(l->p->arena, "k%d_%s", l->p->kernels.n, length ? name : "op");
 }
 
-static int64_t row_pitch(const Value *v) {
-    return v->rank ? v->shape[v->rank - 1] + v->gap : 0;
-}
-
 static uint32_t in_place_inputs(Lower *l, const Op *op) {
     const Value *out = op->out[0];
     uint32_t mask = 0;
@@ -53,8 +49,8 @@ static uint32_t in_place_inputs(Lower *l, const Op *op) {
         (out->dense && out->rank > 1))
         return 0;
     for (int i = 0; i < op->n_in && i < 32; i++)
-        if (!op->in[i]->inside && !op->in[i]->stacked && row_pitch(op->in[i]) == row_pitch(out) &&
-            may_write_over(l->p->arena, op, i))
+        if (!op->in[i]->inside && !op->in[i]->stacked &&
+            value_pitch(op->in[i]) == value_pitch(out) && may_write_over(l->p->arena, op, i))
             mask |= 1u << i;
     return mask;
 }

@@ -175,7 +175,7 @@ void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner) {
     int64_t extent = n->loop[a].extent;
     bool repeats = n->op->combine == COMBINE_max || n->op->combine == COMBINE_min;
     text_addf(&n->steps, "dot %s %lld; ", n->loop[a].name, (long long)lanes);
-    if (repeats && extent >= lanes) { /* elements count twice as they do once */
+    if (repeats && extent >= lanes) { /* a largest element may be met twice */
         slide(n, a, lanes, outer, inner);
     } else {
         split_names(n, a, extent / lanes, lanes, outer, inner);

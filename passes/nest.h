@@ -62,7 +62,7 @@ typedef struct Nest {
     int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
-    int64_t lane_tail; /* ... and what is left over behind the last of them */
+    int64_t lane_tail; /* ... and what is left over behind the last of them, unless that overlaps */
     int share;         /* the outermost loops that threads share as one */
     int variant;       /* see schedule_choose */
     bool apart;        /* a thread runs all of it, others run it at the same time (Step.apart) */
@@ -92,7 +92,8 @@ void nest_stream(Nest *n, int a);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined
- * in the end. */
+ * in the end. What is left over is added then, but the last vector of a maximum or minimum begins
+ * before the one before it ends. */
 void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);
 void nest_share(Nest *n,
                 int count); /* the outermost loops, none of a reduction, run as one in parallel */

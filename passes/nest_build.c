@@ -44,7 +44,7 @@ static const Expr *flat_index(Exprs *x, const Value *v, const Expr *const *index
     for (; v->inside; v = v->inside)
         for (int i = 0; i < v->rank; i++) at[i] = ex_add(x, at[i], ex_i(x, v->origin[i]));
     for (int i = 0; i < v->rank; i++) {
-        int64_t extent = v->shape[i] + (i == v->rank - 1 ? v->gap : 0);
+        int64_t extent = i == v->rank - 1 ? value_pitch(v) : v->shape[i];
         flat = ex_add(x, ex_mul(x, flat, ex_i(x, extent)), at[i]);
     }
     if (v->stacked)

@@ -3,17 +3,17 @@
  * A map that pads or concatenates copies whole tensors to a box of its result. Where such a tensor
  * is made by a map or a reduction and needs no memory of its own, it becomes that box
  * (Value.inside): its maker writes there and its other users read there. What remains of the map is
- * the part that copies nothing, under a guard (Op.guard of a map), often nothing at all. What is read
- * there across rows becomes a tensor of its own first, since squares are turned where no guard
+ * the part that copies nothing, under a guard (Op.guard of a map), often nothing at all. What is
+ * read there across rows becomes a tensor of its own first, since squares are turned where no guard
  * is.
  *
- * Rows that would get into each other's way in the cache are set apart (Value.gap).
+ * Rows that would get into each other's way in the cache are set apart (Value.gap), and so are
+ * those of what a map makes of longer rows, so that it can be written over them.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#define MIN_ROWS    8  /* that get into each other's way, or are turned */
-#define MUCH_LONGER 16 /* rows of which another's are this part */
+#define MIN_ROWS 8 /* that get into each other's way, or are turned */
 
 typedef struct Box {
     int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi */
@@ -215,27 +215,40 @@ static void find_fixed(Graph *g, bool *fixed) {
     for (int i = 0; i < g->outputs.n; i++) fixed[g->outputs.items[i]->id] = true;
 }
 
-/* Rows of what a map reads in their places are a little longer: its own begin where those do, so
- * that it can write over them. */
-static int gap_of_operand(Arena *scratch, const Op *op) {
+static bool read_later(const Op *op, const Value *v) {
+    for (op = op->next; op; op = op->next)
+        for (int i = 0; i < op->n_in; i++)
+            if (op->in[i] == v) return true;
+    return false;
+}
+
+/* The gap with which rows of a map's result begin where those of an operand do that are a little
+ * longer, and that it could write over; 0: there is no such operand. */
+static int gap_of_operand(const Placing *p) {
+    const Op *op = p->op;
+    const Value *out = op->out[0];
     for (int i = 0; i < op->n_in; i++) {
-        const Value *in = op->in[i], *out = op->out[0];
-        if (in->inside || out->rank < 2 || !may_write_over(scratch, op, i)) continue;
-        const int64_t row = out->shape[out->rank - 1], longer = in->shape[out->rank - 1] - row;
-        if (longer > 0 && longer < row / MUCH_LONGER) return (int)longer + in->gap;
+        const Value *in = op->in[i];
+        if ((in->def->kind != OP_map && in->def->kind != OP_reduce) || in->inside ||
+            p->fixed[in->id] || !may_write_over(p->g->arena, op, i))
+            continue;
+        const int64_t pitch = value_pitch(in), gap = pitch - value_pitch(out);
+        if (gap > 0 && gap <= MOST_GAP && pitch * (int64_t)dt_store(in->dt) % L1_WAY_BYTES &&
+            !read_later(op, in))
+            return (int)gap;
     }
     return 0;
 }
 
 /* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product
  * reads several of them at once: they are moved apart by a line. */
-static void spread_rows(Graph *g, const bool *fixed) {
-    for (const Op *op = g->first; op; op = op->next)
+static void spread_rows(Graph *g, bool *fixed) {
+    for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) {
             Value *v = op->out[i];
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
             if (fixed[v->id] || v->inside || !row || value_numel(v) == 0) continue;
-            v->gap = gap_of_operand(g->arena, op);
+            v->gap = gap_of_operand(&(Placing){g, op, fixed, NULL});
             if (v->gap || row % L1_WAY_BYTES) continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
                 v->gap = LINE_BYTES / (int)dt_store(v->dt);

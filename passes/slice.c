@@ -73,7 +73,7 @@ static bool read_product(Deep *d, const Target *t) {
     d->row_bytes = (double)dt_store((DType)load[!c]->dt);
     d->column_bytes = (double)dt_store((DType)load[c]->dt);
     d->at_once = target_products(t, (DType)load[!c]->dt, (DType)load[c]->dt);
-    return !d->computed || d->at_once == 1;
+    return !d->computed || d->at_once == 1; /* others were not measured */
 }
 
 static bool on_matrix_unit(const Deep *d, const Target *t) {

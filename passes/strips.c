@@ -359,62 +359,61 @@ static double bytes_held(Arena *scratch, const Chain *c) {
             for (int n = 0; n < op->n_in; n++) {
                 if (op->in[n] != c->member[k].op->out[0]) continue;
                 read += strip_bytes(c, &c->member[k]);
-                if (i && may_write_over(scratch, op, n)) over = own;
+                if (may_write_over(scratch, op, n)) over = own;
             }
         most = fmax(most, read + own - over);
     }
     return most;
 }
 
-/* Cycles for which a member waits for what it moves, ... */
-typedef struct Waits {
+/* Cycles in which what a member moves comes and goes. */
+typedef struct Moves {
     double between; /* what lies between the operators: reading it, */
     double made;    /* and writing it; */
     double again;   /* reading from outside what all strips need, */
-    double busy;    /* whatever hides that it comes late */
-} Waits;
+    double busy;    /* of which so many nothing hides */
+} Moves;
 
-/* ... of which so many hide behind what it computes: of a map what lies between, if it takes long;
- * of a product what it reads again, but the first of its columns comes while a tile of rows waits.
- */
-static double waits_of(const Strips *s, const Member *m, const Waits *w, double part) {
+/* How many of these cycles the member waits: what it computes hides some of the others. A map that
+ * takes long hides what lies between. A product hides what it reads again, but the first of its
+ * columns comes while its first tile of rows waits; `part` of its rows are computed at a time. */
+static double waits_of(const Strips *s, const Member *m, const Moves *w, double part) {
     const double hidden = HIDDEN * s->cycles[m->op->index], rows = rows_of(m->op->out[0]) * part;
     if (op_is_product(m->op))
         return w->between + w->made + fmax(w->busy, w->again - hidden * rows / (rows + LEAST_ROWS));
     return w->again + fmax(0, w->between + w->made - (m->op->kind == OP_map ? hidden : 0));
 }
 
-/* Cycles in which what an operator makes goes where it is kept: only memory is slow then, from
- * which lines come first. What maps write is as much as they read, and comes as slowly. */
-static double cycles_to_write(const Strips *s, const Op *op, double bytes, double at_once) {
-    if (op->kind == OP_map) return cycles_for(s, bytes, at_once);
+/* Cycles in which results that are written now and then go to memory, whose lines come first; to a
+ * cache they go at once. */
+static double cycles_to_memory(const Strips *s, double bytes, double at_once) {
     return lost_to(s->target->l3_bytes, at_once) * bytes * 2 / MEMORY_BYTES;
 }
 
-/* Cycles for which member `m` waits less than if it were computed apart. Strips hold `held`, and
- * `stays` with what they read again, if the cache is large enough. */
-static double waits_less(const Strips *s, const Chain *c, int m, const Reads *r, double held,
-                         double stays) {
-    const Member *member = &c->member[m];
-    const Op *op = member->op;
+/* Cycles that the member waits less than if it were computed apart. Strips hold `held`, and `stays`
+ * with what they read again, if the cache is large enough. */
+static double waits_less(const Strips *s, const Chain *c, const Member *m, const Reads *r,
+                         double held, double stays) {
+    const bool map = m->op->kind == OP_map;
     const double strips = strips_of(c), again = r->again;
-    Waits apart = {.again = cycles_for(s, again, again), .busy = fills(s, again, again)};
-    double bytes = 0, made = 0;
-    for (int i = 1; i < c->n; i++) {
-        if (boxed(s, c, &c->member[i])) continue;
-        double whole = (double)value_bytes(c->member[i].op->out[0]);
-        double strip = strip_bytes(c, &c->member[i]);
-        apart.between += cycles_for(s, whole * r->inside[i] / strip, whole);
-        bytes += r->inside[i];
-        if (i != m || moves_boxes(op)) continue;
-        apart.made = cycles_to_write(s, op, whole, whole);
-        made = strip;
-    }
-    Waits together = {.between = strip_cycles(s, bytes * strips, held),
-                      .made = cycles_to_write(s, op, made * strips, held),
-                      .again = strip_cycles(s, again * strips, stays),
+    Moves apart = {.again = cycles_for(s, again, again), .busy = fills(s, again, again)};
+    Moves together = {.again = strip_cycles(s, again * strips, stays),
                       .busy = fills(s, again * strips, stays)};
-    return waits_of(s, member, &apart, 1) - waits_of(s, member, &together, part_of(c, member));
+    double bytes = 0;
+    for (int i = 1; i < c->n; i++) {
+        const Member *other = &c->member[i];
+        if (!r->inside[i] || boxed(s, c, other)) continue;
+        double whole = (double)value_bytes(other->op->out[0]);
+        apart.between += cycles_for(s, whole * r->inside[i] / strip_bytes(c, other), whole);
+        bytes += r->inside[i] * strips;
+    }
+    together.between = strip_cycles(s, bytes, held);
+    if (m > c->member && !moves_boxes(m->op) && !boxed(s, c, m)) {
+        double whole = (double)value_bytes(m->op->out[0]), made = strip_bytes(c, m) * strips;
+        apart.made = map ? cycles_for(s, whole, whole) : cycles_to_memory(s, whole, whole);
+        together.made = map ? strip_cycles(s, made, held) : cycles_to_memory(s, made, held);
+    }
+    return waits_of(s, m, &apart, 1) - waits_of(s, m, &together, part_of(c, m));
 }
 
 /* How many cycles the chain gains. What lies between operators comes from a nearer cache; but some
@@ -444,7 +443,7 @@ static double gain_of(Strips *s, const Chain *c) {
         for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
             if (member_of(c, m->op->in[k]->def) < 0) moved += strip;
         if (i > 0 && !boxed(s, c, m)) between += whole;
-        gain += waits_less(s, c, i, &read[i], held, held + stays);
+        gain += waits_less(s, c, m, &read[i], held, held + stays);
         gain -= cycles_for(s, moved * strips, whole) + moved * strips / NEAR_BYTES;
         gain -= LAUNCH_CYCLES * strips;
         gain += cycles_for(s, twice, twice) - strip_cycles(s, twice, held);
