@@ -24,11 +24,12 @@ def room_of(line):
 
 
 def misfit(task, line):
-    """None, or how the outputs of such a line are not those of the task. Only where dimensions vary,
-    or a loop may change extents, is there room for more than the elements."""
+    """None, or how the outputs of such a line are not those of the task. Only where dimensions vary
+    (if only those that shapes as inputs tell), or a loop may change extents, is there room for more
+    than the elements."""
     rooms, outputs = room_of(line), task.outputs
     fits = [(r.dtype, r.rank) for r in rooms] == [(v.dtype, v.rank) for v in outputs]
-    may_vary = task.dims or b"Loop" in task.model
+    may_vary = task.dims or task.relation.startswith("varying") or b"Loop" in task.model
     if fits and (may_vary or line == expected_line(outputs)):
         return None
     return f"{line[3:]} instead of {expected_line(outputs)[3:]}"
