@@ -1,5 +1,5 @@
-"""Models of one operator, in shapes that networks have it in: how good are the kernels that the
-models of the other groups do not need?"""
+"""Models of one operator, or of attention, in shapes that networks have them in: how good are the
+kernels that the models of the other groups do not need?"""
 
 import numpy as np
 import onnx
@@ -31,6 +31,36 @@ class Op:
         net.nodes[-1].output[:] = [name for name, _, _ in outputs]
         model = net.model("op", inputs, outputs)
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+class Attention:
+    """Attention of queries, keys and values as projections leave them, heads side by side."""
+
+    def __init__(self, heads, queries, keys, size):
+        self.heads, self.queries, self.keys, self.size = heads, queries, keys, size
+
+    def build(self):
+        net, width = Net(1), self.heads * self.size
+        inputs = [
+            ("query", FLOAT, [1, self.queries, width]),
+            ("key", FLOAT, [1, self.keys, width]),
+            ("value", FLOAT, [1, self.keys, width]),
+        ]
+        q, k, v = (
+            net.transpose(
+                net.reshape(name, name + ".split", [1, -1, self.heads, self.size]),
+                name + ".heads",
+                [0, 2, 3, 1] if name == "key" else [0, 2, 1, 3],
+            )
+            for name, _, _ in inputs
+        )
+        y = net.node("MatMul", [q, k], "scores")
+        y = net.node("Mul", [y, net.scalar("scale", self.size**-0.5)], "scaled")
+        y = net.node("Softmax", [y], "weights", axis=-1)
+        y = net.node("MatMul", [y, v], "context")
+        y = net.transpose(y, "context.heads", [0, 2, 1, 3])
+        net.reshape(y, "output", [1, self.queries, width])
+        return net.model("attention", inputs, [("output", FLOAT, [1, self.queries, width])])
 
 
 def random(*shape, scale=1.0):
@@ -128,6 +158,11 @@ OPS = {
     "add_row": Op("Add", [256, 1024], random(1024)),
     "prelu": Op("PRelu", [1, 64, 56, 56], random(64, 1, 1)),
     "round": Op("Round", [256, 1024]),
+    # attention: of ViT, of Whisper's encoder, of Stable Diffusion at 64 x 64, there with 77 words
+    "attention_197": Attention(12, 197, 197, 64),
+    "attention_1500": Attention(6, 1500, 1500, 64),
+    "attention_4096": Attention(8, 4096, 4096, 40),
+    "attention_cross": Attention(8, 4096, 77, 40),
     # products
     "matmul_batch": Op("MatMul", [12, 197, 64], [12, 64, 197]),
     "matmul_row": Op("MatMul", [1, 2048], random(2048, 2048)),
