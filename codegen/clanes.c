@@ -534,8 +534,7 @@ static const char *local_name(Lanes *l, const char *type, const char *text) {
     return name;
 }
 
-/* min or max; the comparison fails for NaN, which leaves the first operand. For one lane as in
- * helpers.def. */
+/* min or max; the comparison fails for NaN, which leaves the first operand */
 static const char *bounded(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType dt = (DType)e->dt;
@@ -546,16 +545,15 @@ static const char *bounded(Lanes *l, const Expr *e) {
         const char *name = never_nan ? (most ? "no_less" : "no_more") : ex_name((ExprOp)e->op);
         return TEXT("%s(%s, %s)", lane_function(p, name, l->width), a, b);
     }
+    if (dt == DT_f32 && !never_nan)
+        return TEXT("%s(%s, %s)", unit_helper(p->unit, most ? "mlcc_max_f32" : "mlcc_min_f32"), a,
+                    b);
     const char *sign = most ? "<" : ">", *bits = lane_type(p, DT_i32, l->width);
     const char *type = lane_type(p, dt, l->width);
     a = local_name(l, type, a);
     if (!ex_is_const(second)) b = local_name(l, type, b);
     const char *mask = TEXT("%s %s %s", a, sign, b);
-    if (l->width == 1) {
-        const char *either = TEXT("%s ? %s : %s", mask, b, a);
-        if (dt != DT_f32 || never_nan) return TEXT("(%s)", either);
-        return TEXT("(%s != %s ? %s + %s : %s)", b, b, b, b, local_name(l, type, either));
-    }
+    if (l->width == 1) return TEXT("(%s ? %s : %s)", mask, b, a);
     return blend(l, dt, local_name(l, bits, mask), b, a);
 }
 

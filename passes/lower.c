@@ -45,9 +45,7 @@ static const char *kernel_name(Lower *l, const Op *op) {
 static uint32_t in_place_inputs(Lower *l, const Op *op) {
     const Value *out = op->out[0];
     uint32_t mask = 0;
-    if (op->kind != OP_map || op->guard || out->inside || out->stacked ||
-        (out->dense && out->rank > 1))
-        return 0;
+    if (out->inside || out->stacked || (out->dense && out->rank > 1)) return 0;
     for (int i = 0; i < op->n_in && i < 32; i++)
         if (!op->in[i]->inside && !op->in[i]->stacked &&
             value_pitch(op->in[i]) == value_pitch(out) && may_write_over(l->p->arena, op, i))
