@@ -1,5 +1,7 @@
-"""What this machine is, and how fast it is at the moment (calibrate.c)."""
+"""What this machine is, and how fast it is at the moment (calibrate.c; of a GPU, what PyTorch
+reaches: cuBLAS and copies)."""
 
+import functools
 import importlib.metadata
 import os
 import pathlib
@@ -21,6 +23,47 @@ def rates(threads, seconds=0.3):
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     gflops, gbytes = done.stdout.split()
     return float(gflops), float(gbytes)
+
+
+def gpu_rates(size=8192):
+    """TFLOP/s of a large product (fp32 without TF32, and bf16) and GB/s of a copy in the GPU's
+    memory, read and written."""
+    import torch  # only where there is a GPU
+
+    def seconds(work):
+        best = float("inf")
+        for _ in range(6):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            work()
+            end.record()
+            end.synchronize()
+            best = min(best, begin.elapsed_time(end) / 1e3)
+        return best
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    found = {}
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(2))
+        found[name + "_tflops"] = round(2e-12 * size**3 / seconds(lambda: a @ b), 1)
+    source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+    target = torch.empty_like(source)
+    found["copy_gbytes"] = round(2e-9 * source.numel() / seconds(lambda: target.copy_(source)))
+    return found
+
+
+@functools.cache
+def gpu():
+    """The name of the first GPU, its compute capability and driver, as nvidia-smi says them."""
+    query = ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
+    done = subprocess.run(query, check=True, capture_output=True, text=True)
+    names = ("gpu", "compute_capability", "driver")
+    return dict(zip(names, done.stdout.splitlines()[0].split(", ")))
+
+
+def gpu_arch():
+    """What `mlcc -march` calls the first GPU."""
+    return "sm_" + gpu()["compute_capability"].replace(".", "")
 
 
 def machine():

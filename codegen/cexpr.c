@@ -143,7 +143,7 @@ static const char *fresh(Printer *p) {
     return names_take(&p->names, arena_printf(p->scratch, "v%d", p->n_values++), "v");
 }
 
-const char *bind(Printer *p, const Expr *e) {
+const char *name_expr(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);
     if (node->name) return node->name;
     Piece piece = compose(p, e);
@@ -162,7 +162,7 @@ static void bind_needed(Printer *p, const Expr *e, bool top) {
         if (node->uses < 2 || node->name || is_cheap(node->e)) continue;
         /* Index arithmetic never fails, so it need not stand behind its guard. */
         bool safe = top && node->pure && dt_is_int((DType)node->e->dt);
-        if (safe || (must[i / 64] >> (i % 64) & 1)) bind(p, node->e);
+        if (safe || (must[i / 64] >> (i % 64) & 1)) name_expr(p, node->e);
     }
 }
 
@@ -292,7 +292,7 @@ static bool is_eager(Printer *p, const Expr *e) {
 
 Piece compose_select(Printer *p, const Expr *e) {
     for (int arm = 1; arm <= 2 && is_eager(p, e); arm++)
-        if (!is_leaf(e->arg[arm])) bind(p, e->arg[arm]);
+        if (!is_leaf(e->arg[arm])) name_expr(p, e->arg[arm]);
     if (!is_small(p, e->arg[1]) || !is_small(p, e->arg[2])) return select_statement(p, e);
     Piece condition = print(p, e->arg[0]);
     Piece yes = print_guarded(p, e->arg[1]), no = print_guarded(p, e->arg[2]);

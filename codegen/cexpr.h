@@ -41,7 +41,7 @@ const Expr *sigmoid_operand(const Printer *p, const Expr *e);
 /* x where e is x * (erf(x / sqrt(2)) + 1) / 2, likewise. */
 const Expr *gelu_operand(const Printer *p, const Expr *e);
 /* Gives `e` a constant of its own; its name. Not under p->inline_only. */
-const char *bind(Printer *p, const Expr *e);
+const char *name_expr(Printer *p, const Expr *e);
 /* The text of a piece, in parentheses if it binds looser than `prec`. */
 const char *operand(Printer *p, Piece piece, int prec);
 const char *logic_operand(Printer *p, Piece piece, int prec);

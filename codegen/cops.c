@@ -588,8 +588,8 @@ static Piece compose_min_max(Printer *p, const Expr *e) {
     if (is_float && (!p->d->select_min_max || !constant || isnan(e->arg[1]->k.f)))
         return call2(p, helper(p, name, dt), print(p, e->arg[0]), print(p, e->arg[1]));
     Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
-    if (!p->inline_only && !repeatable(p, e->arg[0], a)) a = atom(bind(p, e->arg[0]));
-    if (!p->inline_only && !repeatable(p, e->arg[1], b)) b = atom(bind(p, e->arg[1]));
+    if (!p->inline_only && !repeatable(p, e->arg[0], a)) a = atom(name_expr(p, e->arg[0]));
+    if (!p->inline_only && !repeatable(p, e->arg[1], b)) b = atom(name_expr(p, e->arg[1]));
     if (!repeatable(p, e->arg[0], a) || !repeatable(p, e->arg[1], b))
         return call2(p, helper(p, name, dt), a, b);
     /* The comparison fails for NaN, which leaves the first operand. */

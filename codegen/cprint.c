@@ -182,7 +182,7 @@ static void print_store(Printer *p, const Stmt *s) {
     bool long_line =
         (size_t)p->indent * 4 + strlen(type) + strlen(place) + strlen(value) > LONGEST_LINE;
     if (long_line && roots[1]->op != EX_load && roots[1]->n && !node_of(p, roots[1])->name) {
-        bind(p, roots[1]);
+        name_expr(p, roots[1]);
         value = print_value(p, b, roots[1]);
     }
     print_line(p, "%s%s = %s;", type, place, value);

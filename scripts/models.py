@@ -38,7 +38,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What a target needs besides `-t TARGET`: CUDA runs emulated on the CPU.
+# What a target needs besides `-t TARGET` without --march: CUDA runs emulated on the CPU.
 TARGET_OPTIONS = {"c": [], "cuda": ["-march=cpu"], "vulkan": []}
 
 # What mlcc's exit code 4 means: the one that is no failure.
@@ -408,9 +408,7 @@ def compare(name, want, got, step):
 def compile_model(path, library, dims, more, options):
     """Returns the seconds it took."""
     command = [options.mlcc, path, "-t", options.target, "-o", library, *more]
-    if options.march:
-        command.append(f"-march={options.march}")
-    command += TARGET_OPTIONS[options.target]
+    command += [f"-march={options.march}"] if options.march else TARGET_OPTIONS[options.target]
     for dim, value in dims.items():
         command += ["--dim", f"{dim}={value}"]
     return call(command, options.timeout, "compile")

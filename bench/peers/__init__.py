@@ -20,6 +20,12 @@ PACKAGES = {
     "iree": ("iree-base-compiler", "iree-base-runtime"),
     "tvm": ("apache-tvm",),
     "torch": ("torch",),
+    "cudnn": ("torch",),
+}
+# What runs on which machine.
+ON = {
+    "cpu": ("mlcc", "ort", "openvino", "iree", "tvm", "torch"),
+    "gpu": ("mlcc", "torch", "cudnn"),
 }
 
 
@@ -34,6 +40,7 @@ class Job:
     inputs: dict  # arrays by input name
     threads: int
     precision: str  # fp32, int8 or bf16
+    machine: str  # cpu or gpu
     mlcc: pathlib.Path  # the compiler
     cache: pathlib.Path  # a folder for what takes long to make
 

@@ -1,4 +1,4 @@
-"""mlcc itself: the model compiled to a library for this machine, called through ctypes."""
+"""mlcc itself: the model compiled to a library for this machine or its GPU, called through ctypes."""
 
 import ctypes
 import json
@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 import models
-from bench import zoo
+from bench import calibrate, zoo
 from bench.peers import Refused
 
 
@@ -73,10 +73,11 @@ def pointers(arrays):
 
 def compiled(job):
     """The library and what compiling it took."""
-    library = job.cache / f"{job.name}-{job.precision}.so"
+    library = job.cache / f"{job.name}-{job.precision}-{job.machine}.so"
     record = library.with_suffix(".json")
     if not zoo.newer(library, [job.mlcc, job.path]) or not record.exists():
-        command = [job.mlcc, job.path, "-t", "c", "-march=native", "-o", library]
+        target = ["cuda", f"-march={calibrate.gpu_arch()}"] if job.machine == "gpu" else ["c", "-march=native"]
+        command = [job.mlcc, job.path, "-o", library, "-t", *target]
         if job.precision == "bf16":
             command.append("--precision=bf16")
         for name, _, dims in models.open_inputs(onnx.load(job.path, load_external_data=False)):

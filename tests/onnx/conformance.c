@@ -4,17 +4,17 @@
  *
  * Every test is compiled by mlcc into a shared library, loaded through its descriptor, run on the
  * test's inputs with poisoned outputs, and compared with the suite's own tolerances (rtol 1e-3,
- * atol 1e-7, integers exactly). CUDA runs emulated. What mlcc wants to know when compiling
- * (dimensions that are open, lengths of sequences) is that of the test's data; where a file `dims`
- * lies beside the model, its lines are what --dim gets: so are tests made whose dimensions vary
- * from run to run (scripts/vary-onnx-tests). A model that is refused with exit status 4 is tried
- * once more with its small inputs fixed to the test's values, for shapes may depend on them; the
- * report says so. Refused again it counts as unsupported; anything else that is not a pass has
- * failed. Numbers that are drawn at random agree in type, shape and range with those of the test,
- * and are whole where those are; the report says that, too. Where MagickWand is not installed,
- * tests that decode images count as unsupported. The host decodes them, all else is kernels,
- * strings and sequences too: the report marks and counts tests that are in part on the host.
- * Workers are processes: one that dies fails its test and is replaced. The last line is
+ * atol 1e-7, integers exactly). CUDA runs emulated unless --march names a GPU. What mlcc wants to
+ * know when compiling (dimensions that are open, lengths of sequences) is that of the test's data;
+ * where a file `dims` lies beside the model, its lines are what --dim gets: so are tests made whose
+ * dimensions vary from run to run (scripts/vary-onnx-tests). A model that is refused with exit
+ * status 4 is tried once more with its small inputs fixed to the test's values, for shapes may
+ * depend on them; the report says so. Refused again it counts as unsupported; anything else that is
+ * not a pass has failed. Numbers that are drawn at random agree in type, shape and range with those
+ * of the test, and are whole where those are; the report says that, too. Where MagickWand is not
+ * installed, tests that decode images count as unsupported. The host decodes them, all else is
+ * kernels, strings and sequences too: the report marks and counts tests that are in part on the
+ * host. Workers are processes: one that dies fails its test and is replaced. The last line is
  * "conformance TARGET: P/T passed, U unsupported, F failed".
  */
 #include "compiler/driver.h"
@@ -434,7 +434,7 @@ static void run_test(int i) {
                  .optimize = "1",
                  .runtime_cache = suite.scratch,
                  .image_decoder = suite.image_decoder};
-    o.march = !strcmp(suite.target, "cuda") ? "cpu" : suite.march;
+    o.march = suite.march ? suite.march : !strcmp(suite.target, "cuda") ? "cpu" : NULL;
     with_session(&o, find_all_options);
     o.dims = (StringList){found.dims.items, found.dims.n};
     o.items = (StringList){found.items.items, found.items.n};

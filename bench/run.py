@@ -1,4 +1,4 @@
-"""mlcc's C output beside other runtimes on this CPU: the work of scripts/bench cpu; see there.
+"""mlcc's output beside other runtimes on this CPU, or its GPU: the work of scripts/bench; see there.
 
 A row is a model, a precision and a number of threads. Each runtime has a process of its own. They
 take turns, a burst of runs each, for several rounds, so that what the machine does meanwhile
@@ -75,13 +75,20 @@ def start(peer, job, options, stack):
     return worker, entry
 
 
+def gflops(job):
+    """What the processor reaches now; of a GPU, once for all rows."""
+    if job.machine == "gpu":
+        return [1e3 * calibrate.gpu_rates()["fp32_tflops"]]
+    return [calibrate.rates(job.threads, 0.1)[0]]
+
+
 def measure(job, options):
     """One row of the table."""
     row = {
         "model": job.name,
         "precision": job.precision,
         "threads": job.threads,
-        "gflops": [calibrate.rates(job.threads, 0.1)[0]],
+        "gflops": gflops(job),
         "peers": {},
     }
     running = {}
@@ -99,7 +106,7 @@ def measure(job, options):
                 except peers.Refused as reason:
                     row["peers"][peer]["refused"] = str(reason)
                     running.pop(peer).close()
-    row["gflops"].append(calibrate.rates(job.threads, 0.1)[0])
+    row["gflops"] += gflops(job)
     for peer in running:
         entry = row["peers"][peer]
         entry["ms"] = min(entry["round_ms"])
@@ -219,7 +226,11 @@ def commit():
     return done.stdout.strip() or "unknown"
 
 
-def calibration(threads):
+def calibration(machine, threads):
+    if machine == "gpu":
+        result = calibrate.gpu_rates()
+        print("calibration: " + ", ".join(f"{k} {v}" for k, v in result.items()), flush=True)
+        return result
     result = {}
     for count in threads:
         gflops, gbytes = calibrate.rates(count)
@@ -260,17 +271,18 @@ def chosen_models(patterns):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="scripts/bench cpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("machine", choices=peers.ON, help="what the models run on")
     words = {"type": lambda text: text.split(",")}
     parser.add_argument("--models", **words, default=zoo.DEFAULT, metavar="NAME,...",
                         help="names, patterns, .onnx files, or groups: "
                         f"{' '.join(zoo.GROUPS)} (all but gemm, ops)")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE",
                         help="of an open dimension of a file (1)")
-    parser.add_argument("--peers", **words, default=list(peers.PACKAGES), metavar="NAME,...",
-                        help=f"runtimes: {' '.join(peers.PACKAGES)} (all)")
+    parser.add_argument("--peers", **words, metavar="NAME,...",
+                        help=f"runtimes: {' '.join(peers.PACKAGES)} (all of the machine)")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")],
-                        default=[1, 2], metavar="N,...", help="numbers of threads (1,2)")
+                        metavar="N,...", help="numbers of threads (1,2; beside a GPU 1)")
     parser.add_argument("--precision", **words, default=["fp32", "int8"], metavar="NAME,...",
                         help="fp32, int8, bf16: int8 are the quantised models (fp32,int8)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each runtime (5)")
@@ -287,9 +299,11 @@ def arguments():
             parser.error(f"--dim {dim}: no NAME=SIZE")
         zoo.SIZES[name] = int(size)
     options.models = chosen_models(options.models)
+    options.peers = options.peers or peers.ON[options.machine]
+    options.threads = options.threads or ([1] if options.machine == "gpu" else [1, 2])
     for peer in options.peers:
-        if peer not in peers.PACKAGES:
-            parser.error(f"no runtime '{peer}'")
+        if peer not in peers.ON[options.machine]:
+            parser.error(f"no runtime '{peer}' on the {options.machine}")
     for precision in options.precision:
         if precision not in ALLOWED:
             parser.error(f"no precision '{precision}'")
@@ -317,7 +331,8 @@ def jobs(options):
         for precision in wanted:
             for threads in options.threads:
                 yield peers.Job(
-                    name, path, inputs, threads, precision, options.mlcc, zoo.FILES / "compiled"
+                    name, path, inputs, threads, precision, options.machine, options.mlcc,
+                    zoo.FILES / "compiled",
                 )
 
 
@@ -331,14 +346,14 @@ def main():
     report = {
         "commit": commit(),
         "date": now.isoformat(timespec="seconds"),
-        "machine": calibrate.machine(),
+        "machine": calibrate.machine() | (calibrate.gpu() if options.machine == "gpu" else {}),
         "versions": calibrate.versions(packages),
         "rounds": options.rounds,
         "burst_s": options.burst,
-        "calibration": [calibration(options.threads)],
+        "calibration": [calibration(options.machine, options.threads)],
         "rows": [],
     }
-    output = options.output or RESULTS / f"{now:%Y-%m-%d-%H%M}-{report['commit']}-cpu.json"
+    output = options.output or RESULTS / f"{now:%Y-%m-%d-%H%M}-{report['commit']}-{options.machine}.json"
     table = Table(options.peers)
     began = time.monotonic()
     for job in jobs(options):
@@ -347,7 +362,7 @@ def main():
         table.add_rates(row)
         report["rows"].append(row)
         write(output, report)
-    report["calibration"].append(calibration(options.threads))
+    report["calibration"].append(calibration(options.machine, options.threads))
     report["means"] = summarise(report["rows"])
     report["seconds"] = round(time.monotonic() - began)
     write(output, report)
