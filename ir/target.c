@@ -23,6 +23,7 @@ static const Target targets[] = {
      .block_threads = 256,
      .max_block_threads = 1024,
      .max_grid = 65535,
+     .few_blocks = 256,
      .buffer_align = 256},
     {.name = "vulkan",
      .meaning = "GLSL compute shaders, SPIR-V",
@@ -32,6 +33,7 @@ static const Target targets[] = {
      .block_threads = 128,
      .max_block_threads = 128,
      .max_grid = 65535,
+     .few_blocks = 256,
      .buffer_align = 256},
 };
 

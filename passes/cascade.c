@@ -3,17 +3,18 @@
  * A sum of floats that takes one element after the other errs in proportion to their number, and
  * by as much as 3 % for three millions that are alike; one of pieces by their length and number.
  * And only elements of results are computed side by side: a mean of an image would keep one block
- * of a device at work, or one of several threads.
+ * of a device at work, or one of several threads, and a product with few results a few blocks.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
+#include "passes/schedule.h"
 
 #include <math.h>
 
 #define LONGEST_SUM   4096 /* of floats, in plain loops */
 #define LEAST_PIECE   2048 /* for a block of threads, */
-#define MOST_BLOCKS   1024 /* as many as a large device has at work, */
-#define FEWEST_BLOCKS 256  /* and as many as it should have */
+#define MOST_BLOCKS   1024 /* as many as a large device has at work */
+#define LEAST_DEPTH   64   /* of a piece of a product */
 
 typedef struct Reads {
     const Op *op;
@@ -55,8 +56,29 @@ static double wanted_pieces(const Op *op, const Target *t, int64_t elements) {
     bool sum = op->combine == COMBINE_sum && dt_is_float((DType)op->body->dt);
     double lanes = t->vector_types ? t->vector_bytes / (double)sizeof(float) : 1;
     if (!t->blocks) return sum && n / lanes > LONGEST_SUM ? sqrt(n) : 1;
-    if (results >= FEWEST_BLOCKS) return 1;
+    if (results >= t->few_blocks) return 1;
     return fmin(n / LEAST_PIECE, MOST_BLOCKS / results);
+}
+
+/* Of a product: a load of its first factor, and how many pieces give a device enough blocks; NULL
+ * if that is no more than one. */
+static const Expr *find_product_load(Graph *g, const Op *op, const Target *t, int64_t depth,
+                                     double *pieces) {
+    const Value *out = op->out[0];
+    if (!t->blocks || !op_is_product(op) || out->rank + op->n_red + 1 > MAX_RANK) return NULL;
+    uint64_t vars[2];
+    for (int f = 0; f < 2; f++) {
+        if (without_casts(op->body->arg[f])->op != EX_load) return NULL;
+        vars[f] = ex_vars(g->arena, op->body->arg[f]);
+    }
+    int64_t extent[2] = {1, 1}, batches = 1; /* rows and columns, which each factor has alone */
+    for (int i = 0; i < out->rank; i++) {
+        const bool in[2] = {vars[0] >> i & 1, vars[1] >> i & 1};
+        *(in[0] == in[1] ? &batches : &extent[in[1]]) *= out->shape[i];
+    }
+    const double blocks = (double)batches * product_blocks(t, extent[0], extent[1]);
+    *pieces = fmin(t->few_blocks / fmax(blocks, 1), (double)depth / LEAST_DEPTH);
+    return *pieces >= 2 ? without_casts(op->body->arg[0]) : NULL;
 }
 
 /* The factor of an extent of the reduction that is nearest to `wanted`, and of which: of the
@@ -89,15 +111,14 @@ static bool comes_first(Graph *g, const Expr *load, int rank, int var) {
     return true;
 }
 
-/* A reduction of `pieces` pieces of coordinate number `which` before op, which reduces those. They
- * lie as what is loaded does: the results of one piece side by side, or those for one result. */
-static void take_apart(Graph *g, Op *op, const Expr *load, int which, int64_t pieces) {
+/* A reduction of `pieces` pieces of coordinate number `which` before op, which reduces those.
+ * first: the results of one piece lie side by side, else those for one result. */
+static void take_apart(Graph *g, Op *op, bool first, int which, int64_t pieces) {
     Exprs *x = g->x;
     const Value *out = op->out[0];
     DType dt = (DType)op->body->dt;
     Op *part = graph_new_op(g, OP_reduce, op->n_in, op->in, 1);
-    int rank = out->rank, first = comes_first(g, load, rank, rank + which);
-    int own = first ? 0 : rank; /* the dimension of pieces */
+    int rank = out->rank, own = first ? 0 : rank; /* the dimension of pieces */
     int64_t dims[MAX_RANK], red[MAX_RANK], extent[MAX_RANK];
     const Expr *to[MAX_RANK], *at[MAX_RANK];
     dims[own] = pieces;
@@ -136,8 +157,11 @@ void pass_cascade(Graph *g, const PassOptions *o) {
         int64_t elements = op->kind == OP_reduce ? shape_numel(op->n_red, op->red) : 0;
         double wanted = elements ? wanted_pieces(op, o->target, elements) : 1;
         const Expr *load = wanted >= 2 ? find_load(g, op, elements) : NULL;
+        const Expr *factor = load ? NULL : find_product_load(g, op, o->target, elements, &wanted);
         int which = 0;
-        int64_t pieces = load ? choose_factor(g, op, load, wanted, &which) : 1;
-        if (pieces > 1) take_apart(g, op, load, which, pieces);
+        if (!load && !factor) continue;
+        int64_t pieces = choose_factor(g, op, load ? load : factor, wanted, &which);
+        bool first = factor || comes_first(g, load, op->out[0]->rank, op->out[0]->rank + which);
+        if (pieces > 1) take_apart(g, op, first, which, pieces);
     }
 }

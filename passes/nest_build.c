@@ -389,20 +389,76 @@ static const Expr *thread_number(Build *b, int64_t *threads) {
     return tid;
 }
 
-/* The loop read with stride 1 goes last, so that neighbouring threads load neighbouring elements.
- */
-static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
-    int64_t coef[MAX_VARS];
-    const Expr *base;
-    if (factor->op != EX_load || !ex_affine(b->x, factor->arg[0], b->k->vars.n, coef, &base))
-        return;
-    for (int i = 0; i + 1 < count; i++) {
-        if (coef[b->n->loop[loops[i]].var] != 1) continue;
-        int t = loops[i];
-        memmove(&loops[i], &loops[i + 1], (size_t)(count - 1 - i) * sizeof *loops);
-        loops[count - 1] = t;
-        return;
+static void find_load(void *user, const Expr *e) {
+    const Expr **load = user;
+    if (e->op == EX_load && !*load) *load = e;
+}
+
+/* How far apart are the first two elements that a loop of the tile runs through? */
+static int64_t first_step(Build *b, const Expr *load, const NestLoop *l) {
+    const Expr *at[MAX_VARS], *first[2];
+    for (int64_t k = 0; k < 2; k++) {
+        for (int i = 0; i < b->k->vars.n; i++) at[i] = ex_i(b->x, i == l->var ? k : 0);
+        first[k] = simplify(b, ex_subst_vars(b->x, load->arg[0], b->k->vars.n, at));
+        if (!ex_is_const(first[k])) return INT64_MAX;
     }
+    const int64_t step = first[1]->k.i - first[0]->k.i;
+    return step < 0 ? -step : step;
+}
+
+/* Orders the loops by their steps, the smallest last, so that neighbouring threads load
+ * neighbouring elements; all of the reduction before the others if not only its steps are small:
+ * lines of an image are longer than those of a window. */
+static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
+    const Expr *load = NULL;
+    int64_t step[NEST_MAX_LOOPS], least[2] = {INT64_MAX, INT64_MAX};
+    ex_visit(b->p->arena, factor, find_load, &load);
+    if (!load) return;
+    for (int i = 0; i < count; i++) {
+        const NestLoop *l = &b->n->loop[loops[i]];
+        step[i] = first_step(b, load, l);
+        if (step[i] < least[l->reduce]) least[l->reduce] = step[i];
+    }
+    const bool reduced_first = least[false] <= least[true];
+    for (int i = 1; i < count; i++)
+        for (int at = i; at > 0; at--) {
+            const bool reduced = b->n->loop[loops[at]].reduce,
+                       before = b->n->loop[loops[at - 1]].reduce;
+            if (reduced == before ? step[at - 1] >= step[at] : before == reduced_first) break;
+            const int loop = loops[at];
+            const int64_t own = step[at];
+            loops[at] = loops[at - 1];
+            step[at] = step[at - 1];
+            loops[at - 1] = loop;
+            step[at - 1] = own;
+        }
+}
+
+/* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
+ * what threads along x read at once lies side by side. Lines are padded: threads that load
+ * elements of several steps at once would all write to one bank, and loads of 16 bytes stay
+ * possible. */
+#define SHARED_PADDING 16 /* bytes */
+static const Expr *tile_place(Build *b, int count, const int *loops, DType dt, int64_t *size) {
+    enum { REDUCED, OTHERS, ALONG_X, PARTS };
+    Exprs *x = b->x;
+    const Expr *place[PARTS];
+    int64_t extent[PARTS];
+    for (int part = 0; part < PARTS; part++) {
+        place[part] = ex_i(x, 0);
+        extent[part] = 1;
+        for (int i = 0; i < count; i++) {
+            const NestLoop *l = &b->n->loop[loops[i]];
+            const int own = l->reduce ? REDUCED : l->role == ROLE_thread_x ? ALONG_X : OTHERS;
+            if (own != part) continue;
+            place[part] = ex_add(x, ex_mul(x, place[part], ex_i(x, l->extent)), ex_var(x, l->var));
+            extent[part] *= l->extent;
+        }
+    }
+    const int64_t line = extent[OTHERS] * extent[ALONG_X] + SHARED_PADDING / (int64_t)dt_store(dt);
+    *size = extent[REDUCED] * line;
+    const Expr *at = ex_add(x, ex_mul(x, place[OTHERS], ex_i(x, extent[ALONG_X])), place[ALONG_X]);
+    return ex_add(x, ex_mul(x, place[REDUCED], ex_i(x, line)), at);
 }
 
 /* Statements that load factor `f` of the product into shared memory at position `at` of the order;
@@ -421,27 +477,27 @@ static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
         loops[count++] = n->order[i];
         total *= l->extent;
     }
-    fastest_last(b, factor, count, loops);
     DType dt = (DType)factor->dt;
-    int buffer = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &total);
+    int64_t size;
+    const Expr *place = tile_place(b, count, loops, dt, &size);
+    fastest_last(b, factor, count, loops);
+    int buffer = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &size);
     int64_t rounds = (total + threads - 1) / threads;
     int round = add_var(b, f ? "load_b" : "load_a", rounds);
     const Expr *e = ex_add(x, ex_mul(x, ex_var(x, round), ex_i(x, threads)), tid);
     /* element e of the tile, taken apart into the loops it stands for */
-    const Expr *to[MAX_VARS] = {0}, *rest = e, *index = ex_i(x, 0);
+    const Expr *to[MAX_VARS] = {0}, *rest = e;
     for (int i = count - 1; i >= 0; i--) {
         const NestLoop *l = &n->loop[loops[i]];
         to[l->var] = i ? ex_bin(x, EX_rem, rest, ex_i(x, l->extent)) : rest;
         rest = ex_div(x, rest, ex_i(x, l->extent));
     }
-    for (int i = 0; i < count; i++)
-        index = ex_add(x, ex_mul(x, index, ex_i(x, n->loop[loops[i]].extent)),
-                       ex_var(x, n->loop[loops[i]].var));
-    Stmt *store = new_store(b, buffer, e, ex_subst_vars(x, factor, MAX_VARS, to));
+    Stmt *store = new_store(b, buffer, simplify(b, ex_subst_vars(x, place, MAX_VARS, to)),
+                            ex_subst_vars(x, factor, MAX_VARS, to));
     Stmt *loop = new_for(b, round, rounds, ROLE_unroll);
     loop->body = new_if(b, simplify(b, ex_lt(x, e, ex_i(x, total))), store);
-    index = simplify(b, index);
-    b->factor[f] = ex_load(x, dt, buffer, 1, &index);
+    place = simplify(b, place);
+    b->factor[f] = ex_load(x, dt, buffer, 1, &place);
     return loop;
 }
 

@@ -17,6 +17,8 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
+/* In how many blocks it divides a product at least, without its batches; 0: it does not. */
+double product_blocks(const Target *t, int64_t rows, int64_t columns);
 
 /* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
 typedef struct Tile {

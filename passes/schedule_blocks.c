@@ -57,21 +57,64 @@ static void blocks_reduce(Nest *n, int64_t depth) {
     if (n_spatial) bind_blocks(n, fuse_all(n, n_spatial, spatial));
 }
 
+static bool is_tiled(int64_t rows, int64_t columns) {
+    return rows >= 8 && columns >= 8;
+}
+
+/* Elements that a thread of a product computes: it has 16 threads along the columns, and as many
+ * rows of threads as a block holds. */
+typedef struct ThreadTile {
+    int64_t rows, columns;
+} ThreadTile;
+
+#define THREAD_COLUMNS 16
+#define MOST_OF_TILE   8 /* rows or columns of a thread: 64 sums of 32 bits in registers */
+#define USUAL_OF_TILE  4
+
+static double blocks_of(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
+    const int64_t high = t->block_threads / THREAD_COLUMNS * tile.rows;
+    return (double)((rows + high - 1) / high) *
+           (double)tiles_of(columns, THREAD_COLUMNS * tile.columns);
+}
+
+/* Tiles of so many elements at most; the more, the less is read. */
+static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows, int64_t columns,
+                                     int64_t batches) {
+    ThreadTile tile = {most, most};
+    const int64_t threads_y = t->block_threads / THREAD_COLUMNS;
+    while (tile.rows > USUAL_OF_TILE &&
+           (double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks) {
+        if (tile.columns > USUAL_OF_TILE)
+            tile.columns /= 2;
+        else
+            tile.rows /= 2;
+    }
+    while (tile.rows > 1 && threads_y * tile.rows > rows) tile.rows /= 2;
+    while (tile.columns > 1 && THREAD_COLUMNS * tile.columns > columns) tile.columns /= 2;
+    return tile;
+}
+
+double product_blocks(const Target *t, int64_t rows, int64_t columns) {
+    if (!is_tiled(rows, columns)) return 0;
+    return blocks_of(t, choose_thread_tile(t, USUAL_OF_TILE, rows, columns, 1), rows, columns);
+}
+
 /* A product, tiled over blocks and threads with both factors in shared memory. */
 static void blocks_product(Nest *n, const Product *m) {
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
     int depth = fuse_all(n, m->n_depth, m->depth);
     int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
-    /* tiles: 16 threads along the columns, as many rows of threads as fit, 4 x 4 elements each */
-    int64_t threads_y = n->target->block_threads / 16, per_row = 4, per_column = 4;
-    while (per_row > 1 && threads_y * per_row > m->rows) per_row /= 2;
-    while (per_column > 1 && 16 * per_column > m->columns) per_column /= 2;
+    const int64_t threads_y = n->target->block_threads / THREAD_COLUMNS;
+    const bool wide = dt_store((DType)n->op->body->dt) > sizeof(float);
+    const ThreadTile tile = choose_thread_tile(n->target, wide ? USUAL_OF_TILE : MOST_OF_TILE,
+                                               m->rows, m->columns, m->batches);
     int row_o, row_i, row_t, row_e, col_o, col_i, col_t, col_e, depth_o, depth_i;
     int64_t tile_depth = m->depths < 16 ? m->depths : 16;
-    nest_split(n, row, threads_y * per_row, &row_o, &row_i);
-    nest_split(n, row_i, per_row, &row_t, &row_e);
-    nest_split(n, column, 16 * per_column, &col_o, &col_i);
-    nest_split(n, col_i, 16, &col_e, &col_t); /* neighbouring threads, neighbouring columns */
+    nest_split(n, row, threads_y * tile.rows, &row_o, &row_i);
+    nest_split(n, row_i, tile.rows, &row_t, &row_e);
+    nest_split(n, column, THREAD_COLUMNS * tile.columns, &col_o, &col_i);
+    nest_split(n, col_i, THREAD_COLUMNS, &col_e,
+               &col_t); /* neighbouring threads, neighbouring columns */
     nest_split(n, depth, tile_depth, &depth_o, &depth_i);
     nest_bind(n, row_o, ROLE_block_y);
     nest_bind(n, col_o, ROLE_block_x);
@@ -96,7 +139,7 @@ void schedule_blocks(Nest *n) {
     if (op->kind == OP_scatter && op->combine != COMBINE_none) return;
     Product m;
     int64_t depth = shape_numel(op->n_red, op->red), results = value_numel(op->out[0]);
-    if (find_product(n, &m) && m.rows >= 8 && m.columns >= 8 && m.depths >= 4 &&
+    if (find_product(n, &m) && is_tiled(m.rows, m.columns) && m.depths >= 4 &&
         m.batches <= t->max_grid && m.rows <= t->max_grid &&
         (dt_is_float((DType)op->body->dt) || op->body->dt == DT_i32))
         blocks_product(n, &m);
