@@ -25,31 +25,42 @@ def rates(threads, seconds=0.3):
     return float(gflops), float(gbytes)
 
 
-def gpu_rates(size=8192):
-    """TFLOP/s of a large product (fp32 without TF32, and bf16) and GB/s of a copy in the GPU's
-    memory, read and written."""
+def gpu_seconds(work):
+    """The shortest of a few runs."""
     import torch  # only where there is a GPU
 
-    def seconds(work):
-        best = float("inf")
-        for _ in range(6):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            work()
-            end.record()
-            end.synchronize()
-            best = min(best, begin.elapsed_time(end) / 1e3)
-        return best
+    best = float("inf")
+    for _ in range(6):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        best = min(best, begin.elapsed_time(end) / 1e3)
+    torch.cuda.empty_cache()
+    return best
+
+
+def gpu_tflops(dtype, size=4096):
+    """TFLOP/s of a large product by cuBLAS; of float32 without TF32."""
+    import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    found = {}
-    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(2))
-        found[name + "_tflops"] = round(2e-12 * size**3 / seconds(lambda: a @ b), 1)
+    a, b = (torch.randn(size, size, device="cuda", dtype=getattr(torch, dtype)) for _ in range(2))
+    return 2e-12 * size**3 / gpu_seconds(lambda: a @ b)
+
+
+def gpu_rates():
+    """TFLOP/s of large products, and GB/s of a copy in the GPU's memory, read and written."""
+    import torch
+
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
-    found["copy_gbytes"] = round(2e-9 * source.numel() / seconds(lambda: target.copy_(source)))
-    return found
+    return {
+        "fp32_tflops": round(gpu_tflops("float32"), 1),
+        "bf16_tflops": round(gpu_tflops("bfloat16", 8192), 1),
+        "copy_gbytes": round(2e-9 * source.numel() / gpu_seconds(lambda: target.copy_(source))),
+    }
 
 
 @functools.cache

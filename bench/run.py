@@ -1,4 +1,4 @@
-"""mlcc's output beside other runtimes on this CPU, or its GPU: the work of scripts/bench; see there.
+"""mlcc's output beside other runtimes, on the CPU or the GPU: the work of scripts/bench.
 
 A row is a model, a precision and a number of threads. Each runtime has a process of its own. They
 take turns, a burst of runs each, for several rounds, so that what the machine does meanwhile
@@ -76,9 +76,9 @@ def start(peer, job, options, stack):
 
 
 def gflops(job):
-    """What the processor reaches now; of a GPU, once for all rows."""
+    """What the processor or the GPU reaches now, in fp32."""
     if job.machine == "gpu":
-        return [1e3 * calibrate.gpu_rates()["fp32_tflops"]]
+        return [1e3 * calibrate.gpu_tflops("float32")]
     return [calibrate.rates(job.threads, 0.1)[0]]
 
 
@@ -353,7 +353,8 @@ def main():
         "calibration": [calibration(options.machine, options.threads)],
         "rows": [],
     }
-    output = options.output or RESULTS / f"{now:%Y-%m-%d-%H%M}-{report['commit']}-{options.machine}.json"
+    name = f"{now:%Y-%m-%d-%H%M}-{report['commit']}-{options.machine}.json"
+    output = options.output or RESULTS / name
     table = Table(options.peers)
     began = time.monotonic()
     for job in jobs(options):

@@ -535,13 +535,13 @@ static void print_run(Host *h, Text *out) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-/* Has the kernel a tile of so many vectors that GCC, in a function of several, would keep some on
- * the stack? */
+/* Has the kernel a tile of vectors that GCC, in a function of several, may keep on the stack, and
+ * constants of what follows the loop in registers? */
 static bool has_tile(const Host *h, const Kernel *k) {
     for (int i = k->n_params; i < k->buffers.n && h->unit.vector_bytes; i++) {
         const Buffer *b = k->buffers.items[i];
         int64_t bytes = shape_numel(b->rank, b->shape) * (int64_t)dt_store(b->dt);
-        if (bytes >= (int64_t)8 * h->unit.vector_bytes) return true;
+        if (bytes >= 2 * (int64_t)h->unit.vector_bytes) return true;
     }
     return false;
 }

@@ -1,9 +1,9 @@
-/* cascade: a reduction of many elements to few is one of pieces, and then of their results.
+/* cascade: a reduction of many elements is one of pieces, and then of their results.
  *
  * A sum of floats that takes one element after the other errs in proportion to their number, and
  * by as much as 3 % for three millions that are alike; one of pieces by their length and number.
  * And only elements of results are computed side by side: a mean of an image would keep one block
- * of a device at work, or one of several threads, and a product with few results a few blocks.
+ * of a device at work, or one of several threads, and a product of few tiles a few blocks.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 
 #define LONGEST_SUM   4096 /* of floats, in plain loops */
-#define LEAST_PIECE   2048 /* for a block of threads, */
+#define LEAST_PIECE   2048 /* for a block of threads */
 #define MOST_BLOCKS   1024 /* as many as a large device has at work */
 #define LEAST_DEPTH   64   /* of a piece of a product */
 
@@ -60,25 +60,32 @@ static double wanted_pieces(const Op *op, const Target *t, int64_t elements) {
     return fmin(n / LEAST_PIECE, MOST_BLOCKS / results);
 }
 
-/* Of a product: a load of its first factor, and how many pieces give a device enough blocks; NULL
- * if that is no more than one. */
-static const Expr *find_product_load(Graph *g, const Op *op, const Target *t, int64_t depth,
-                                     double *pieces) {
+static void look_for_largest(void *user, const Expr *e) {
+    Reads *u = user;
+    if (e->op != EX_load) return;
+    const Value *v = u->op->in[e->k.i];
+    if (!u->load || value_numel(v) > value_numel(u->op->in[u->load->k.i])) u->load = e;
+}
+
+/* Of a product that is done in few blocks: what its first factor loads, and how many pieces give a
+ * device enough of them; else NULL. */
+static const Expr *find_few_blocks(Graph *g, const Op *op, const Target *t, int64_t depth,
+                                   double *pieces) {
     const Value *out = op->out[0];
     if (!t->blocks || !op_is_product(op) || out->rank + op->n_red + 1 > MAX_RANK) return NULL;
-    uint64_t vars[2];
-    for (int f = 0; f < 2; f++) {
-        if (without_casts(op->body->arg[f])->op != EX_load) return NULL;
-        vars[f] = ex_vars(g->arena, op->body->arg[f]);
-    }
+    const uint64_t vars[2] = {ex_vars(g->arena, op->body->arg[0]),
+                              ex_vars(g->arena, op->body->arg[1])};
     int64_t extent[2] = {1, 1}, batches = 1; /* rows and columns, which each factor has alone */
     for (int i = 0; i < out->rank; i++) {
         const bool in[2] = {vars[0] >> i & 1, vars[1] >> i & 1};
         *(in[0] == in[1] ? &batches : &extent[in[1]]) *= out->shape[i];
     }
-    const double blocks = (double)batches * product_blocks(t, extent[0], extent[1]);
-    *pieces = fmin(t->few_blocks / fmax(blocks, 1), (double)depth / LEAST_DEPTH);
-    return *pieces >= 2 ? without_casts(op->body->arg[0]) : NULL;
+    const double blocks = product_blocks(t, (DType)op->body->dt, extent[0], extent[1]);
+    if (blocks == 0) return NULL;
+    Reads u = {.op = op};
+    ex_visit(g->arena, op->body->arg[0], look_for_largest, &u);
+    *pieces = fmin(t->few_blocks / (blocks * (double)batches), (double)depth / LEAST_DEPTH);
+    return *pieces >= 2 ? u.load : NULL;
 }
 
 /* The factor of an extent of the reduction that is nearest to `wanted`, and of which: of the
@@ -157,7 +164,7 @@ void pass_cascade(Graph *g, const PassOptions *o) {
         int64_t elements = op->kind == OP_reduce ? shape_numel(op->n_red, op->red) : 0;
         double wanted = elements ? wanted_pieces(op, o->target, elements) : 1;
         const Expr *load = wanted >= 2 ? find_load(g, op, elements) : NULL;
-        const Expr *factor = load ? NULL : find_product_load(g, op, o->target, elements, &wanted);
+        const Expr *factor = load ? NULL : find_few_blocks(g, op, o->target, elements, &wanted);
         int which = 0;
         if (!load && !factor) continue;
         int64_t pieces = choose_factor(g, op, load ? load : factor, wanted, &which);

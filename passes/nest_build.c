@@ -389,9 +389,19 @@ static const Expr *thread_number(Build *b, int64_t *threads) {
     return tid;
 }
 
-static void find_load(void *user, const Expr *e) {
-    const Expr **load = user;
-    if (e->op == EX_load && !*load) *load = e;
+typedef struct Largest {
+    const Build *b;
+    const Expr *load; /* of the largest tensor */
+    int64_t elements;
+} Largest;
+
+static void find_largest(void *user, const Expr *e) {
+    Largest *u = user;
+    if (e->op != EX_load) return;
+    const int64_t elements = value_numel(u->b->args[e->k.i]);
+    if (u->load && elements <= u->elements) return;
+    u->load = e;
+    u->elements = elements;
 }
 
 /* How far apart are the first two elements that a loop of the tile runs through? */
@@ -410,13 +420,13 @@ static int64_t first_step(Build *b, const Expr *load, const NestLoop *l) {
  * neighbouring elements; all of the reduction before the others if not only its steps are small:
  * lines of an image are longer than those of a window. */
 static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
-    const Expr *load = NULL;
+    Largest found = {.b = b};
     int64_t step[NEST_MAX_LOOPS], least[2] = {INT64_MAX, INT64_MAX};
-    ex_visit(b->p->arena, factor, find_load, &load);
-    if (!load) return;
+    ex_visit(b->p->arena, factor, find_largest, &found);
+    if (!found.load) return;
     for (int i = 0; i < count; i++) {
         const NestLoop *l = &b->n->loop[loops[i]];
-        step[i] = first_step(b, load, l);
+        step[i] = first_step(b, found.load, l);
         if (step[i] < least[l->reduce]) least[l->reduce] = step[i];
     }
     const bool reduced_first = least[false] <= least[true];
@@ -492,7 +502,7 @@ static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
         to[l->var] = i ? ex_bin(x, EX_rem, rest, ex_i(x, l->extent)) : rest;
         rest = ex_div(x, rest, ex_i(x, l->extent));
     }
-    Stmt *store = new_store(b, buffer, simplify(b, ex_subst_vars(x, place, MAX_VARS, to)),
+    Stmt *store = new_store(b, buffer, ex_subst_vars(x, place, MAX_VARS, to),
                             ex_subst_vars(x, factor, MAX_VARS, to));
     Stmt *loop = new_for(b, round, rounds, ROLE_unroll);
     loop->body = new_if(b, simplify(b, ex_lt(x, e, ex_i(x, total))), store);

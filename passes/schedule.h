@@ -1,5 +1,5 @@
 /* The first schedule of a nest: inside of schedule.c, schedule_blocks.c and schedule_tiles.c, and
- * for slice.c, which tiles it chooses. */
+ * for passes on graphs (slice, cascade), into which tiles it divides products. */
 #ifndef PASSES_SCHEDULE_H
 #define PASSES_SCHEDULE_H
 
@@ -17,8 +17,9 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
-/* In how many blocks it divides a product at least, without its batches; 0: it does not. */
-double product_blocks(const Target *t, int64_t rows, int64_t columns);
+/* Into how many blocks it divides a product that has few, without its batches; 0: products of such
+ * a type or with so few rows or columns are not tiled. */
+double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns);
 
 /* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
 typedef struct Tile {

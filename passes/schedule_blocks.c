@@ -57,8 +57,8 @@ static void blocks_reduce(Nest *n, int64_t depth) {
     if (n_spatial) bind_blocks(n, fuse_all(n, n_spatial, spatial));
 }
 
-static bool is_tiled(int64_t rows, int64_t columns) {
-    return rows >= 8 && columns >= 8;
+static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
+    return rows >= 8 && columns >= 8 && (dt_is_float(dt) || dt == DT_i32);
 }
 
 /* Elements that a thread of a product computes: it has 16 threads along the columns, and as many
@@ -70,32 +70,43 @@ typedef struct ThreadTile {
 #define THREAD_COLUMNS 16
 #define MOST_OF_TILE   8 /* rows or columns of a thread: 64 sums of 32 bits in registers */
 #define USUAL_OF_TILE  4
+#define MOST_WASTE     1.1 /* more than by usual tiles, for rows and columns that there are not */
 
-static double blocks_of(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
-    const int64_t high = t->block_threads / THREAD_COLUMNS * tile.rows;
-    return (double)((rows + high - 1) / high) *
-           (double)tiles_of(columns, THREAD_COLUMNS * tile.columns);
+static ThreadTile block_tile(const Target *t, ThreadTile tile) {
+    return (ThreadTile){t->block_threads / THREAD_COLUMNS * tile.rows,
+                        THREAD_COLUMNS * tile.columns};
 }
 
-/* Tiles of so many elements at most; the more, the less is read. */
+static double blocks_of(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
+    const ThreadTile block = block_tile(t, tile);
+    return (double)tiles_of(rows, block.rows) * (double)tiles_of(columns, block.columns);
+}
+
+/* What is computed, beyond the edges too. */
+static double computed(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
+    return blocks_of(t, tile, rows, columns) * (double)(tile.rows * tile.columns);
+}
+
+/* Of so many rows and columns at most; the more, the less is read. */
 static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows, int64_t columns,
                                      int64_t batches) {
+    const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
     ThreadTile tile = {most, most};
-    const int64_t threads_y = t->block_threads / THREAD_COLUMNS;
     while (tile.rows > USUAL_OF_TILE &&
-           (double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks) {
+           ((double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks ||
+            computed(t, tile, rows, columns) > MOST_WASTE * computed(t, usual, rows, columns))) {
         if (tile.columns > USUAL_OF_TILE)
             tile.columns /= 2;
         else
             tile.rows /= 2;
     }
-    while (tile.rows > 1 && threads_y * tile.rows > rows) tile.rows /= 2;
-    while (tile.columns > 1 && THREAD_COLUMNS * tile.columns > columns) tile.columns /= 2;
+    while (tile.rows > 1 && block_tile(t, tile).rows > rows) tile.rows /= 2;
+    while (tile.columns > 1 && block_tile(t, tile).columns > columns) tile.columns /= 2;
     return tile;
 }
 
-double product_blocks(const Target *t, int64_t rows, int64_t columns) {
-    if (!is_tiled(rows, columns)) return 0;
+double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns) {
+    if (!is_tiled(dt, rows, columns)) return 0;
     return blocks_of(t, choose_thread_tile(t, USUAL_OF_TILE, rows, columns, 1), rows, columns);
 }
 
@@ -104,15 +115,14 @@ static void blocks_product(Nest *n, const Product *m) {
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
     int depth = fuse_all(n, m->n_depth, m->depth);
     int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
-    const int64_t threads_y = n->target->block_threads / THREAD_COLUMNS;
     const bool wide = dt_store((DType)n->op->body->dt) > sizeof(float);
     const ThreadTile tile = choose_thread_tile(n->target, wide ? USUAL_OF_TILE : MOST_OF_TILE,
                                                m->rows, m->columns, m->batches);
     int row_o, row_i, row_t, row_e, col_o, col_i, col_t, col_e, depth_o, depth_i;
     int64_t tile_depth = m->depths < 16 ? m->depths : 16;
-    nest_split(n, row, threads_y * tile.rows, &row_o, &row_i);
+    nest_split(n, row, block_tile(n->target, tile).rows, &row_o, &row_i);
     nest_split(n, row_i, tile.rows, &row_t, &row_e);
-    nest_split(n, column, THREAD_COLUMNS * tile.columns, &col_o, &col_i);
+    nest_split(n, column, block_tile(n->target, tile).columns, &col_o, &col_i);
     nest_split(n, col_i, THREAD_COLUMNS, &col_e,
                &col_t); /* neighbouring threads, neighbouring columns */
     nest_split(n, depth, tile_depth, &depth_o, &depth_i);
@@ -139,9 +149,8 @@ void schedule_blocks(Nest *n) {
     if (op->kind == OP_scatter && op->combine != COMBINE_none) return;
     Product m;
     int64_t depth = shape_numel(op->n_red, op->red), results = value_numel(op->out[0]);
-    if (find_product(n, &m) && is_tiled(m.rows, m.columns) && m.depths >= 4 &&
-        m.batches <= t->max_grid && m.rows <= t->max_grid &&
-        (dt_is_float((DType)op->body->dt) || op->body->dt == DT_i32))
+    if (find_product(n, &m) && is_tiled((DType)op->body->dt, m.rows, m.columns) && m.depths >= 4 &&
+        m.batches <= t->max_grid && m.rows <= t->max_grid)
         blocks_product(n, &m);
     else if (op->kind == OP_reduce && depth >= 128 && results <= 4096)
         blocks_reduce(n, depth);

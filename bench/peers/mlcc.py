@@ -1,4 +1,4 @@
-"""mlcc itself: the model compiled to a library for this machine or its GPU, called through ctypes."""
+"""mlcc itself: the model compiled to a library for this machine, or its GPU, called by ctypes."""
 
 import ctypes
 import json
@@ -73,11 +73,13 @@ def pointers(arrays):
 
 def compiled(job):
     """The library and what compiling it took."""
-    library = job.cache / f"{job.name}-{job.precision}-{job.machine}.so"
+    target = ["-t", "c", "-march=native"]
+    if job.machine == "gpu":
+        target = ["-t", "cuda", f"-march={calibrate.gpu_arch()}"]
+    library = job.cache / f"{job.name}-{job.precision}{target[-1]}.so"
     record = library.with_suffix(".json")
     if not zoo.newer(library, [job.mlcc, job.path]) or not record.exists():
-        target = ["cuda", f"-march={calibrate.gpu_arch()}"] if job.machine == "gpu" else ["c", "-march=native"]
-        command = [job.mlcc, job.path, "-o", library, "-t", *target]
+        command = [job.mlcc, job.path, "-o", library, *target]
         if job.precision == "bf16":
             command.append("--precision=bf16")
         for name, _, dims in models.open_inputs(onnx.load(job.path, load_external_data=False)):
