@@ -17,7 +17,7 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
-/* Into how many blocks it divides a product that has few, without its batches; 0: products of such
+/* Into how many blocks of usual size it divides a product, without its batches; 0: products of such
  * a type or with so few rows or columns are not tiled. */
 double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns);
 

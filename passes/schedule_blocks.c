@@ -70,6 +70,7 @@ typedef struct ThreadTile {
 #define THREAD_COLUMNS 16
 #define MOST_OF_TILE   8 /* rows or columns of a thread: 64 sums of 32 bits in registers */
 #define USUAL_OF_TILE  4
+#define LEAST_OF_TILE  2   /* where there would be few blocks else */
 #define MOST_WASTE     1.1 /* more than by usual tiles, for rows and columns that there are not */
 
 static ThreadTile block_tile(const Target *t, ThreadTile tile) {
@@ -87,27 +88,34 @@ static double computed(const Target *t, ThreadTile tile, int64_t rows, int64_t c
     return blocks_of(t, tile, rows, columns) * (double)(tile.rows * tile.columns);
 }
 
-/* Of so many rows and columns at most; the more, the less is read. */
-static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows, int64_t columns,
-                                     int64_t batches) {
-    const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
-    ThreadTile tile = {most, most};
-    while (tile.rows > USUAL_OF_TILE &&
-           ((double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks ||
-            computed(t, tile, rows, columns) > MOST_WASTE * computed(t, usual, rows, columns))) {
-        if (tile.columns > USUAL_OF_TILE)
-            tile.columns /= 2;
-        else
-            tile.rows /= 2;
-    }
+/* None along rows or columns that there are not. */
+static ThreadTile clipped(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
     while (tile.rows > 1 && block_tile(t, tile).rows > rows) tile.rows /= 2;
     while (tile.columns > 1 && block_tile(t, tile).columns > columns) tile.columns /= 2;
     return tile;
 }
 
+/* Of so many rows and columns at most; the more, the less is read, and the fewer blocks there are.
+ */
+static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows, int64_t columns,
+                                     int64_t batches) {
+    const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
+    ThreadTile tile = {most, most};
+    while (tile.rows > LEAST_OF_TILE &&
+           ((double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks ||
+            computed(t, tile, rows, columns) > MOST_WASTE * computed(t, usual, rows, columns))) {
+        if (tile.columns >= tile.rows)
+            tile.columns /= 2;
+        else
+            tile.rows /= 2;
+    }
+    return clipped(t, tile, rows, columns);
+}
+
 double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns) {
+    const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
     if (!is_tiled(dt, rows, columns)) return 0;
-    return blocks_of(t, choose_thread_tile(t, USUAL_OF_TILE, rows, columns, 1), rows, columns);
+    return blocks_of(t, clipped(t, usual, rows, columns), rows, columns);
 }
 
 /* A product, tiled over blocks and threads with both factors in shared memory. */
