@@ -131,8 +131,8 @@ static void blocks_product(Nest *n, const Product *m) {
     nest_split(n, row, block_tile(n->target, tile).rows, &row_o, &row_i);
     nest_split(n, row_i, tile.rows, &row_t, &row_e);
     nest_split(n, column, block_tile(n->target, tile).columns, &col_o, &col_i);
-    nest_split(n, col_i, THREAD_COLUMNS, &col_e,
-               &col_t); /* neighbouring threads, neighbouring columns */
+    /* neighbouring threads, neighbouring columns */
+    nest_split(n, col_i, THREAD_COLUMNS, &col_e, &col_t);
     nest_split(n, depth, tile_depth, &depth_o, &depth_i);
     nest_bind(n, row_o, ROLE_block_y);
     nest_bind(n, col_o, ROLE_block_x);
