@@ -16,7 +16,8 @@ B        := build
 endif
 # hidden: a function of ours that is named like one of libc's must not be called in its place by
 # libraries that are loaded, such as NVRTC
-CFLAGS   := -std=c11 $(OPT) -g -fvisibility=hidden -D_GNU_SOURCE $(WARN) $(SAN) -I. -Iinclude -I$(B)/gen -MMD -MP
+CFLAGS   := -std=c11 $(OPT) -g -fvisibility=hidden -D_GNU_SOURCE $(WARN) $(SAN) -I. -Iinclude \
+            -I$(B)/gen -MMD -MP
 LDLIBS   := -lprotobuf-c -lm -ldl -lpthread
 
 SRC      := $(filter-out compiler/main.c codegen/plugin_glsl.c, \

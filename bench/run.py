@@ -75,7 +75,7 @@ def start(peer, job, options, stack):
     return worker, entry
 
 
-def gflops(job):
+def reached(job):
     """What the processor or the GPU reaches now, in fp32."""
     if job.machine == "gpu":
         return [1e3 * calibrate.gpu_tflops("float32")]
@@ -88,7 +88,7 @@ def measure(job, options):
         "model": job.name,
         "precision": job.precision,
         "threads": job.threads,
-        "gflops": gflops(job),
+        "gflops": reached(job),
         "peers": {},
     }
     running = {}
@@ -106,7 +106,7 @@ def measure(job, options):
                 except peers.Refused as reason:
                     row["peers"][peer]["refused"] = str(reason)
                     running.pop(peer).close()
-    row["gflops"] += gflops(job)
+    row["gflops"] += reached(job)
     for peer in running:
         entry = row["peers"][peer]
         entry["ms"] = min(entry["round_ms"])

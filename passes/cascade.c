@@ -26,6 +26,11 @@ typedef struct Reads {
                          matrices do, or is constant; or what is read ends where a run says */
 } Reads;
 
+static void keep_larger(Reads *u, const Expr *load) {
+    const Value *v = u->op->in[load->k.i];
+    if (!u->load || value_numel(v) > value_numel(u->op->in[u->load->k.i])) u->load = load;
+}
+
 static void look_at_load(void *user, const Expr *e) {
     Reads *u = user;
     if (e->op != EX_load && e->op != EX_lt && e->op != EX_le) return;
@@ -33,9 +38,8 @@ static void look_at_load(void *user, const Expr *e) {
     if (!(vars & u->along)) return;
     u->other |= e->op != EX_load;
     if (e->op != EX_load) return;
-    const Value *v = u->op->in[e->k.i];
-    if (!u->load || value_numel(v) > value_numel(u->op->in[u->load->k.i])) u->load = e;
-    u->other |= (vars & u->results) != u->results || value_is_const(v);
+    keep_larger(u, e);
+    u->other |= (vars & u->results) != u->results || value_is_const(u->op->in[e->k.i]);
 }
 
 /* The load of what is reduced, if each of its elements goes to one result, or two; else NULL. */
@@ -61,10 +65,7 @@ static double wanted_pieces(const Op *op, const Target *t, int64_t elements) {
 }
 
 static void look_for_largest(void *user, const Expr *e) {
-    Reads *u = user;
-    if (e->op != EX_load) return;
-    const Value *v = u->op->in[e->k.i];
-    if (!u->load || value_numel(v) > value_numel(u->op->in[u->load->k.i])) u->load = e;
+    if (e->op == EX_load) keep_larger(user, e);
 }
 
 /* Of a product that is done in few blocks: what its first factor loads, and how many pieces give a
@@ -164,11 +165,12 @@ void pass_cascade(Graph *g, const PassOptions *o) {
         int64_t elements = op->kind == OP_reduce ? shape_numel(op->n_red, op->red) : 0;
         double wanted = elements ? wanted_pieces(op, o->target, elements) : 1;
         const Expr *load = wanted >= 2 ? find_load(g, op, elements) : NULL;
-        const Expr *factor = load ? NULL : find_few_blocks(g, op, o->target, elements, &wanted);
+        const bool product = !load;
+        if (product) load = find_few_blocks(g, op, o->target, elements, &wanted);
+        if (!load) continue;
         int which = 0;
-        if (!load && !factor) continue;
-        int64_t pieces = choose_factor(g, op, load ? load : factor, wanted, &which);
-        bool first = factor || comes_first(g, load, op->out[0]->rank, op->out[0]->rank + which);
+        int64_t pieces = choose_factor(g, op, load, wanted, &which);
+        bool first = product || comes_first(g, load, op->out[0]->rank, op->out[0]->rank + which);
         if (pieces > 1) take_apart(g, op, first, which, pieces);
     }
 }

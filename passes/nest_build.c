@@ -392,16 +392,13 @@ static const Expr *thread_number(Build *b, int64_t *threads) {
 typedef struct Largest {
     const Build *b;
     const Expr *load; /* of the largest tensor */
-    int64_t elements;
 } Largest;
 
 static void find_largest(void *user, const Expr *e) {
     Largest *u = user;
     if (e->op != EX_load) return;
-    const int64_t elements = value_numel(u->b->args[e->k.i]);
-    if (u->load && elements <= u->elements) return;
-    u->load = e;
-    u->elements = elements;
+    Value **args = u->b->args;
+    if (!u->load || value_numel(args[e->k.i]) > value_numel(args[u->load->k.i])) u->load = e;
 }
 
 /* How far apart are the first two elements that a loop of the tile runs through? */
@@ -416,39 +413,46 @@ static int64_t first_step(Build *b, const Expr *load, const NestLoop *l) {
     return step < 0 ? -step : step;
 }
 
+typedef struct TileLoop {
+    int loop;
+    int64_t step; /* in memory */
+    bool last;    /* it goes behind those that are not */
+} TileLoop;
+
+static bool goes_before(TileLoop a, TileLoop b) {
+    return a.last == b.last ? a.step > b.step : b.last;
+}
+
 /* Orders the loops by their steps, the smallest last, so that neighbouring threads load
  * neighbouring elements; all of the reduction before the others if not only its steps are small:
  * lines of an image are longer than those of a window. */
 static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
     Largest found = {.b = b};
-    int64_t step[NEST_MAX_LOOPS], least[2] = {INT64_MAX, INT64_MAX};
+    TileLoop sorted[NEST_MAX_LOOPS];
+    int64_t least[2] = {INT64_MAX, INT64_MAX};
     ex_visit(b->p->arena, factor, find_largest, &found);
     if (!found.load) return;
     for (int i = 0; i < count; i++) {
         const NestLoop *l = &b->n->loop[loops[i]];
-        step[i] = first_step(b, found.load, l);
-        if (step[i] < least[l->reduce]) least[l->reduce] = step[i];
+        sorted[i] = (TileLoop){loops[i], first_step(b, found.load, l), l->reduce};
+        if (sorted[i].step < least[l->reduce]) least[l->reduce] = sorted[i].step;
     }
-    const bool reduced_first = least[false] <= least[true];
-    for (int i = 1; i < count; i++)
-        for (int at = i; at > 0; at--) {
-            const bool reduced = b->n->loop[loops[at]].reduce,
-                       before = b->n->loop[loops[at - 1]].reduce;
-            if (reduced == before ? step[at - 1] >= step[at] : before == reduced_first) break;
-            const int loop = loops[at];
-            const int64_t own = step[at];
-            loops[at] = loops[at - 1];
-            step[at] = step[at - 1];
-            loops[at - 1] = loop;
-            step[at - 1] = own;
-        }
+    for (int i = 0; i < count; i++) {
+        TileLoop own = sorted[i];
+        int at = i;
+        if (least[false] <= least[true]) own.last = !own.last;
+        for (; at > 0 && goes_before(own, sorted[at - 1]); at--) sorted[at] = sorted[at - 1];
+        sorted[at] = own;
+    }
+    for (int i = 0; i < count; i++) loops[i] = sorted[i].loop;
 }
+
+#define SHARED_PADDING 16 /* bytes */
 
 /* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
  * what threads along x read at once lies side by side. Lines are padded: threads that load
  * elements of several steps at once would all write to one bank, and loads of 16 bytes stay
  * possible. */
-#define SHARED_PADDING 16 /* bytes */
 static const Expr *tile_place(Build *b, int count, const int *loops, DType dt, int64_t *size) {
     enum { REDUCED, OTHERS, ALONG_X, PARTS };
     Exprs *x = b->x;

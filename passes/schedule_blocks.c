@@ -67,11 +67,14 @@ typedef struct ThreadTile {
     int64_t rows, columns;
 } ThreadTile;
 
+/* Not measured yet. */
 #define THREAD_COLUMNS 16
 #define MOST_OF_TILE   8 /* rows or columns of a thread: 64 sums of 32 bits in registers */
 #define USUAL_OF_TILE  4
 #define LEAST_OF_TILE  2   /* where there would be few blocks else */
 #define MOST_WASTE     1.1 /* more than by usual tiles, for rows and columns that there are not */
+
+static const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
 
 static ThreadTile block_tile(const Target *t, ThreadTile tile) {
     return (ThreadTile){t->block_threads / THREAD_COLUMNS * tile.rows,
@@ -99,7 +102,6 @@ static ThreadTile clipped(const Target *t, ThreadTile tile, int64_t rows, int64_
  */
 static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows, int64_t columns,
                                      int64_t batches) {
-    const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
     ThreadTile tile = {most, most};
     while (tile.rows > LEAST_OF_TILE &&
            ((double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks ||
@@ -113,7 +115,6 @@ static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows
 }
 
 double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns) {
-    const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
     if (!is_tiled(dt, rows, columns)) return 0;
     return blocks_of(t, clipped(t, usual, rows, columns), rows, columns);
 }

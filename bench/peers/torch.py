@@ -295,15 +295,12 @@ class Session:
             raise Refused("no import of models that others quantised")
         self.device = "cuda" if job.machine == "gpu" else "cpu"
         torch.set_num_threads(job.threads)
-        torch.set_default_device(self.device)
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         network = Network(optimised(job)).eval().to(self.device)
         self.inputs = [torch.from_numpy(job.inputs[name].copy()) for name in network.inputs]
-        self.half = torch.autocast(
-            self.device, torch.bfloat16, enabled=job.precision == "bf16"
-        )
-        with torch.no_grad():
+        self.half = torch.autocast(self.device, torch.bfloat16, enabled=job.precision == "bf16")
+        with torch.no_grad(), torch.device(self.device):
             self.model = torch.export.export(network, tuple(self.on_device())).module()
         ops = (str(node.target) for node in self.model.graph.nodes if node.op == "call_function")
         self.ran = {"compiler": self.compiler, "ops": histogram(ops)}
@@ -311,7 +308,7 @@ class Session:
         self.run()
 
     def on_device(self):
-        return [x.to(self.device) for x in self.inputs]
+        return [x.cuda() for x in self.inputs] if self.device == "cuda" else self.inputs
 
     def prepare(self):
         torch._inductor.config.freezing = True
@@ -321,7 +318,9 @@ class Session:
     def run(self):
         """From host to host, as mlcc's libraries run."""
         with torch.no_grad(), self.half:
-            self.results = [result.cpu() for result in self.model(*self.on_device())]
+            self.results = self.model(*self.on_device())
+            if self.device == "cuda":
+                self.results = [result.cpu() for result in self.results]
 
     def outputs(self):
         return [
