@@ -353,6 +353,26 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (strips) end_strips(p);
 }
 
+/* Does the block store to vectors that are held, or else to parameters, and nowhere else? */
+static bool stores_only(const Printer *p, const Stmt *s, bool held) {
+    for (; s; s = s->next) {
+        if (s->kind == ST_store && (held ? p->held[s->buffer] <= 0 : s->buffer >= p->k->n_params))
+            return false;
+        if (!stores_only(p, s->body, held) || !stores_only(p, s->other, held)) return false;
+    }
+    return true;
+}
+
+/* What follows the loop over a tile's depth is to be read behind it, where GCC would spill vectors
+ * for it: it does of 64 bytes, of 32 it gains nothing. Not where lanes are added in an array: GCC
+ * makes vectors of its rows. */
+static void print_stay(Printer *p, const Stmt *s) {
+    if (p->unit->vector_bytes < 64 || !s->next || s->role != ROLE_serial) return;
+    if (!stores_only(p, s->body, true) || !stores_only(p, s->next, false)) return;
+    p->unit->needs |= NEEDS_stay;
+    print_line(p, "MLCC_STAY;");
+}
+
 static void print_for(Printer *p, const Stmt *s) {
     if (take_clearing(p, s)) return;
     bool sums = begin_tiles(p, s);
@@ -360,6 +380,7 @@ static void print_for(Printer *p, const Stmt *s) {
         bool spilled = spill_held(p, s);
         print_loop(p, s);
         if (spilled) unspill_held(p);
+        print_stay(p, s);
     }
     if (sums) end_tiles(p);
 }

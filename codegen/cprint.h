@@ -29,7 +29,8 @@ enum {
     NEEDS_prefetch = 256,
     NEEDS_opaque = 512,
     NEEDS_tiles = 1024,
-    NEEDS_kernel = 2048
+    NEEDS_kernel = 2048,
+    NEEDS_stay = 4096
 };
 
 /* Text that several kernels share: which helper functions they use, which names are taken. */

@@ -848,6 +848,13 @@ static void print_includes(Host *h, Text *out) {
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
                       "#define MLCC_UNROLL _Pragma(\"GCC unroll 32\")\n#else\n"
                       "#define MLCC_UNROLL\n#endif\n\n");
+    if (h->unit.needs & NEEDS_stay)
+        text_add(
+            out,
+            "/* Behind loops that fill a tile of vectors. GCC would fetch what is added to the\n"
+            " * sums, such as biases, before, and then have no registers for the tile. */\n"
+            "#if defined(__GNUC__)\n#define MLCC_STAY __asm__ volatile(\"\" ::: \"memory\")\n"
+            "#else\n#define MLCC_STAY ((void)0)\n#endif\n\n");
     if (h->unit.needs & NEEDS_opaque)
         text_add(out,
                  "/* A pointer to constants that are copied. Of 32 bytes whose first half repeats\n"

@@ -355,6 +355,7 @@ static const Expr *guarded(const Builder *b, const Expr *e, int n, Scalar otherw
 
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
+#define FOLD_MAX_PRODUCTS ((int64_t)1 << 29) /* multiply-adds, of which a second does many more */
 #define FOLD_LATE_BYTES   ((size_t)1 << 20) /* of floats: computed when somebody wants them */
 
 static void note_counter(void *user, const Expr *e) {
@@ -396,11 +397,12 @@ static bool folds(Graph *g, const Op *op, size_t growth) {
     }
     out_bytes = value_bytes(op->out[0]);
     if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > growth * in_bytes) return false;
-    int64_t extent[MAX_RANK], work = 1;
+    bool is_quick = op_is_product(op) && dt_is_float((DType)op->body->dt);
+    int64_t extent[MAX_RANK], work = 1, most = is_quick ? FOLD_MAX_PRODUCTS : FOLD_MAX_WORK;
     int n = op_extents(op, extent);
     for (int i = 0; i < n; i++) {
         work *= extent[i];
-        if (work > FOLD_MAX_WORK) return false;
+        if (work > most) return false;
     }
     return !g->depth || !reads_counter(g, op);
 }
