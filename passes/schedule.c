@@ -126,8 +126,14 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
     return fmax(part, LATE_L1);
 }
 
+/* Multiply-adds, or loads, of vectors that start in a cycle: of 64 bytes one where units are half as
+ * wide (Zen 4). */
+static double vectors_at_once(const Target *t) {
+    return t->vector_bytes == 64 && !t->whole_vectors ? 1 : 2;
+}
+
 /* What a step of the depth takes in all tiles of this size, in cycles, by a simple model of a core:
- * two multiply-adds and two loads start in a cycle, though loads seldom so many; a multiply-add
+ * so many multiply-adds and two loads start in a cycle, though loads seldom so many; a multiply-add
  * takes four and has a successor ready one later. (Where integers are added by an instruction of
  * its own, more start in a cycle, and a sum is ready in the next.) Loads hide behind two thirds of
  * the multiply-adds' time, the others are late the more, the farther away the rows are: each begins
@@ -138,8 +144,10 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
  * cost as much as whole ones. */
 static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
                             int64_t columns) {
-    const double all = (double)(rows * vectors), loads = (double)(rows + vectors);
-    const double products = o->instructions ? all * o->instructions / ADDS_AT_ONCE + STEP : all / 2;
+    const double all = (double)(rows * vectors), at_once = vectors_at_once(t);
+    const double loads = (double)rows + (double)vectors * 2 / at_once;
+    const double products =
+        o->instructions ? all * o->instructions / ADDS_AT_ONCE + STEP : all / at_once;
     const double least = o->instructions ? 2 : 5;
     double panel = (double)(o->depth * columns * WORD_BYTES);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
