@@ -764,6 +764,22 @@ static void test_folding(void **state) {
     assert_true(value_is_const(negative) && ((const float *)negative->data)[8] == -9);
 }
 
+/* A product of large constants folds; one that would take minutes stays an operator. */
+static void test_folding_products(void **state) {
+    Fixture *f = *state;
+    f->g->no_fold = false;
+    enum { ROWS = 300, DEPTH = 512 };
+    float *ones = ARENA_ARRAY(&f->arena, DEPTH * DEPTH, float);
+    for (int i = 0; i < DEPTH * DEPTH; i++) ones[i] = 1;
+    Value *a = graph_const(f->g, DT_f32, 2, SHAPE(ROWS, DEPTH), ones);
+    Value *b = graph_const(f->g, DT_f32, 2, SHAPE(DEPTH, DEPTH), ones);
+    Value *product = g_matmul(f->g, a, b, DT_f32, DT_f32);
+    assert_true(value_is_const(product));
+    assert_true(((const float *)product->data)[ROWS * DEPTH - 1] == DEPTH);
+    Value *many = graph_const(f->g, DT_f32, 2, SHAPE(8 * DEPTH, DEPTH), NULL);
+    assert_false(value_is_const(g_matmul(f->g, many, b, DT_f32, DT_f32)));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -791,6 +807,7 @@ int main(void) {
         TEST(test_bits),
         TEST(test_f32_rounding),
         TEST(test_folding),
+        TEST(test_folding_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
