@@ -355,7 +355,7 @@ static const Expr *guarded(const Builder *b, const Expr *e, int n, Scalar otherw
 
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
-#define FOLD_MAX_PRODUCTS ((int64_t)1 << 29) /* multiply-adds, of which a second does many more */
+#define FOLD_MAX_PRODUCTS ((int64_t)1 << 29) /* multiply-adds: about half a second */
 #define FOLD_LATE_BYTES   ((size_t)1 << 20) /* of floats: computed when somebody wants them */
 
 static void note_counter(void *user, const Expr *e) {
