@@ -28,7 +28,9 @@ typedef struct Target {
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
     bool half_vectors;  /* vectors of half floats are loaded and decoded by an instruction or two */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
-    bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors */
+    bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors.
+                           Without it vectors of 64 bytes are taken for two halves
+                           (schedule.c) */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t l3_bytes;           /* what a core can count on of the one that all share */
     int64_t shared_bytes;       /* shared memory of a block */

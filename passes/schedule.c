@@ -106,8 +106,9 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define LATE_L2         0.25
 #define LATE_BEYOND     0.5
 #define LATE_COMPETING  0.3 /* of rows whose lines push each other out of the L1 cache */
-#define LAST_CYCLES     5   /* for what is done with a sum where nothing hides it ... */
-#define LAST_HIDDEN     14  /* ... as for all but so many of a tile */
+#define LAST_CYCLES     5   /* of a tile's end for a sum that nothing hides: ... */
+#define LAST_HIDDEN     14  /* ... all but so many, and ... */
+#define LAST_LEAST      2   /* ... these always */
 #define MANY_TILES      32
 #define MOST_PARTS      4
 
@@ -128,8 +129,8 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
     return fmax(part, LATE_L1);
 }
 
-/* Multiply-adds, or loads, of vectors that start in a cycle: of 64 bytes one where units are half as
- * wide (Zen 4). */
+/* Multiply-adds, or loads, of vectors that start in a cycle: of 64 bytes one where units are half
+ * as wide: taken of all processors that do not prefer whole vectors, measured on Zen 4. */
 static double vectors_at_once(const Target *t) {
     return t->vector_bytes == 64 && !t->whole_vectors ? 1 : 2;
 }
@@ -143,9 +144,8 @@ static double vectors_at_once(const Target *t) {
  * and cost little where the L1 cache does not keep them; but the first tile of rows waits for those
  * that the L2 cache does not keep, and so do all for what it loses of a panel that the next one
  * reads again; of two tiles that wait as long, the one with less to do is better. Where units are
- * half as wide as vectors, what is done with the sums of a tile hides behind the next one's
- * products for some of them only (Zen 4 has registers for no more), which counts where the depth is
- * short. Tiles at the edge cost as much as whole ones. */
+ * half as wide as vectors, a tile of many sums ends late (measured on Zen 4), which counts where
+ * the depth is short. Tiles at the edge cost as much as whole ones. */
 static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, int64_t vectors,
                             int64_t columns) {
     const double all = (double)(rows * vectors), at_once = vectors_at_once(t);
@@ -157,7 +157,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
     cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);
     if (rows > o->most_rows) cycles += LATE_COMPETING * (double)rows;
-    if (at_once < 2) cycles += LAST_CYCLES * fmax(2, all - LAST_HIDDEN) / (double)o->depth;
+    if (at_once < 2) cycles += LAST_CYCLES * fmax(LAST_LEAST, all - LAST_HIDDEN) / (double)o->depth;
     if (panel > (double)t->l1_bytes / 2)
         cycles += COST_OF_VECTORS * (double)(vectors * vectors) / products;
     double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;

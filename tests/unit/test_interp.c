@@ -764,7 +764,7 @@ static void test_folding(void **state) {
     assert_true(value_is_const(negative) && ((const float *)negative->data)[8] == -9);
 }
 
-/* A product of large constants folds; one that would take minutes stays an operator. */
+/* A product of large constants folds; one of twice FOLD_MAX_PRODUCTS stays an operator. */
 static void test_folding_products(void **state) {
     Fixture *f = *state;
     f->g->no_fold = false;
