@@ -187,17 +187,25 @@ static const Expr *widened_load(const Expr *e, DType dt) {
     return (DType)e->arg[0]->dt == dt ? e->arg[0] : NULL;
 }
 
-/* Reads `e` as a byte that lanes side by side have side by side, for each of the four: some of them
- * may be zeros. */
+/* Is `e` a byte that lanes side by side have side by side, or zero, or, as a condition that all of
+ * them share tells, one of such? */
+static bool is_row_of_bytes(const Expr *e, int var) {
+    if (e->op == EX_select)
+        return !lanes_vary(e->arg[0], var) && is_row_of_bytes(e->arg[1], var) &&
+               is_row_of_bytes(e->arg[2], var);
+    const Expr *load = widened_load(e, DT_u8);
+    return load ? lanes_apart(load->arg[0], var, 1) : ex_is_int(e, 0);
+}
+
+/* Reads `e` as such a byte for each of the four. */
 static bool read_each(Printer *p, const Expr *e, int few, int var, const Expr *row[4]) {
     const Expr **value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     if (e->dt != DT_i32) return false;
     for (int i = 0; i < 4; i++) {
         value[few] = ex_i(p->x, i);
         const Expr *one = ex_subst_vars(p->x, e, p->k->vars.n, value);
-        one = ex_simplify(p->x, one, p->k->vars.n, p->extent);
-        row[i] = widened_load(one, DT_u8);
-        if (row[i] ? !lanes_apart(row[i]->arg[0], var, 1) : !ex_is_int(one, 0)) return false;
+        row[i] = ex_simplify(p->x, one, p->k->vars.n, p->extent);
+        if (!is_row_of_bytes(row[i], var)) return false;
     }
     return true;
 }
@@ -307,7 +315,7 @@ static const LaneRow rows[] = {
 };
 
 #define N_ROWS (int)(sizeof rows / sizeof *rows)
-_Static_assert(N_ROWS <= 128, "one bit each");
+_Static_assert(N_ROWS <= 64 * LANE_WORDS, "one bit each");
 
 void unit_note_vectors(Unit *unit, const char *text) {
     for (int dt = 0; dt < DT_count; dt++)
@@ -374,7 +382,7 @@ static bool uses_row(const Unit *unit, int i) {
 
 void print_vector_types(const Unit *unit, Text *out) {
     bool any = false;
-    if (unit->lane_rows[0] || unit->lane_rows[1])
+    if (unit->lane_rows[0] || unit->lane_rows[1] || unit->lane_rows[2])
         text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#elif defined(__ARM_NEON)\n"
                       "#include <arm_neon.h>\n#endif\n\n");
     for (int i = 0; i < N_ROWS; i++)
@@ -435,18 +443,27 @@ static const char *count_of(const Lanes *l) {
     return l->rest ? l->rest : arena_printf(l->p->scratch, "%d", l->there);
 }
 
-static const char *first_lanes(Lanes *l, int buffer, const char *at) {
+/* The function of lanes.def that loads, or stores (`what`), the first lanes of such a type. */
+static const char *first_function(Printer *p, const char *what, DType dt, int width) {
+    return lane_function(p, dt == DT_f32 ? what : TEXT("%s_%s", what, dt_name(dt)), width);
+}
+
+static const char *first_lanes(Lanes *l, DType dt, const char *place) {
     Printer *p = l->p;
-    return TEXT("%s(&%s[%s], %s)", lane_function(p, "first", l->width), p->buffer[buffer], at,
-                count_of(l));
+    return TEXT("%s(%s, %s)", first_function(p, "first", dt, l->width), place, count_of(l));
+}
+
+const char *put_first_function(Printer *p, DType dt, int width) {
+    return first_function(p, "put_first", dt, width);
 }
 
 void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value) {
     Printer *p = l->p;
     index = at_start(l, index);
     begin_statement(p, 1, &index);
-    print_line(p, "%s(&%s[%s], %s, %s);", lane_function(p, "put_first", l->width),
-               p->buffer[buffer], print(p, index).text, value, count_of(l));
+    print_line(p, "%s(&%s[%s], %s, %s);",
+               put_first_function(p, p->k->buffers.items[buffer]->dt, l->width), p->buffer[buffer],
+               print(p, index).text, value, count_of(l));
 }
 
 const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
@@ -457,7 +474,8 @@ const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
     begin_statement(p, 1, &index);
     const char *at = print(p, index).text;
     if (l->width == 1) return TEXT("%s[%s]", p->buffer[buffer], at);
-    if (lanes_missing(l, buffer)) return first_lanes(l, buffer, at);
+    if (lanes_missing(l, buffer))
+        return first_lanes(l, b->dt, TEXT("&%s[%s]", p->buffer[buffer], at));
     const char *is_const = b->written || b->space == SPACE_reg ? "" : "const ";
     return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, b->dt, l->width), p->buffer[buffer],
                 at);
@@ -484,10 +502,10 @@ void lanes_keep(Lanes *l, const Expr *load) {
     const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
     begin_statement(p, 1, &index);
     const char *at = print(p, index).text;
+    const char *place = TEXT("&%s[%s]", p->buffer[load->k.i], at);
     print_line(p, "%s %s = %s;", type, name,
-               lanes_missing(l, (int)load->k.i)
-                   ? first_lanes(l, (int)load->k.i, at)
-                   : TEXT("*(const %s_at *)&%s[%s]", type, p->buffer[load->k.i], at));
+               lanes_missing(l, (int)load->k.i) ? first_lanes(l, loaded_type(load), place)
+                                                : TEXT("*(const %s_at *)%s", type, place));
     int bytes = l->width * (int)dt_store(loaded_type(load));
     print_line(p, "MLCC_KEEP%d(%s);", bytes, name);
     p->unit->keeps |= (uint8_t)bytes;
@@ -865,30 +883,43 @@ static const char *few_at(Lanes *l, const LaneDot *dot, const Expr *load) {
     return TEXT("&%s[%s]", p->buffer[load->k.i], print(p, index).text);
 }
 
+/* Those of all lanes as a vector of words. */
+static const char *few_in_lanes(Lanes *l, const LaneDot *dot, const Expr *load) {
+    Printer *p = l->p;
+    const char *place = few_at(l, dot, load);
+    if (lanes_missing(l, (int)load->k.i)) return first_lanes(l, DT_i32, place);
+    return TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place);
+}
+
+/* The lanes of a row of a dot's bytes. */
+static const char *bytes_text(Lanes *l, const Expr *row) {
+    Printer *p = l->p;
+    if (row->op == EX_select) {
+        const Expr *guard = at_start(l, row->arg[0]);
+        if (ex_is_const(guard)) return bytes_text(l, row->arg[guard->k.i ? 1 : 2]);
+        const char *yes = bytes_text(l, row->arg[1]), *no = bytes_text(l, row->arg[2]);
+        return TEXT("(%s ? %s : %s)", scalar_text(l, guard), yes, no);
+    }
+    const Expr *load = widened_load(row, DT_u8);
+    if (load) return lanes_at(l, (int)load->k.i, load->arg[0]);
+    return l->width == 1 ? "0" : TEXT("(%s){0}", lane_type(p, DT_u8, l->width));
+}
+
 /* Of a dot of rows that differ from lane to lane. */
 static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
-    const char *row[4], *columns = kept_name(l, dot->columns),
-                        *type = lane_type(p, DT_u8, l->width);
-    for (int i = 0; i < dot->count; i++)
-        row[i] = dot->row[i] ? lanes_at(l, (int)dot->row[i]->k.i, dot->row[i]->arg[0])
-                             : TEXT(l->width == 1 ? "0" : "(%s){0}", type);
-    const char *place = columns ? "" : few_at(l, dot, dot->columns);
+    const char *row[4], *columns = kept_name(l, dot->columns);
+    for (int i = 0; i < dot->count; i++) row[i] = bytes_text(l, dot->row[i]);
     if (l->width == 1) {
+        const char *place = few_at(l, dot, dot->columns);
         const char *sum = TEXT("%s * (%s)[0]", row[0], place);
         for (int i = 1; i < dot->count; i++)
             sum = TEXT("%s + %s * (%s)[%d]", sum, row[i], place, i);
         return wrapped_sum(p, acc, sum);
     }
-    if (!columns) columns = TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), place);
+    if (!columns) columns = few_in_lanes(l, dot, dot->columns);
     return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, "dot", l->width), acc,
                 lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
-}
-
-/* The same as a vector of words. */
-static const char *few_in_lanes(Lanes *l, const LaneDot *dot, const Expr *load) {
-    Printer *p = l->p;
-    return TEXT("*(const %s_at *)%s", lane_type(p, DT_i32, l->width), few_at(l, dot, load));
 }
 
 static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
@@ -918,20 +949,20 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     if (dot->pair >= 0) return pair_text(l, dot, acc);
     bool whole = !dt_is_float((DType)dot->store->value->dt);
     const char *kept = kept_name(l, dot->columns);
-    const char *place[2] = {few_at(l, dot, dot->rows), ""};
-    if (!kept) place[1] = few_at(l, dot, dot->columns);
+    const char *row = few_at(l, dot, dot->rows);
     if (l->width == 1) { /* the lane alone */
+        const char *column = few_at(l, dot, dot->columns);
         const char *decode = whole ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
         for (int i = 0; i < dot->count; i++) {
             const char *one =
-                TEXT("%s((%s)[%d]) * %s((%s)[%d])", decode, place[0], i, decode, place[1], i);
+                TEXT("%s((%s)[%d]) * %s((%s)[%d])", decode, row, i, decode, column, i);
             acc = whole ? wrapped_sum(p, acc, one) : TEXT("%s + %s", acc, one);
         }
         return acc;
     }
     const char *type = lane_type(p, DT_i32, l->width);
-    if (!kept) kept = TEXT("*(const %s_at *)%s", type, place[1]);
-    const char *four = TEXT("*(const mlcc_four_at *)%s", place[0]);
+    if (!kept) kept = few_in_lanes(l, dot, dot->columns);
+    const char *four = TEXT("*(const mlcc_four_at *)%s", row);
     if (whole) four = TEXT("(int32_t)%s + (%s){0}", four, type);
     return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, four, kept);
 }

@@ -33,6 +33,8 @@ enum {
     NEEDS_stay = 4096
 };
 
+#define LANE_WORDS 3 /* of a bit for each row of lanes.def */
+
 /* Text that several kernels share: which helper functions they use, which names are taken. */
 typedef struct Unit {
     Arena *arena;
@@ -43,7 +45,7 @@ typedef struct Unit {
     int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
     bool whole_vectors;        /* rather whole ones than narrower ones at the end of a row */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
-    uint64_t lane_rows[2];     /* ... which rows of lanes.def */
+    uint64_t lane_rows[LANE_WORDS]; /* ... which rows of lanes.def */
     uint8_t keeps;             /* vectors of 16, 32, 64 bytes are kept in registers */
     uint8_t *lane_helpers;     /* ... and which on vectors: bits 4, 8, 16: of so many lanes */
 } Unit;

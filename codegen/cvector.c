@@ -202,7 +202,10 @@ static bool can_fill(Printer *p, const Stmt *s) {
 void hold_arrays(Printer *p) {
     int count = p->k->buffers.n;
     p->fills = p->unit->vector_bytes > 0 && can_fill(p, p->k->body);
-    for (int b = 0; b < count; b++) p->fills &= p->k->buffers.items[b]->dt == DT_f32;
+    for (int b = 0; b < count; b++) {
+        DType dt = p->k->buffers.items[b]->dt;
+        p->fills &= dt == DT_f32 || dt == DT_i32 || dt_is_short(dt);
+    }
     p->held = ARENA_ARRAY(p->scratch, count + 1, int64_t);
     p->held_name = ARENA_ARRAY(p->scratch, count + 1, const char **);
     if (!p->unit->vector_bytes) return;
@@ -403,7 +406,7 @@ static void find_held(void *user, const Expr *e) {
 /* Does the nest read or write vectors that are held? In memory, lanes that are not there would cost
  * more than they save. */
 static bool on_held(Printer *p, const VectorNest *n) {
-    HeldLoads u = {p, NULL, false};
+    HeldLoads u = {p, NULL, n->is_dot && p->held[n->dot.store->buffer] > 0};
     for (const Stmt *s = n->is_dot ? NULL : n->loop->body; s; s = s->next) {
         u.any |= p->held[s->buffer] > 0;
         ex_visit(p->scratch, prepare(p, s->value), find_held, &u);
@@ -438,7 +441,7 @@ bool print_vectors(Printer *p, const Stmt *s) {
                 print_dots(&l, &n.dot);
                 continue;
             }
-            if (l.width == p->unit->vector_bytes / 4 && n_put > 0) {
+            if (l.width == p->unit->vector_bytes / 4 && l.there == l.width && n_put > 0) {
                 print_put(&l, n.loop->body);
                 n_put--;
                 continue;
@@ -472,7 +475,8 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
     return wants;
 }
 
-#define LEAST_REST 3 /* iterations that are worth being a vector of their own */
+#define LEAST_REST  3 /* iterations that are worth being a vector of their own */
+#define LEAST_WIDTH 4 /* of a vector */
 #define FOUR       4
 
 /* The body of a loop around one over four bytes, or words, that lie side by side: the store, and
@@ -525,7 +529,7 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
         print_line(p, "*(%s_at *)%s = %s(%s, %s, %s, %s);", lane_type(p, DT_i32, l->width), place,
                    unit_lane_function(p->unit, "fours", l->width), part[0], part[1], part[2],
                    part[3]);
-    end_statement(p, mark);
+    end_scope(p, mark);
 }
 
 typedef struct Rest {
@@ -551,10 +555,25 @@ static bool rest_is_vector(Printer *p, const Stmt *s) {
     return r.f32;
 }
 
-static void print_all_lanes(Lanes *l, const Stmt *s) {
+/* What the loop does in the lanes from its variable on. */
+static void print_step(Lanes *l, const Stmt *s, const Interleaved *in) {
     int scope = l->p->named.n;
-    for (const Stmt *store = s->body; store; store = store->next) print_lanes(l, store);
+    if (in)
+        print_interleaved(l, in);
+    else
+        for (const Stmt *store = s->body; store; store = store->next) print_lanes(l, store);
     end_scope(l->p, scope);
+}
+
+/* As many whole vectors as there are before `last`. */
+static void print_steps(Lanes *l, const Stmt *s, const Interleaved *in, const char *last) {
+    Printer *p = l->p;
+    const char *var = p->var[s->var];
+    print_line(p, "for (; %s - %s >= %d; %s += %d) {", last, var, l->width, var, l->width);
+    p->indent++;
+    print_step(l, s, in);
+    p->indent--;
+    print_line(p, "}");
 }
 
 Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *last) {
@@ -581,31 +600,32 @@ Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *la
     int width = p->unit->vector_bytes / widest;
     const bool rest = !interleaved && rest_is_vector(p, s);
     const int64_t extent = ex_is_const(s->extent) ? s->extent->k.i : INT64_MAX;
-    if (!wanted || width < 4 || extent < (rest ? LEAST_REST : width)) return STRIPS_none;
+    if (!wanted || width < LEAST_WIDTH || extent < (rest ? LEAST_REST : LEAST_WIDTH))
+        return STRIPS_none;
     print_line(p, "{");
     p->indent++;
     const char *var = p->var[s->var];
     print_line(p, "%s %s = %s;", type_of(p, DT_i32), var, first);
     Lanes l = {.p = p, .var = s->var, .width = width, .strip = true};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    if (extent >= width) {
-        print_line(p, "for (; %s - %s >= %d; %s += %d) {", last, var, width, var, width);
-        p->indent++;
-        if (interleaved)
-            print_interleaved(&l, &in);
-        else
-            print_all_lanes(&l, s);
-        p->indent--;
-        print_line(p, "}");
+    int64_t left = extent; /* if all of the loop is done here */
+    if (extent == INT64_MAX) {
+        print_steps(&l, s, interleaved ? &in : NULL, last);
+    } else {
+        for (; l.width >= (rest ? width : LEAST_WIDTH); left %= l.width, l.width /= 2)
+            if (left >= l.width) print_steps(&l, s, interleaved ? &in : NULL, last);
     }
-    if (!rest) return STRIPS_begun;
-    if (extent == INT64_MAX || extent % width) {
+    const bool all = !strcmp(first, "0") && !strcmp(last, TEXT("%lld", (long long)extent));
+    if (rest && left > 0) {
+        l.width = width;
         print_line(p, "if (%s < %s) {", var, last);
         p->indent++;
         l.rest = TEXT("%s - %s", last, var);
-        print_all_lanes(&l, s);
+        print_step(&l, s, NULL);
         p->indent--;
         print_line(p, "}");
+    } else if (!rest && !(all && left == 0)) {
+        return STRIPS_begun;
     }
     end_strips(p);
     return STRIPS_all;
@@ -650,8 +670,8 @@ static void spill_row(Printer *p, int buffer, int64_t row) {
         if (width == 1)
             print_line(p, "%s[%lld] = %s;", to, (long long)(row + at), name);
         else if (width > rest)
-            print_line(p, "%s(&%s[%lld], %s, %d);", unit_lane_function(p->unit, "put_first", width),
-                       to, (long long)(row + at), name, (int)rest);
+            print_line(p, "%s(&%s[%lld], %s, %d);", put_first_function(p, b->dt, width), to,
+                       (long long)(row + at), name, (int)rest);
         else
             print_line(p, "*(%s_at *)&%s[%lld] = %s;", lane_type(p, b->dt, width), to,
                        (long long)(row + at), name);

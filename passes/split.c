@@ -3,14 +3,16 @@
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the
  * guard compares single variables with constants, the box is cut into boxes in which it holds or
  * does not. The pieces are plain copies, which C compilers vectorise; so are values that have a few
- * such selects inside. Where the next piece has the same iterations of the outermost loop, both are
- * done in one: they write rows side by side. Only for targets whose kernels are plain loops: threads
- * would do the pieces one after the other.
+ * such selects inside, or many that cut one loop (what is computed of tensors side by side). Where
+ * the next piece has the same iterations of the outermost loop, both are done in one: they write
+ * rows side by side. Only for targets whose kernels are plain loops: threads would do the pieces
+ * one after the other.
  */
 #include "passes/passes.h"
 
-#define MAX_LOOPS  16
-#define MAX_PIECES 24
+#define MAX_LOOPS   16
+#define MAX_PIECES  24 /* of several loops */
+#define MAX_STRETCH 64 /* of one */
 
 typedef struct Box {
     int64_t lo[MAX_LOOPS], hi[MAX_LOOPS]; /* per loop: lo <= variable < hi */
@@ -24,7 +26,7 @@ typedef struct Split {
     Stmt *store;
     int n_vars; /* of the kernel before any piece was made */
     Stmt *pieces;
-    int n_pieces;
+    int n_pieces, max_pieces;
     Stmt *outer; /* the outermost loop of the last piece */
     Box box;     /* the last piece */
 } Split;
@@ -56,15 +58,22 @@ static bool read_bound(const Split *s, const Expr *e, int *l, int64_t *bound, bo
     return false;
 }
 
-/* True if the guard is made of bounds that loops can be cut at; counts them. */
-static bool is_box(const Split *s, const Expr *guard, int *n_bounds) {
+typedef struct Bounds {
+    int n;
+    uint32_t loops; /* that they cut */
+} Bounds;
+
+/* True if the guard is made of bounds that loops can be cut at; adds them. */
+static bool is_box(const Split *s, const Expr *guard, Bounds *bounds) {
     int l;
     int64_t bound;
     bool below;
     if (guard->op == EX_and)
-        return is_box(s, guard->arg[0], n_bounds) && is_box(s, guard->arg[1], n_bounds);
-    (*n_bounds)++;
-    return read_bound(s, guard, &l, &bound, &below);
+        return is_box(s, guard->arg[0], bounds) && is_box(s, guard->arg[1], bounds);
+    if (!read_bound(s, guard, &l, &bound, &below)) return false;
+    bounds->n++;
+    bounds->loops |= UINT32_C(1) << l;
+    return true;
 }
 
 /* True if `value` is what is stored there already. */
@@ -144,40 +153,54 @@ static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
 
 typedef struct Guards {
     const Split *s;
-    const Expr *guard[FEW_GUARDS + 1], *first; /* one of the selects */
+    const Expr *guard[MAX_STRETCH], *first; /* one of the selects */
     int n;
+    Bounds bounds;
 } Guards;
 
 static void find_guard(void *user, const Expr *e) {
     Guards *u = user;
-    int bounds = 0, known = 0;
-    if (e->op != EX_select || u->n > FEW_GUARDS || !is_box(u->s, e->arg[0], &bounds)) return;
+    int known = 0;
+    Bounds own = {0};
+    if (e->op != EX_select || u->n == MAX_STRETCH || !is_box(u->s, e->arg[0], &own)) return;
     u->first = e;
     while (known < u->n && u->guard[known] != e->arg[0]) known++;
-    if (known == u->n) u->guard[u->n++] = e->arg[0];
+    if (known < u->n) return;
+    u->guard[u->n++] = e->arg[0];
+    u->bounds.n += own.n;
+    u->bounds.loops |= own.loops;
+}
+
+static bool cut_one_loop(const Guards *u) {
+    return !(u->bounds.loops & (u->bounds.loops - 1));
+}
+
+/* Do these guards make few pieces? Each cuts all that are there; of one loop only one of them. */
+static bool are_few(const Guards *u) {
+    return u->n <= FEW_GUARDS || (cut_one_loop(u) && u->bounds.n < MAX_STRETCH);
 }
 
 /* The value as a select between what it is with one side and the other of a select inside of it;
- * itself if there is none, or many. */
+ * itself if there is none, or if there are many. */
 static const Expr *guard_first(Split *s, const Expr *value) {
     Guards u = {.s = s};
     if (value->op == EX_select) return value;
     ex_visit(s->p->arena, value, find_guard, &u);
-    if (!u.first || u.n > FEW_GUARDS) return value;
+    if (!u.first || !are_few(&u)) return value;
     Exprs *x = s->p->x;
     const Expr *yes = ex_replace(x, value, u.first, u.first->arg[1]);
     return ex_select(x, u.first->arg[0], yes, ex_replace(x, value, u.first, u.first->arg[2]));
 }
 
 static void split_box(Split *s, Box box, const Expr *value) {
-    int bounds = 0, inner = 0;
+    Bounds bounds = {0}, inner = {0};
     for (int i = 0; i < s->n_loops; i++)
         if (box.hi[i] <= box.lo[i]) return;
     value = guard_first(s, value);
-    if (value->op == EX_select && s->n_pieces < MAX_PIECES) {
+    if (value->op == EX_select && s->n_pieces < s->max_pieces) {
         const Expr *guard = value->arg[0], *yes = value->arg[1], *no = value->arg[2];
         bool is_one = is_box(s, guard, &bounds);
-        if (is_one && s->n_pieces + bounds < MAX_PIECES) {
+        if (is_one && s->n_pieces + bounds.n < s->max_pieces) {
             box = cut_off(s, box, guard, no);
             split_box(s, box, yes);
             return;
@@ -205,6 +228,9 @@ static void split_box(Split *s, Box box, const Expr *value) {
 static void split_kernel(Program *p, Kernel *k) {
     Split s = {.p = p, .k = k, .n_vars = k->vars.n};
     if (!find_nest(&s) || guard_first(&s, s.store->value)->op != EX_select) return;
+    Guards all = {.s = &s};
+    ex_visit(p->arena, s.store->value, find_guard, &all);
+    s.max_pieces = cut_one_loop(&all) ? MAX_STRETCH : MAX_PIECES;
     Box box;
     for (int i = 0; i < s.n_loops; i++) {
         box.lo[i] = 0;
