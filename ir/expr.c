@@ -709,8 +709,6 @@ const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by) {
     return ex_rewrite(x, e, shift_leaf, &s);
 }
 
-#define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
-
 /* -limit <= e <= limit, or NaN, by a min and a max with constants. */
 static bool within(const Expr *e, double limit) {
     bool below = false, above = false;

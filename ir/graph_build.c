@@ -1,6 +1,6 @@
 /* Builders of the core operators; see graph.h. */
 #include "ir/constant.h"
-#include "ir/interp.h"
+#include "ir/interp_plan.h"
 
 #include <string.h>
 
@@ -355,7 +355,7 @@ static const Expr *guarded(const Builder *b, const Expr *e, int n, Scalar otherw
 
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
-#define FOLD_MAX_PRODUCTS ((int64_t)1 << 29) /* multiply-adds: about half a second */
+#define FOLD_MAX_PRODUCTS ((int64_t)1 << 29) /* multiply-adds (DotPlan): about half a second */
 #define FOLD_LATE_BYTES   ((size_t)1 << 20) /* of floats: computed when somebody wants them */
 
 static void note_counter(void *user, const Expr *e) {
@@ -397,7 +397,7 @@ static bool folds(Graph *g, const Op *op, size_t growth) {
     }
     out_bytes = value_bytes(op->out[0]);
     if (out_bytes > FOLD_ALWAYS_BYTES && out_bytes > growth * in_bytes) return false;
-    bool is_quick = op_is_product(op) && dt_is_float((DType)op->body->dt);
+    bool is_quick = op->kind == OP_reduce && dot_plan(g->arena, op);
     int64_t extent[MAX_RANK], work = 1, most = is_quick ? FOLD_MAX_PRODUCTS : FOLD_MAX_WORK;
     int n = op_extents(op, extent);
     for (int i = 0; i < n; i++) {

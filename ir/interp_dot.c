@@ -5,10 +5,13 @@
  * last reduction coordinate (a line), whichever has the kinder strides. Padding shows as guards,
  * affine inequalities in the coordinates; they bound the innermost loop's range, so that it needs
  * no test. A term that a guard leaves out counts as 0, also if its other factor is not finite.
+ * Sums of bytes and words of 16 bits, and of their products, are exact so.
  */
 #include "ir/interp_plan.h"
 
 #include <string.h>
+
+#define MOST_WHOLE_TERMS (1 << 22) /* each less than 2^31: a double holds their sum */
 
 /* --- recognition ------------------------------------------------------------------------------ */
 
@@ -38,6 +41,7 @@ static const Expr *strip_widening(const Expr *e) {
     if (e->op != EX_cast) return e;
     DType from = (DType)e->arg[0]->dt, to = (DType)e->dt;
     bool widens = dt_is_float(from) && dt_is_float(to) && dt_bits(to) >= dt_bits(from);
+    widens |= dt_is_short(from) && to == DT_i32;
     return widens ? e->arg[0] : e;
 }
 
@@ -56,11 +60,12 @@ static bool never_negative(const DotPlan *dot, int n, int64_t sign, const int64_
     return false;
 }
 
-/* A load of floats, perhaps guarded and widened, with affine indices. */
+/* A load of floats or short integers, perhaps guarded and widened, with affine indices. */
 static bool read_operand(const Op *op, const Expr *e, int n, DotPlan *dot, int which) {
     e = strip_guard(dot, e, n);
     if (e) e = strip_guard(dot, strip_widening(e), n);
-    if (!e || e->op != EX_load || !dt_is_float((DType)e->dt)) return false;
+    if (!e || e->op != EX_load) return false;
+    if (!(dot->whole ? dt_is_short((DType)e->dt) : dt_is_float((DType)e->dt))) return false;
     const Value *v = op->in[e->k.i];
     dot->source[which] = (int)e->k.i;
     dot->dt[which] = v->dt;
@@ -112,9 +117,11 @@ static void merge_dims(DotPlan *dot) {
 DotPlan *dot_plan(Arena *arena, const Op *op) {
     const Expr *body = op->body;
     if (op->combine != COMBINE_sum || op->n_red == 0) return NULL;
-    if (body->dt != DT_f32 && body->dt != DT_f64) return NULL;
+    if (body->dt != DT_f32 && body->dt != DT_f64 && body->dt != DT_i32) return NULL;
     DotPlan *dot = ARENA_NEW(arena, DotPlan);
     int n = op_extents(op, dot->extent);
+    dot->whole = body->dt == DT_i32;
+    if (dot->whole && shape_numel(op->n_red, op->red) > MOST_WHOLE_TERMS) return NULL;
     for (int k = 0; k < n; k++)
         if (dot->extent[k] == 0) return NULL;
     dot->rank = op->out[0]->rank;
@@ -123,7 +130,7 @@ DotPlan *dot_plan(Arena *arena, const Op *op) {
     if (!body) return NULL;
     bool is_product = body->op == EX_mul;
     if (!read_operand(op, is_product ? body->arg[0] : body, n, dot, 0)) return NULL;
-    if (!is_product || body->arg[1]->op == EX_const) {
+    if (!is_product || (body->arg[1]->op == EX_const && !dot->whole)) {
         dot->source[1] = -1;
         dot->dt[1] = DT_f64;
         dot->factor = is_product ? body->arg[1]->k.f : 1;
@@ -288,8 +295,10 @@ void dot_start(Arena *scratch, DotPlan *dot, const void *const *in) {
         bool direct = dt == DT_f32 || dt == DT_f64;
         if (!direct) {
             float *wide = ARENA_ARRAY(scratch, dot->count[w], float);
-            for (int64_t i = 0; i < dot->count[w]; i++)
-                wide[i] = (float)dt_load(dt, data, (size_t)i).f;
+            for (int64_t i = 0; i < dot->count[w]; i++) {
+                Scalar one = dt_load(dt, data, (size_t)i);
+                wide[i] = dot->whole ? (float)one.i : (float)one.f;
+            }
             data = wide;
         } else if ((uintptr_t)data % dt_store(dt)) {
             data = arena_copy(scratch, data, (size_t)dot->count[w] * dt_store(dt));
@@ -323,4 +332,6 @@ void dot_run(const DotPlan *dot, int64_t first, int n, Scalar *acc) {
         }
         at += run;
     }
+    for (int i = 0; dot->whole && i < n; i++) /* it wraps around */
+        acc[i].i = (int32_t)(uint32_t)(int64_t)acc[i].f;
 }

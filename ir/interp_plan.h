@@ -11,6 +11,7 @@
  * some of them left out by guards. Dimensions are the output's coordinates, then the reduction's.
  */
 typedef struct DotPlan {
+    bool whole; /* the sum is an i32 */
     int rank, n_red;
     int64_t extent[MAX_RANK];
     int source[2]; /* input; -1: the constant `factor` stands for the second operand */
@@ -44,8 +45,8 @@ void op_plan_run(OpPlan *plan, const void *const *in, void *const *out, const in
 
 /* Recognises the form; NULL if `op` is not of it. */
 DotPlan *dot_plan(Arena *arena, const Op *op);
-/* Takes the inputs for the runs that follow; widened copies of narrow floats come from `scratch`.
- */
+/* Takes the inputs for the runs that follow; widened copies of narrow elements come from
+ * `scratch`. */
 void dot_start(Arena *scratch, DotPlan *dot, const void *const *in);
 /* Sums for outputs first..first+n (flat positions) to acc. */
 void dot_run(const DotPlan *dot, int64_t first, int n, Scalar *acc);
