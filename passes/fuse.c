@@ -274,6 +274,32 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
     return ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args);
 }
 
+typedef struct Choices {
+    Graph *g;
+    int var;
+    bool any;
+} Choices;
+
+static void look_at_choice(void *user, const Expr *e) {
+    Choices *u = user;
+    int64_t stride;
+    if (e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) >> u->var & 1)
+        u->any |= ex_loads(u->g->arena, e->arg[1]) || ex_loads(u->g->arena, e->arg[2]);
+    for (int i = 0; e->op == EX_load && i < e->n; i++)
+        u->any |= (ex_vars(u->g->arena, e->arg[i]) >> u->var & 1) &&
+                  !ex_stride(e->arg[i], u->var, &stride) && !ex_loads(u->g->arena, e->arg[i]);
+}
+
+/* Does c choose, from column to column, what it reads (tensors side by side, places that are
+ * divided)? A loop of its own is cut there (split.c), and reads what was laid out for
+ * it (turn.c); the vectors of a tile would be taken apart. */
+static bool chooses_columns(Graph *g, const PassOptions *o, const Op *c) {
+    Choices u = {g, c->out[0]->rank - 1, false};
+    if (o->target->blocks || !o->target->vector_types || u.var < 0) return false;
+    ex_visit(g->arena, c->body, look_at_choice, &u);
+    return u.any;
+}
+
 static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     Value *out = c->out[0];
     int best = -1;
@@ -326,6 +352,19 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     return true;
 }
 
+#define MOST_GROWTH 2 /* of constants */
+
+/* Computes c now if it is one of constants, as steps of it were not, for what they made was larger
+ * (rows of a table that are chosen, then encoded). */
+static bool fold_map(Graph *g, Op *c) {
+    Value **old = c->in;
+    const int n_old = c->n_in;
+    if (c->kind == OP_map) graph_fold(g, c, MOST_GROWTH);
+    if (c->kind != OP_const) return false;
+    for (int i = 0; i < n_old; i++) drop_use(g, old[i]);
+    return true;
+}
+
 /* Does the map make a float of one byte, at little cost? Its users had better read the byte. */
 static bool decodes(Graph *g, const Op *c) {
     return c->kind == OP_map && c->n_in == 1 && dt_store(c->in[0]->dt) == 1 &&
@@ -341,7 +380,9 @@ void pass_fuse(Graph *g, const PassOptions *o) {
             c->kind != OP_scatter)
             continue;
         for (int i = 0; i < c->n_in;) i = try_inline(g, o, c, i, &work) ? 0 : i + 1;
-        if (c->kind == OP_map && !decodes(g, c)) try_epilogue(g, c, &work);
+        if (fold_map(g, c)) continue;
+        if (c->kind == OP_map && !decodes(g, c) && !chooses_columns(g, o, c))
+            try_epilogue(g, c, &work);
     }
     for (Op *c = g->first; c; c = c->next) /* decoding that its users did not take */
         if (decodes(g, c)) try_epilogue(g, c, &work);

@@ -255,6 +255,25 @@ static const Expr *uniform(const Sum *s, const Expr *zero) {
     return zero && ex_is_zero(zero) ? NULL : zero;
 }
 
+/* Does the load find what is summed side by side? */
+static bool along_depth(const Sum *s, const Expr *q) {
+    return q->n && is_summed(s, q->arg[q->n - 1]);
+}
+
+/* The load of bytes from where they lay before they were only moved; but not if they were to have
+ * what is summed side by side. */
+static const Expr *before_moves(Sum *s, const Expr *q) {
+    for (;;) {
+        const Value *v = s->in[q->k.i];
+        const Op *m = v->def;
+        if (m->kind != OP_map || m->body->op != EX_load) return q;
+        int to = list_add(s->in, &s->n_in, m->in[0]);
+        const Expr *from = part_of(s, m->body, &to, 1, v->rank, q->arg);
+        if (along_depth(s, q) && !along_depth(s, from)) return q;
+        q = from;
+    }
+}
+
 /* Reads factor `load` as decoded bytes over the coordinates of the operator. */
 static bool read_part(Sum *s, const Expr *load, Decoded *d) {
     if (load->op != EX_load) return false;
@@ -274,7 +293,9 @@ static bool read_part(Sum *s, const Expr *load, Decoded *d) {
     d->q = part_of(s, d->q, to, m->n_in, made->rank, index);
     d->zero = uniform(s, part_of(s, d->zero, to, m->n_in, made->rank, index));
     d->scale = part_of(s, d->scale, to, m->n_in, made->rank, index);
-    return d->q->op == EX_load;
+    if (d->q->op != EX_load) return false;
+    d->q = before_moves(s, d->q);
+    return true;
 }
 
 typedef struct Rebase {
@@ -313,11 +334,44 @@ static Value *input_of(const Sum *s, const Expr *load) {
     return s->in[load->k.i];
 }
 
+/* A window that slides over bytes reads each several times: they are first summed along what it
+ * has as a whole (channels). Replaces the load by one of those sums; the coordinate that was
+ * summed, or -1 if there is none. */
+static int sum_along(Sum *s, const Expr **q) {
+    Exprs *x = s->x;
+    Value *v = input_of(s, *q);
+    for (int k = s->rank; k < s->n && !value_is_const(v); k++) {
+        int d = load_dimension(s->g->arena, *q, k);
+        if (d < 0 || s->n - s->rank < 2 || v->shape[d] != s->extent[k] ||
+            (*q)->arg[d] != ex_var(x, k))
+            continue;
+        int64_t shape[MAX_RANK];
+        const Expr *own[MAX_RANK], *index[MAX_RANK];
+        memcpy(shape, v->shape, (size_t)v->rank * sizeof *shape);
+        memcpy(index, (*q)->arg, (size_t)v->rank * sizeof *index);
+        shape[d] = 1;
+        index[d] = ex_i(x, 0);
+        Builder b = build(s->g, v->rank, shape);
+        for (int i = 0; i < v->rank; i++) own[i] = ex_var(x, i);
+        own[d] = build_red(&b, s->extent[k]);
+        const Expr *e = ex_cast(x, DT_i32, build_load(&b, v, own));
+        Value *sums = build_reduce(&b, DT_i32, COMBINE_sum, e, NULL);
+        *q = ex_load(x, DT_i32, list_add(s->in, &s->n_in, sums), v->rank, index);
+        return k;
+    }
+    return -1;
+}
+
 /* The sum of part i alone. */
 static const Expr *sum_of(Sum *s, int i) {
+    const Expr *q = s->part[i].q, *to[MAX_RANK];
+    int summed = sum_along(s, &q);
     Builder b = over(s, vars_of(s, s->part[i].q));
-    for (int k = s->rank; k < s->n; k++) build_red(&b, s->extent[k]);
-    const Expr *q = ex_cast(s->x, DT_i32, rebase(s, &b, s->part[i].q));
+    for (int k = 0; k < s->n; k++)
+        to[k] = k < s->rank   ? ex_var(s->x, k)
+                : k == summed ? ex_i(s->x, 0)
+                              : build_red(&b, s->extent[k]);
+    q = ex_cast(s->x, DT_i32, rebase(s, &b, ex_subst_vars(s->x, q, s->n, to)));
     return element_of(s, build_reduce(&b, DT_i32, COMBINE_sum, q, NULL));
 }
 
@@ -408,6 +462,25 @@ static bool relieved(const Sum *s, int column, int k) {
            relieve_pays(arena, s->target, &c);
 }
 
+/* How many elements of part i the sum reads. */
+static int64_t size_of(const Sum *s, int i) {
+    int64_t size = 1;
+    for (int k = 0; k < s->n; k++)
+        if (vars_of(s, s->part[i].q) >> k & 1) size *= s->extent[k];
+    return size;
+}
+
+/* The part, neither of them constant, that has the columns: the one with the last coordinate. But
+ * columns are laid out anew, so if those have their depth side by side, as rows should, and the
+ * others are few beside them, these are. */
+static int computed_columns(const Sum *s, uint32_t either) {
+    int column = 1;
+    for (int k = 0; k < s->rank; k++)
+        if (either >> k & 1 && s->extent[k] > 1) column = vars_of(s, s->part[1].q) >> k & 1;
+    bool few = size_of(s, column) >= 2 * size_of(s, !column);
+    return few && along_depth(s, s->part[column].q) ? !column : column;
+}
+
 /* Rows unsigned, columns signed; both words where the target adds products of bytes by way of
  * these, and rows are many enough that widening both beforehand pays, unless bytes are faster even
  * so. False if the sum is no
@@ -418,10 +491,8 @@ static bool as_matrix_product(Sum *s) {
     uint32_t either = (vars[0] ^ vars[1]) & spatial;
     bool constant[2];
     for (int i = 0; i < 2; i++) constant[i] = value_is_const(input_of(s, s->part[i].q));
-    int column = constant[1] || !constant[0]; /* the part that has the columns */
-    if (!constant[0] && !constant[1])
-        for (int k = 0; k < s->rank; k++)
-            if (either >> k & 1 && s->extent[k] > 1) column = vars[1] >> k & 1;
+    int column = constant[1]; /* the part that has the columns */
+    if (!constant[0] && !constant[1]) column = computed_columns(s, either);
     if (!(vars[column] & ~vars[!column] & spatial)) return false;
     int64_t rows = 1;
     for (int k = 0; k < s->rank; k++)
@@ -495,6 +566,14 @@ static void finish(Sum *s, const Expr *body, const Expr *acc) {
     graph_drop_inputs(s->g, op);
 }
 
+/* A whole float that sums so many products, in the form that vectors can cast. */
+static const Expr *as_rounding(Exprs *x, const Expr *acc, int64_t products) {
+    double most = (double)products * 255 * 255;
+    if (acc->dt != DT_f32 || most > ROUND_LIMIT) return acc;
+    acc = ex_bin(x, EX_max, acc, ex_const(x, DT_f32, (Scalar){.f = -most}));
+    return ex_un(x, EX_round, ex_bin(x, EX_min, acc, ex_const(x, DT_f32, (Scalar){.f = most})));
+}
+
 static void in_integers(Sum *s, bool product) {
     Exprs *x = s->x;
     const Expr *scale = s->part[0].scale;
@@ -513,7 +592,7 @@ static void in_integers(Sum *s, bool product) {
         sum = DT_f32;
     const Expr *acc = ex_acc(x, sum), *more = correction(s, sum, products);
     if (more) acc = ex_add(x, acc, more);
-    acc = ex_cast(x, result, acc);
+    acc = ex_cast(x, result, result == DT_i32 ? as_rounding(x, acc, products) : acc);
     if (scale) acc = ex_mul(x, acc, apart(s, DT_f32, scale));
     const Expr *body = NULL;
     for (int i = 0; i < 1 + product; i++) {
@@ -653,6 +732,16 @@ static bool rewrite_extreme(Graph *g, Op *op, const Target *t) {
     return true;
 }
 
+/* The greatest, or the least, of unsigned bytes is found among words with a sign, which vectors
+ * compare. */
+static void as_signed(Exprs *x, Op *op) {
+    const Expr *e = op->body, *acc = ex_acc(x, DT_u32);
+    if (e->dt != DT_u32 || e->op != EX_cast || e->arg[0]->dt != DT_u8) return;
+    if (op->post != ex_cast(x, DT_u8, acc)) return;
+    op->body = ex_cast(x, DT_i32, e->arg[0]);
+    op->post = ex_cast(x, DT_u8, ex_acc(x, DT_i32));
+}
+
 static void rewrite_reduction(Graph *g, Op *op, const Target *t) {
     Op *last = g->last;
     if (op->kind != OP_reduce) return;
@@ -661,6 +750,7 @@ static void rewrite_reduction(Graph *g, Op *op, const Target *t) {
         Op old = *op;
         inline_rim(g, op);
         if (!rewrite_extreme(g, op, t)) *op = old;
+        as_signed(g->x, op);
     }
     graph_take_in(g, last, op);
 }

@@ -65,12 +65,21 @@ typedef struct VectorScore {
     int seconds;     /* ... of which every second element of f32 */
 } VectorScore;
 
+/* The element of a table at the place that a byte says? Vectors look up a place for each lane. */
+static bool reads_table(const Expr *load) {
+    const Expr *at = load->arg[0];
+    while (!dt_is_byte((DType)at->dt) &&
+           (at->op == EX_cast || (at->op == EX_add && ex_is_const(at->arg[1]))))
+        at = at->arg[0];
+    return dt_is_byte((DType)at->dt);
+}
+
 static void score_load(void *user, const Expr *e) {
     VectorScore *s = user;
     int64_t stride;
     if (e->op != EX_load) return;
     if (!ex_stride(e->arg[0], s->loop, &stride)) {
-        s->other++;
+        s->other += !reads_table(e);
     } else if (stride == 1 || nest_can_pack(s->n, e->k.i, e->arg[0])) {
         s->unit += stride != 0;
     } else {
@@ -769,15 +778,27 @@ static int window_depth(Nest *n) {
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
  * convolution, pooling): neighbours in the tile share what they load where the window is unrolled,
- * as far as it is not too long. */
+ * as far as it is not too long. Of a coordinate that was filled up to fours all of it is, so that
+ * it is known which places are there. */
 static void window_tile(Nest *n, int column, int row) {
     int64_t tiles, unrolled = 1;
-    int window[NEST_MAX_LOOPS], count = reductions_by_stride(n, nest_body(n), window, 0);
-    int serial = count; /* loops of the window that are not unrolled, the outer ones */
-    while (n->target->vector_types && serial > 0 &&
-           unrolled * n->loop[window[serial - 1]].extent <= MOST_UNROLLED_WINDOW)
-        unrolled *= n->loop[window[--serial]].extent;
-    bool shares = count == 0 || unrolled > 1 || nest_body(n)->op == EX_mul;
+    int inner[2], count = 0, order[NEST_MAX_LOOPS];
+    int fours = -1, few = -1, depth = window_depth(n);
+    if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
+    int k = without(order, reductions_by_stride(n, nest_body(n), order, 0), few);
+    if (fours >= 0) {
+        k = without(order, k, fours);
+        order[k++] = fours;
+    }
+    int serial = k; /* loops of the window that are not unrolled, the outer ones */
+    while (n->target->vector_types && serial > 0) {
+        const int loop = order[serial - 1];
+        const int64_t more = unrolled * n->loop[loop].extent;
+        if (loop != fours && more > MOST_UNROLLED_WINDOW) break;
+        unrolled = more;
+        serial--;
+    }
+    bool shares = k == 0 || unrolled > 1 || nest_body(n)->op == EX_mul;
     shares &= n->target->vector_types;
     Ranking ranking = {.n = 0};
     if (row >= 0 && shares)
@@ -787,16 +808,13 @@ static void window_tile(Nest *n, int column, int row) {
         }
     rank_tile(&ranking, (Tile){.rows = 1, .cost = HUGE_VAL});
     int64_t rows = ranked_tile(&ranking, n->variant).rows;
-    int inner[2], order[NEST_MAX_LOOPS], k = 0, fours, few = -1, depth = window_depth(n);
-    if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
-    count = 0;
+    for (int i = serial; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
     if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
     inner[count++] = tile_loop(n, column, (shares ? 1 : 4) * lanes_of(n), &tiles);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
-    k = without(order, reductions_by_stride(n, nest_body(n), order, k), few);
-    for (int i = serial; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
-    for (int i = 0; i < count; i++) order[k++] = inner[i];
+        order[k++] = inner[i];
+    }
     if (few >= 0) {
         nest_bind(n, few, ROLE_unroll);
         order[k++] = few;
