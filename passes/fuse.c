@@ -371,11 +371,22 @@ static bool decodes(Graph *g, const Op *c) {
            dt_is_float(c->out[0]->dt) && body_cost(g, c->body) <= MAX_DECODING;
 }
 
+/* A reshape of what became one itself (map_before_reshape) is one of what that reshapes. */
+static void join_reshapes(Graph *g, Op *c) {
+    if (c->kind != OP_reshape) return;
+    Value *seen = c->in[0], *made = through_reshape(seen);
+    if (seen == made) return;
+    c->in = arena_copy(g->arena, &made, sizeof made);
+    made->index++;
+    drop_use(g, seen);
+}
+
 void pass_fuse(Graph *g, const PassOptions *o) {
     int64_t work = 0; /* nodes rewritten */
     graph_count_uses(g);
     for (Op *c = g->first; c; c = c->next) {
         if (c->sub) pass_fuse(c->sub, o);
+        join_reshapes(g, c);
         if (c->kind != OP_map && c->kind != OP_reduce && c->kind != OP_scan &&
             c->kind != OP_scatter)
             continue;
@@ -384,6 +395,8 @@ void pass_fuse(Graph *g, const PassOptions *o) {
         if (c->kind == OP_map && !decodes(g, c) && !chooses_columns(g, o, c))
             try_epilogue(g, c, &work);
     }
-    for (Op *c = g->first; c; c = c->next) /* decoding that its users did not take */
+    for (Op *c = g->first; c; c = c->next) { /* decoding that its users did not take */
+        join_reshapes(g, c);
         if (decodes(g, c)) try_epilogue(g, c, &work);
+    }
 }
