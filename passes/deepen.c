@@ -2,7 +2,8 @@
  *
  * Where the target adds two or four products of narrow types with one instruction, those must lie
  * side by side: the three channels of an image become four. Both factors get zeros, constants
- * when compiling. With --precision this goes by the types that `narrow` will give to what the
+ * when compiling; a computed one that has no dimension for it (a window's places, joined) becomes a
+ * tensor that has. With --precision this goes by the types that `narrow` will give to what the
  * product reads; it has to be known before `layout` and `fuse` look at the operators.
  */
 #include "passes/inline.h"
@@ -24,23 +25,62 @@ static bool read_factor(Graph *g, const Op *op, int i, const PassOptions *o, Fac
     return true;
 }
 
+/* Can zeros be put behind coordinate r of both factors? Where one has no dimension for it, both are
+ * to be computed: a window that slides over an image is not laid out. */
+static bool can_pad(Graph *g, const Op *op, const Factor f[2], int r) {
+    bool computed = !dims_vary(op->out[0]->rank, op->out[0]->dims);
+    for (int i = 0; i < 2; i++)
+        computed &= !value_is_const(f[i].v) && !dims_vary(f[i].v->rank, f[i].v->dims) &&
+                    __builtin_popcountll(f[i].vars) < MAX_RANK;
+    for (int i = 0; i < 2; i++)
+        if (load_dimension(g->arena, f[i].load, r) < 0 && !(computed && f[i].vars >> r & 1))
+            return false;
+    return true;
+}
+
 /* The coordinate to be made longer; -1 if one of them fits as it is, or none will do. */
 static int coordinate_to_pad(Graph *g, const Op *op, const Factor *f, int64_t at_once) {
     int rank = op->out[0]->rank, best = -1;
     for (int k = 0; k < op->n_red; k++) {
         int64_t extent = op->red[k];
-        if (load_dimension(g->arena, f[0].load, rank + k) < 0 ||
-            load_dimension(g->arena, f[1].load, rank + k) < 0)
-            continue;
+        if (!can_pad(g, op, f, rank + k)) continue;
         if (extent % at_once == 0) return -1;
         if (extent >= at_once / 2 && (best < 0 || extent > op->red[best])) best = k;
     }
     return best;
 }
 
+/* The factor as a load of a tensor whose dimensions are the coordinates that it depends on, with
+ * `by` zeros behind coordinate r. */
+static const Expr *laid_out(Graph *g, Op *op, const Factor *f, int r, int64_t by) {
+    Exprs *x = g->x;
+    int64_t extent[MAX_RANK], shape[MAX_RANK];
+    const Expr *to[MAX_RANK], *own[MAX_RANK], *there = NULL;
+    int n = op_extents(op, extent), rank = 0;
+    for (int k = 0; k < n; k++) {
+        to[k] = ex_i(x, 0);
+        if (!(f->vars >> k & 1)) continue;
+        if (k == r) there = ex_lt(x, ex_var(x, rank), ex_i(x, extent[k]));
+        own[rank] = ex_var(x, k);
+        to[k] = ex_var(x, rank);
+        shape[rank++] = extent[k] + (k == r ? by : 0);
+    }
+    Op *last = g->last;
+    Builder b = build(g, rank, shape);
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < f->load->n; i++) index[i] = ex_subst_vars(x, f->load->arg[i], n, to);
+    const Expr *e = build_load(&b, f->v, index);
+    Value *v = build_map(&b, f->v->dt,
+                         ex_select(x, there, e, ex_const(x, (DType)e->dt, (Scalar){.i = 0})));
+    graph_take_in(g, last, op);
+    return ex_load(x, v->dt, op_add_input(g, op, v), rank, own);
+}
+
 /* A factor with `by` zeros behind coordinate r; what it reads then is added to the inputs. */
 static const Expr *padded(Graph *g, Op *op, const Factor *f, int r, int64_t by) {
     int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
+    if (load_dimension(g->arena, f->load, r) < 0)
+        return with_casts(g->x, f->factor, f->load, laid_out(g, op, f, r, by));
     after[load_dimension(g->arena, f->load, r)] = by;
     Op *last = g->last;
     Value *v = g_pad(g, f->v, before, after, (Scalar){.i = 0});
@@ -54,7 +94,8 @@ static void deepen(Graph *g, Op *op, const PassOptions *o) {
     if (!op_is_product(op)) return;
     for (int i = 0; i < 2; i++)
         if (!read_factor(g, op, i, o, &f[i])) return;
-    int rows = value_is_const(f[0].v);
+    int rows = value_is_const(f[0].v) ||
+               (!value_is_const(f[1].v) && target_products(o->target, f[0].dt, f[1].dt) == 1);
     uint64_t spatial = ((uint64_t)1 << op->out[0]->rank) - 1;
     if (value_is_const(f[rows].v)) return;
     if (!(f[!rows].vars & ~f[rows].vars & spatial)) return; /* no columns */
