@@ -471,14 +471,14 @@ static int64_t size_of(const Sum *s, int i) {
 }
 
 /* The part, neither of them constant, that has the columns: the one with the last coordinate. But
- * columns are laid out anew, so if those have their depth side by side, as rows should, and the
- * others are few beside them, these are. */
+ * columns are laid out anew, so if those have their depth side by side, as rows should, and are
+ * more than the others and the result, which is then written across its rows, those are. */
 static int computed_columns(const Sum *s, uint32_t either) {
     int column = 1;
     for (int k = 0; k < s->rank; k++)
         if (either >> k & 1 && s->extent[k] > 1) column = vars_of(s, s->part[1].q) >> k & 1;
-    bool few = size_of(s, column) >= 2 * size_of(s, !column);
-    return few && along_depth(s, s->part[column].q) ? !column : column;
+    bool many = size_of(s, column) > size_of(s, !column) + shape_numel(s->rank, s->extent);
+    return many && along_depth(s, s->part[column].q) ? !column : column;
 }
 
 /* Rows unsigned, columns signed; both words where the target adds products of bytes by way of

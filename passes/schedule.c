@@ -865,12 +865,14 @@ static Tile lane_results(const Target *t, int64_t rows, int64_t columns) {
     return best;
 }
 
-/* Does it make words of words by comparing them? Of the largest of such, compilers make no vectors.
- */
+/* Does it make words of words, bytes and rounded floats by comparing and adding them? Of the
+ * largest of such, and of sums of bytes, compilers make no vectors. */
 static bool chooses_words(const Expr *e) {
     const DType dt = (DType)e->dt;
     if (dt != DT_i32 && dt != DT_bool) return false;
     switch ((ExprOp)e->op) {
+    case EX_cast:
+        return ex_is_rounding(e) || (e->arg[0]->op == EX_load && dt_is_byte((DType)e->arg[0]->dt));
     case EX_const:
     case EX_var:
     case EX_load:
