@@ -51,6 +51,12 @@ bool is_scalar_buffer(const Buffer *b) {
     return b->space == SPACE_reg && buffer_elements(b) == 1;
 }
 
+DType held_type(const Printer *p, const Buffer *b) {
+    bool sums = p->d->gcc_makes_vectors && !p->unit->vector_bytes && b->space == SPACE_reg;
+    if (!sums || is_scalar_buffer(b)) return b->dt;
+    return b->dt == DT_i32 ? DT_u32 : b->dt == DT_i64 ? DT_u64 : b->dt;
+}
+
 /* Prints so many digits; do they read back as the same value? */
 static bool digits_suffice(char text[40], int digits, double value, bool single) {
     snprintf(text, 40, "%.*g", digits, value);
@@ -284,7 +290,8 @@ const char *print_stored(Printer *p, DType dt, const Expr *e) {
 static Piece compose_load(Printer *p, const Expr *e) {
     const Buffer *b = p->k->buffers.items[e->k.i];
     Piece raw = atom(print_element(p, e));
-    return held_wide(p, b) ? raw : from_memory(p, b->dt, raw);
+    if (!held_wide(p, b)) return from_memory(p, b->dt, raw);
+    return held_type(p, b) == b->dt ? raw : convert(p, p->d->reg[b->dt], raw);
 }
 
 /* --- casts ------------------------------------------------------------------------------------ */

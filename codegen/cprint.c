@@ -121,7 +121,7 @@ static void print_alloc(Printer *p, const Stmt *s) {
                    p->buffer[s->buffer], (long long)buffer_elements(b));
         return;
     }
-    const char *type = type_of(p, b->dt), *name = p->buffer[s->buffer];
+    const char *type = type_of(p, held_type(p, b)), *name = p->buffer[s->buffer];
     if (!is_scalar_buffer(b))
         print_line(p, "%s %s[%lld];", type, name, (long long)buffer_elements(b));
     else if (set_at_once(p, s))
@@ -160,7 +160,10 @@ static bool print_update(Printer *p, int buffer, const Expr *index, const Expr *
 }
 
 static const char *print_value(Printer *p, const Buffer *b, const Expr *value) {
-    return held_wide(p, b) ? print_root(p, value) : print_stored(p, b->dt, value);
+    if (!held_wide(p, b)) return print_stored(p, b->dt, value);
+    const char *text = print_root(p, value);
+    DType dt = held_type(p, b);
+    return dt == b->dt ? text : arena_printf(p->scratch, "(%s)(%s)", type_of(p, dt), text);
 }
 
 static void print_store(Printer *p, const Stmt *s) {

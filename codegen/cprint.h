@@ -209,6 +209,10 @@ const char *mem_type(Unit *unit, DType dt);
 /* True if the buffer's elements are held in their register type. */
 bool held_wide(const Printer *p, const Buffer *b);
 bool is_scalar_buffer(const Buffer *b);
+/* The type that the elements of an array in registers have: an unsigned one for integers where GCC
+ * makes vectors. GCC 12 sums arrays of signed ones wrongly at -O3 if what is read afterwards is
+ * cast to unsigned (its PR 107212). */
+DType held_type(const Printer *p, const Buffer *b);
 int64_t buffer_elements(const Buffer *b);
 Node *node_of(Printer *p, const Expr *e);
 /* A literal of a type. */

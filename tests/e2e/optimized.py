@@ -15,7 +15,8 @@ FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 
 def save(path, nodes, inputs, kind, initializers):
-    infos = [helper.make_tensor_value_info(name, FLOAT, [length]) for name, length in inputs.items()]
+    infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+             for name, array in inputs.items()]
     arrays = [numpy_helper.from_array(array, name) for name, array in initializers.items()]
     graph = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", kind, None)], arrays)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -50,8 +51,19 @@ def main():
         ([node("Sigmoid", ["b"], ["s"]), node("Mul", ["b", "s"], ["m"]), node("Add", ["m", "a"], ["y"])],
          FLOAT, {}, long, long["b"] / (1 + numpy.exp(-long["b"])) + long["a"]),
     ]
+    # sums of columns of bytes, in arrays of integers
+    a, b = (random.integers(0, 256, n).astype("u1") for n in (512, 256))
+    codes = {"rows": numpy.array([4, 16, 8]), "columns": numpy.array([4, 8, 8]),
+             "one": numpy.float32(1), "zero": numpy.uint8(127), "flat": numpy.array([-1])}
+    product = (a.reshape(codes["rows"]) - 127.0) @ b.reshape(codes["columns"])
+    cases.append((
+        [node("Reshape", ["a", "rows"], ["ra"]), node("Reshape", ["b", "columns"], ["rb"]),
+         node("DequantizeLinear", ["ra", "one", "zero"], ["da"]),
+         node("DequantizeLinear", ["rb", "one"], ["db"]),
+         node("MatMul", ["da", "db"], ["p"]), node("Reshape", ["p", "flat"], ["y"])],
+        FLOAT, codes, {"a": a, "b": b}, product.ravel()))
     for nodes, kind, initializers, inputs, want in cases:
-        save(model, nodes, {name: len(array) for name, array in inputs.items()}, kind, initializers)
+        save(model, nodes, inputs, kind, initializers)
         for march in ([], ["-march=native"]):
             subprocess.run([mlcc, model, *march, "-o", library], check=True)
             got = run(library, folder, inputs)
