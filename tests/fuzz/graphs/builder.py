@@ -12,6 +12,7 @@ How a node passes errors on is its kind:
     product  the same for products, and sums of these
     smooth   any continuous function: the error is found by moving the inputs a little
     step     it jumps: its inputs must be exact, and its outputs are
+    encode   a step, up or down, where the first input reaches it: not nearer than its error
     shape    only the shapes of its inputs matter
 """
 
@@ -343,6 +344,9 @@ class Builder:
         none = [None] * len(found)
         if kind == "shape":
             return none
+        if kind == "encode":
+            self.reach_no_step(judge, arrays, found, loose[0])
+            return none
         floats = [v for v in loose if v.is_float]
         exact = all(v.exact for v in loose)
         real = [a is not None and dtypes.name_of(a) in dtypes.REAL for a in found]
@@ -365,6 +369,16 @@ class Builder:
         if any(v.special for v in floats):
             raise Reject("not finite")
         return self.moved_a_little(judge, kind, arrays, found, floats, scale)
+
+    @staticmethod
+    def reach_no_step(judge, arrays, found, v):
+        """Of exact inputs, too, quotients are rounded."""
+        x = dtypes.wide(v.array)
+        room = 8 * dtypes.epsilon(v.dtype) * np.abs(x) + (0 if v.exact else 4 * v.error)
+        for moved in (x - room, x + room):
+            answers = judge.run({**arrays, v.name: np.asarray(moved).astype(v.array.dtype)})
+            if any(np.any(a != b) for a, b in zip(answers, found)):
+                raise Reject("near a step")
 
     @staticmethod
     def moved_errors(judge, arrays, found, floats):

@@ -5,6 +5,7 @@ import numpy as np
 from . import dtypes
 from .builder import Reject
 from .ops_conv import image
+from .ops_quant import Coder, scale_value, scales, zero
 from .table import operator
 
 
@@ -258,8 +259,6 @@ def embedding(g):
 @operator(1.5)
 def quantized_conv(g):
     """QuantizeLinear, DequantizeLinear, Conv, and again."""
-    from .ops_quant import scale_value, scales, zero
-
     c, m = g.between(1, 8), g.between(1, 8)
     x = g.fresh("f32", (1, c, g.between(3, 9), g.between(3, 9)))
     for _ in range(g.between(1, 2)):
@@ -288,6 +287,119 @@ def quantized_conv(g):
             return
     s = scale_value(g)
     one(g, "QuantizeLinear", [x, s, zero(g, "u8")], "step")
+
+
+@operator(1.5)
+def quantized_attention(g):
+    """Attention that is encoded after every step, in the orders that networks have it in."""
+    code = Coder(g)
+    batch, length = g.between(1, 2), g.one_of((1, 3, 8, 16, 17, 33))
+    heads, size = g.one_of((1, 2, 4)), g.one_of((2, 4, 8, 16))
+    width = heads * size
+    x = code.coded(g.fresh("f32", (batch, length, width), -2, 2))
+
+    def dense(y):
+        y = one(g, "MatMul", [y, code.weights((width, width), 1)], "product")
+        if g.chance(0.5):
+            y = one(g, "Add", [code.coded(y), g.fresh("f32", (width,), -1, 1)], "sum")
+        return code.coded(y)
+
+    def laid(y, last):
+        direct = g.chance(0.7)
+        z = code.moved(split_heads(g, y, heads, last == direct), y)
+        return z if direct else turned(z, [0, 1, 3, 2])
+
+    def turned(y, perm):
+        return code.moved(one(g, "Transpose", [y], "move", perm=perm), y)
+
+    q, k, v = (dense(x) for _ in range(3))
+    by_keys, values_first = g.chance(0.2), g.chance(0.5)
+    left, right = (k, q) if by_keys else (q, k)
+    left, right = laid(left, False), laid(right, True)
+    if g.chance(0.5):
+        left = code.coded(one(g, "Mul", [left, g.scalar("f32", size**-0.5)], "product"))
+    scores = code.coded(one(g, "MatMul", [left, right], "product"))
+    if g.chance(0.4):
+        scores = code.coded(one(g, "Add", [scores, score_bias(g, code, scores, left)], "sum"))
+    weights = one(g, "Softmax", [scores], axis=-2 if by_keys else -1, scale=2)
+    weights = code.coded(weights)
+    if by_keys != values_first:  # else they are there as they are met
+        weights = turned(weights, [0, 1, 3, 2])
+    pair = [laid(v, True), weights] if values_first else [weights, laid(v, False)]
+    y = code.coded(one(g, "MatMul", pair, "product"))
+    y = turned(y, [0, 3, 1, 2] if values_first else [0, 2, 1, 3])
+    y = code.moved(
+        one(g, "Reshape", [y, g.shape_input([batch, length, width])], "move", fixed=(1,)), y
+    )
+    y = dense(y)
+    if g.chance(0.5):
+        code.coded(one(g, "Add", [y, x], "sum"))
+
+
+def score_bias(g, code, scores, queries):
+    """Elements of a table by places, or what each row says, repeated along the columns."""
+    batch, heads, rows, columns = scores.shape
+    if g.chance(0.5):
+        n = rows + columns - 1
+        table = code.decoded(g.fresh(code.dtype, (n, heads), constant=True))
+        places = np.arange(rows)[:, None] - np.arange(columns) + columns - 1
+        picked = one(g, "Gather", [table, g.parameter(places.astype(np.int64))], "move", axis=0)
+        y = one(g, "Transpose", [code.moved(picked, table)], "move", perm=[2, 0, 1])
+        return code.moved(y, table)
+    y = one(g, "MatMul", [queries, code.weights((queries.shape[-1], 1), 1)], "product")
+    y = code.coded(y)
+    if g.chance(0.5):
+        shape = g.shape_input([batch, heads, rows, columns])
+        y = code.moved(one(g, "Expand", [y, shape], "move", fixed=(1,)), y)
+    return y
+
+
+@operator(1.5)
+def quantized_concat(g):
+    """Decoded tensors side by side, and what is done with all of them."""
+    code = Coder(g)
+    h, w = g.between(3, 9), g.between(3, 9)
+
+    def conv(x, m, k, group=1, stride=1):
+        if m * x.shape[1] * k * k * h * w // group > 100000:
+            raise Reject("large")
+        bias = g.fresh("f32", (m,), -1, 1, constant=True) if g.chance(0.5) else None
+        y = one(
+            g,
+            "Conv",
+            [x, code.weights((m, x.shape[1] // group, k, k), 0), bias],
+            "product",
+            group=group,
+            pads=[k // 2] * 4,
+            strides=[stride] * 2,
+        )
+        return code.coded(one(g, "Relu", [y], "select") if g.chance(0.5) else y)
+
+    parts = []
+    for _ in range(g.between(2, 8)):
+        c = g.one_of((1, 2, 3, 4, 8, 12))
+        if parts and g.chance(0.5):
+            parts.append(conv(g.one_of(parts), c, g.one_of((1, 3))))
+        else:
+            parts.append(code.decoded(g.fresh(code.dtype, (1, c, h, w))))
+    x = code.coded(one(g, "Concat", parts, "move", axis=1))
+    c = x.shape[1]
+    if g.chance(0.5):
+        x = one(g, "Mul", [x, g.fresh("f32", (c, 1, 1), 0.5, 2, constant=True)], "product")
+        x = one(g, "Add", [x, g.fresh("f32", (c, 1, 1), -1, 1, constant=True)], "sum")
+        x = code.coded(one(g, "Relu", [x], "select") if g.chance(0.7) else x)
+    style = g.below(5)
+    if style == 0:
+        x = conv(x, g.one_of((1, 5, 8, 16, 18)), g.one_of((1, 1, 3)))
+    elif style == 1:
+        x = conv(x, c, g.one_of((3, 5, 7)), c, g.one_of((1, 2)))
+    elif style == 2:
+        x = code.coded(one(g, "Mul", [x, code.coded(one(g, "Sigmoid", [x]))], "product"))
+        x = one(g, "AveragePool", [x], kernel_shape=[2, 2], strides=[g.one_of((1, 2))] * 2)
+        x = code.coded(x)
+    if g.chance(0.3):
+        other = code.decoded(g.fresh(code.dtype, x.shape))
+        code.coded(one(g, "Add", [x, other], "sum"))
 
 
 @operator(1)

@@ -28,6 +28,68 @@ def byte_weights(g, dtype, shape, constant=None):
     return g.fresh(dtype, shape, low, high, constant=constant)
 
 
+class Coder:
+    """Encodes and decodes for one pattern. Scales are powers of two, and numbers stay exact, or of
+    any size: then products are not, and an encoding is taken that their errors do not change."""
+
+    def __init__(self, g):
+        self.g, self.whole = g, g.chance(0.5)
+        self.dtype, self.mixed = g.one_of(("u8", "u8", "u8", "i8")), g.chance(0.2)
+        self.codes = {}  # scale and zero point of what is decoded, by its name
+
+    def known(self, array):
+        return self.g.add(array, self.g.chance(0.95))
+
+    def scale(self, about):
+        """... of this size."""
+        about = np.asarray(about, np.float64)
+        return (2.0 ** np.round(np.log2(about)) if self.whole else about).astype(np.float32)
+
+    def linear(self, op, inputs, kind="step", axis=None):
+        return self.g.node(op, inputs, kind=kind, axis=axis)[0]
+
+    def decoded(self, q, s=None, z=None):
+        s = s or self.known(self.scale(self.g.rng.uniform(0.01, 0.1)))
+        z = z or zero(self.g, q.dtype)
+        y = self.linear("DequantizeLinear", [q, s, z])
+        self.codes[y.name] = s, z
+        return y
+
+    def coded(self, x):
+        """Encoded in a range that fits it, more or less, and decoded."""
+        g = self.g
+        dtype = g.one_of(("u8", "i8")) if self.mixed else self.dtype
+        least, most = dtypes.int_range(dtype)
+        low, high = min(0.0, float(x.array.min())), max(1e-3, float(x.array.max()))
+        for _ in range(12):
+            scale = self.scale((high - low) / g.rng.uniform(150, 300))
+            point = np.clip(np.rint(least - low / scale), least, most)
+            s, z = self.known(scale), self.known(point.astype(dtypes.NUMPY[dtype]))
+            try:
+                kind = "step" if self.whole and x.exact else "encode"
+                return self.decoded(self.linear("QuantizeLinear", [x, s, z], kind), s, z)
+            except Reject as reject:
+                reason = reject
+        raise reason
+
+    def moved(self, y, x):
+        """y has elements of x, which is decoded: perhaps encoded as x was."""
+        code = self.codes[x.name]
+        if self.g.chance(0.5):
+            kind = "step" if self.whole else "encode"
+            return self.decoded(self.linear("QuantizeLinear", [y, *code], kind), *code)
+        self.codes[y.name] = code
+        return y
+
+    def weights(self, shape, axis):
+        g = self.g
+        w = g.fresh("i8", shape, constant=g.chance(0.9))
+        n = (shape[axis],) if g.opset >= 13 and g.chance(0.7) else ()
+        s = self.known(self.scale(g.rng.uniform(0.01, 0.04, n)))
+        z = self.known(np.zeros(n, np.int8))
+        return self.linear("DequantizeLinear", [w, s, z], axis=axis if n else None)
+
+
 @operator(2)
 def quantize(g):
     dtype = g.one_of(("i8", "u8", "u8") + (("i16", "u16", "i4", "u4") if g.opset >= 21 else ()))

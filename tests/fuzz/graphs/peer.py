@@ -26,6 +26,7 @@ class Task:
         self.answers = {}  # way: (line, bytes)
         self.runs = runs
         self.dims = dims
+        self.relation = ""  # to the model that was made first
 
 
 class Peer:
