@@ -285,6 +285,8 @@ def arguments():
                         metavar="N,...", help="numbers of threads (1,2; beside a GPU 1)")
     parser.add_argument("--precision", **words, default=["fp32", "int8"], metavar="NAME,...",
                         help="fp32, int8, bf16: int8 are the quantised models (fp32,int8)")
+    parser.add_argument("--quantise", action="store_true",
+                        help="take int8 versions of fp32 models, by ONNX Runtime's quantisation")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each runtime (5)")
     parser.add_argument("--burst", type=float, default=0.3, help="seconds of a turn (0.3)")
     parser.add_argument("--limit", type=float, default=60,
@@ -299,6 +301,11 @@ def arguments():
             parser.error(f"--dim {dim}: no NAME=SIZE")
         zoo.SIZES[name] = int(size)
     options.models = chosen_models(options.models)
+    if options.quantise:
+        single = [name for name in options.models if zoo.kind(name)]
+        if single:
+            parser.error(f"--quantise: {single[0]} is no whole model")
+        options.models = list(dict.fromkeys(zoo.quantised(name) for name in options.models))
     options.peers = options.peers or peers.ON[options.machine]
     options.threads = options.threads or ([1] if options.machine == "gpu" else [1, 2])
     for peer in options.peers:

@@ -69,6 +69,15 @@ def take(path):
     return path.stem
 
 
+def quantised(name):
+    """The int8 version of a model, made as those of the benchmark are; of one that is quantised,
+    itself."""
+    if name in INT8 or FOUND.get(name) == "int8":
+        return name
+    INT8[name + "_int8"] = name
+    return name + "_int8"
+
+
 def precisions(name):
     """In which a model can be run: one that is quantised only as it is."""
     return ("int8",) if name in INT8 or FOUND.get(name) == "int8" else ("fp32", "bf16")
@@ -133,10 +142,10 @@ def file(name, folder=SHARED):
         if name in PLACES or not newer(target, [source, pathlib.Path(__file__)]):
             builder.save(fixed(source, name), target)
     elif name in INT8:
-        source = file(INT8[name])
+        source = file(INT8[name], folder)
         if not newer(target, [source, pathlib.Path(quantise.__file__)]):
             samples = range(1, quantise.SAMPLES + 1)
-            feeds = [inputs(INT8[name], sample=sample) for sample in samples]
+            feeds = [inputs(INT8[name], folder, sample) for sample in samples]
             quantise.quantise(source, target, feeds)
     else:
         build = builder_of(name)
@@ -152,12 +161,13 @@ def file(name, folder=SHARED):
 def inputs(name, folder=SHARED, sample=0):
     """The inputs of a model by name, the same ones in every run; other ones for each `sample`."""
     rng = np.random.default_rng([zlib.crc32(name.encode()), sample])
-    if INT8.get(name, name) == "bert_base":
+    base = INT8.get(name, name)
+    if base == "bert_base":
         return bert.inputs(rng)
     opened = models.open_inputs(onnx.load(file(name, folder), load_external_data=False))
-    if name in FOUND:
+    if base in FOUND:
         return models.make_inputs(
-            name, opened, dimensions(name, opened), folder / "data" / name
+            base, opened, dimensions(base, opened), folder / "data" / base
         )
     return {
         input_name: rng.standard_normal(shape).astype(dtype) for input_name, dtype, shape in opened

@@ -86,14 +86,7 @@ static bool can_cast(DType from, DType to) {
 
 /* An element whose place is read from lanes: one of a table. */
 static bool is_gather(const Expr *e, int var) {
-    if (e->n != 1 || (e->dt != DT_f32 && !dt_is_byte((DType)e->dt)) ||
-        lanes_apart(e->arg[0], var, 1))
-        return false;
-    const Expr *at = e->arg[0];
-    while (!dt_is_byte((DType)at->dt) &&
-           ((at->op == EX_add && ex_is_const(at->arg[1])) || at->op == EX_cast))
-        at = at->arg[0];
-    return dt_is_byte((DType)at->dt);
+    return ex_is_lookup(e) && !lanes_apart(e->arg[0], var, 1);
 }
 
 /* Is it every second element of a row in memory? */

@@ -47,7 +47,8 @@ typedef struct LaneDot {
     const Expr *rows;     /* the load of an element that is the same for all lanes */
     const Expr *columns;  /* ... of one that is so many apart from lane to lane */
     bool each;            /* the rows differ from lane to lane; then they are not `rows`, but ... */
-    const Expr *row[4];   /* ... these bytes of lanes, for each of the few: as words */
+    const Expr *row[4];   /* ... for each of the few, what it is, of i32: a byte of each lane,
+                             0, or a choice by what all lanes share */
     const Expr *to;       /* or a table says where the rows lie behind the place that they have at
                              its zeros: the load of that; NULL: none does */
     int pair;             /* the loop of role pair around, whose two sums are added; -1: none */
@@ -72,11 +73,11 @@ const char *lane_type(Printer *p, DType dt, int width);
 void lanes_begin(Lanes *l, const Expr *e);
 /* The lanes of a buffer from the index on, to be read or written. */
 const char *lanes_at(Lanes *l, int buffer, const Expr *index);
+/* The function that stores the first lanes of a vector. */
+const char *put_first_function(Printer *p, DType dt, int width);
 /* Are some lanes not in the buffer? lanes_at reads such, ... */
 bool lanes_missing(const Lanes *l, int buffer);
 /* ... and this writes them. */
-/* The function that stores the first lanes of a vector. */
-const char *put_first_function(Printer *p, DType dt, int width);
 void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value);
 /* The value; all its lanes, if `spread`, even if they are the same. */
 const char *lanes_text(Lanes *l, const Expr *e, bool spread);

@@ -52,8 +52,8 @@ bool is_scalar_buffer(const Buffer *b) {
 }
 
 DType held_type(const Printer *p, const Buffer *b) {
-    bool sums = p->d->gcc_makes_vectors && !p->unit->vector_bytes && b->space == SPACE_reg;
-    if (!sums || is_scalar_buffer(b)) return b->dt;
+    bool vectorised = p->d->gcc_makes_vectors && !p->unit->vector_bytes && b->space == SPACE_reg;
+    if (!vectorised || is_scalar_buffer(b)) return b->dt;
     return b->dt == DT_i32 ? DT_u32 : b->dt == DT_i64 ? DT_u64 : b->dt;
 }
 

@@ -724,3 +724,12 @@ bool ex_is_rounding(const Expr *e) {
     return e->op == EX_cast && e->dt == DT_i32 && e->arg[0]->op == EX_round &&
            e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
 }
+
+bool ex_is_lookup(const Expr *load) {
+    if (load->n != 1 || (load->dt != DT_f32 && !dt_is_byte((DType)load->dt))) return false;
+    const Expr *at = load->arg[0];
+    while (!dt_is_byte((DType)at->dt) &&
+           ((at->op == EX_add && ex_is_const(at->arg[1])) || at->op == EX_cast))
+        at = at->arg[0];
+    return dt_is_byte((DType)at->dt);
+}

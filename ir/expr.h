@@ -153,6 +153,9 @@ void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *visit, void *user);
 /* About how many cycles its slow operations take for one element, for models of cost: 20 a function
  * such as exp, 4 a division or a square root of floats. */
 int ex_slow_cycles(Arena *scratch, const Expr *e);
+/* A load from a table of floats or bytes, with one index, at the place that a byte says? */
+bool ex_is_lookup(const Expr *load);
+
 #define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
 
 /* A cast to i32 of a rounded float that is small enough to be rounded by an addition? */

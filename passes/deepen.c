@@ -25,29 +25,38 @@ static bool read_factor(Graph *g, const Op *op, int i, const PassOptions *o, Fac
     return true;
 }
 
-/* Can zeros be put behind coordinate r of both factors? Where one has no dimension for it, both are
- * to be computed: a window that slides over an image is not laid out. */
-static bool can_pad(Graph *g, const Op *op, const Factor f[2], int r) {
-    bool computed = !dims_vary(op->out[0]->rank, op->out[0]->dims);
+/* Can the factor become a tensor with a dimension for each coordinate that it depends on? A window
+ * that slides over an image would make much more of it. */
+static bool can_lay_out(const Op *op, const Factor *f) {
+    int64_t extent[MAX_RANK], elements = 1;
+    int n = op_extents(op, extent);
+    for (int k = 0; k < n; k++)
+        if (f->vars >> k & 1) elements *= extent[k];
+    return !value_is_const(f->v) && elements <= value_numel(f->v) &&
+           __builtin_popcountll(f->vars) < MAX_RANK && !dims_vary(f->v->rank, f->v->dims) &&
+           !dims_vary(op->out[0]->rank, op->out[0]->dims);
+}
+
+/* Have both factors a dimension for coordinate r, or can they be given one? */
+static bool can_pad(Graph *g, const Op *op, const Factor f[2], int r, bool lay_out) {
     for (int i = 0; i < 2; i++)
-        computed &= !value_is_const(f[i].v) && !dims_vary(f[i].v->rank, f[i].v->dims) &&
-                    __builtin_popcountll(f[i].vars) < MAX_RANK;
-    for (int i = 0; i < 2; i++)
-        if (load_dimension(g->arena, f[i].load, r) < 0 && !(computed && f[i].vars >> r & 1))
+        if (load_dimension(g->arena, f[i].load, r) < 0 &&
+            !(lay_out && f[i].vars >> r & 1 && can_lay_out(op, &f[i])))
             return false;
     return true;
 }
 
-/* The coordinate to be made longer; -1 if one of them fits as it is, or none will do. */
-static int coordinate_to_pad(Graph *g, const Op *op, const Factor *f, int64_t at_once) {
-    int rank = op->out[0]->rank, best = -1;
+/* Finds the coordinate to be made longer, *best; -1 if none will do. False if one fits as it is. */
+static bool coordinate_to_pad(Graph *g, const Op *op, const Factor f[2], int64_t at_once,
+                              bool lay_out, int *best) {
+    *best = -1;
     for (int k = 0; k < op->n_red; k++) {
         int64_t extent = op->red[k];
-        if (!can_pad(g, op, f, rank + k)) continue;
-        if (extent % at_once == 0) return -1;
-        if (extent >= at_once / 2 && (best < 0 || extent > op->red[best])) best = k;
+        if (!can_pad(g, op, f, op->out[0]->rank + k, lay_out)) continue;
+        if (extent % at_once == 0) return false;
+        if (extent >= at_once / 2 && (*best < 0 || extent > op->red[*best])) *best = k;
     }
-    return best;
+    return true;
 }
 
 /* The factor as a load of a tensor whose dimensions are the coordinates that it depends on, with
@@ -100,7 +109,9 @@ static void deepen(Graph *g, Op *op, const PassOptions *o) {
     if (value_is_const(f[rows].v)) return;
     if (!(f[!rows].vars & ~f[rows].vars & spatial)) return; /* no columns */
     int64_t at_once = target_products(o->target, f[rows].dt, f[!rows].dt);
-    int k = coordinate_to_pad(g, op, f, at_once);
+    int k = -1;
+    for (int lay_out = 0; k < 0 && lay_out < 2; lay_out++)
+        if (!coordinate_to_pad(g, op, f, at_once, lay_out, &k)) return;
     if (k < 0) return;
     int64_t by = at_once - op->red[k] % at_once;
     const Expr *part[2];

@@ -137,11 +137,6 @@ static double evaluations(Graph *g, const Op *c, int i) {
     return s.evaluations;
 }
 
-/* A product of two factors; a sum of squares reads what it reads once. */
-static bool is_product(const Op *op) {
-    return op_is_product(op) && op->body->arg[0] != op->body->arg[1];
-}
-
 typedef struct Loads {
     Graph *g;
     const Op *op;
@@ -212,7 +207,7 @@ static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, c
     double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */
-    if (is_product(c) && !movement) return times <= 1 || m->body->op == EX_const;
+    if (is_product_of_two(c) && !movement) return times <= 1 || m->body->op == EX_const;
     if (times <= 1.001) return true;
     double cost = body_cost(g, m->body);
     if (movement || cost <= 1) return c->kind == OP_map || times <= 64 || cost <= 0.5;
@@ -283,7 +278,7 @@ typedef struct Choices {
 static void look_at_choice(void *user, const Expr *e) {
     Choices *u = user;
     int64_t stride;
-    if (e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) >> u->var & 1)
+    if (e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) == UINT64_C(1) << u->var)
         u->any |= ex_loads(u->g->arena, e->arg[1]) || ex_loads(u->g->arena, e->arg[2]);
     for (int i = 0; e->op == EX_load && i < e->n; i++)
         u->any |= (ex_vars(u->g->arena, e->arg[i]) >> u->var & 1) &&
@@ -291,8 +286,8 @@ static void look_at_choice(void *user, const Expr *e) {
 }
 
 /* Does c choose, from column to column, what it reads (tensors side by side, places that are
- * divided)? A loop of its own is cut there (split.c), and reads what was laid out for
- * it (turn.c); the vectors of a tile would be taken apart. */
+ * divided)? A loop of its own is cut there (split.c), and reads what was laid out for it (turn.c);
+ * the vectors of a tile would be taken apart. */
 static bool chooses_columns(Graph *g, const PassOptions *o, const Op *c) {
     Choices u = {g, c->out[0]->rank - 1, false};
     if (o->target->blocks || !o->target->vector_types || u.var < 0) return false;

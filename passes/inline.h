@@ -12,6 +12,11 @@ static inline Value *through_reshape(Value *v) {
     return v->def->kind == OP_reshape ? v->def->in[0] : v;
 }
 
+/* A sum of products of two factors; one of squares reads what it reads once. */
+static inline bool is_product_of_two(const Op *op) {
+    return op_is_product(op) && op->body->arg[0] != op->body->arg[1];
+}
+
 /* Is it a small matrix, which transforms tiles rather than connects channels? */
 static inline bool is_transform(const Value *v) {
     return v->rank == 2 && v->shape[0] <= 6 && v->shape[1] <= 6;

@@ -227,6 +227,10 @@ typedef struct Sum {
     Decoded part[2]; /* over the coordinates of op; q NULL: not decoded */
 } Sum;
 
+static Value *input_of(const Sum *s, const Expr *load) {
+    return s->in[load->k.i];
+}
+
 static uint32_t vars_of(const Sum *s, const Expr *e) {
     return e ? (uint32_t)ex_vars(s->g->arena, e) : 0;
 }
@@ -260,18 +264,26 @@ static bool along_depth(const Sum *s, const Expr *q) {
     return q->n && is_summed(s, q->arg[q->n - 1]);
 }
 
+static bool index_loads(Arena *arena, const Expr *load) {
+    bool any = false;
+    for (int i = 0; i < load->n; i++) any |= ex_loads(arena, load->arg[i]);
+    return any;
+}
+
 /* The load of bytes from where they lay before they were only moved; but not if they were to have
  * what is summed side by side. */
 static const Expr *before_moves(Sum *s, const Expr *q) {
-    for (;;) {
-        const Value *v = s->in[q->k.i];
-        const Op *m = v->def;
-        if (m->kind != OP_map || m->body->op != EX_load) return q;
-        int to = list_add(s->in, &s->n_in, m->in[0]);
-        const Expr *from = part_of(s, m->body, &to, 1, v->rank, q->arg);
-        if (along_depth(s, q) && !along_depth(s, from)) return q;
-        q = from;
+    Value *v = input_of(s, q);
+    const Expr *at = q;
+    for (const Op *m; (m = v->def)->kind == OP_map && m->n_in == 1; v = m->in[0]) {
+        if (m->body->op != EX_load || index_loads(s->g->arena, m->body)) break;
+        const Expr *from = ex_subst_vars(s->x, m->body, v->rank, at->arg);
+        from = ex_simplify(s->x, from, s->n, s->extent);
+        if (along_depth(s, at) && !along_depth(s, from)) break;
+        at = from;
     }
+    if (at == q) return q;
+    return ex_load(s->x, v->dt, list_add(s->in, &s->n_in, v), at->n, at->arg);
 }
 
 /* Reads factor `load` as decoded bytes over the coordinates of the operator. */
@@ -330,28 +342,27 @@ static const Expr *element_of(Sum *s, Value *v) {
     return ex_load(s->x, v->dt, list_add(s->in, &s->n_in, v), v->rank, index);
 }
 
-static Value *input_of(const Sum *s, const Expr *load) {
-    return s->in[load->k.i];
-}
-
 /* A window that slides over bytes reads each several times: they are first summed along what it
  * has as a whole (channels). Replaces the load by one of those sums; the coordinate that was
  * summed, or -1 if there is none. */
 static int sum_along(Sum *s, const Expr **q) {
     Exprs *x = s->x;
     Value *v = input_of(s, *q);
-    for (int k = s->rank; k < s->n && !value_is_const(v); k++) {
+    bool slides = false;
+    for (int i = 0; i < (*q)->n; i++) {
+        uint32_t vars = vars_of(s, (*q)->arg[i]);
+        slides |= vars >> s->rank && vars & ((1u << s->rank) - 1);
+    }
+    for (int k = s->rank; k < s->n && slides && !value_is_const(v); k++) {
         int d = load_dimension(s->g->arena, *q, k);
-        if (d < 0 || s->n - s->rank < 2 || v->shape[d] != s->extent[k] ||
-            (*q)->arg[d] != ex_var(x, k))
-            continue;
-        int64_t shape[MAX_RANK];
+        if (d < 0 || v->shape[d] != s->extent[k] || (*q)->arg[d] != ex_var(x, k)) continue;
+        int64_t dims[MAX_RANK];
         const Expr *own[MAX_RANK], *index[MAX_RANK];
-        memcpy(shape, v->shape, (size_t)v->rank * sizeof *shape);
+        memcpy(dims, v->dims, (size_t)v->rank * sizeof *dims);
         memcpy(index, (*q)->arg, (size_t)v->rank * sizeof *index);
-        shape[d] = 1;
+        dims[d] = 1;
         index[d] = ex_i(x, 0);
-        Builder b = build(s->g, v->rank, shape);
+        Builder b = build(s->g, v->rank, dims);
         for (int i = 0; i < v->rank; i++) own[i] = ex_var(x, i);
         own[d] = build_red(&b, s->extent[k]);
         const Expr *e = ex_cast(x, DT_i32, build_load(&b, v, own));
@@ -473,11 +484,12 @@ static int64_t size_of(const Sum *s, int i) {
 /* The part, neither of them constant, that has the columns: the one with the last coordinate. But
  * columns are laid out anew, so if those have their depth side by side, as rows should, and are
  * more than the others and the result, which is then written across its rows, those are. */
-static int computed_columns(const Sum *s, uint32_t either) {
+static int computed_columns(const Sum *s, uint32_t either, uint32_t spatial) {
     int column = 1;
     for (int k = 0; k < s->rank; k++)
         if (either >> k & 1 && s->extent[k] > 1) column = vars_of(s, s->part[1].q) >> k & 1;
     bool many = size_of(s, column) > size_of(s, !column) + shape_numel(s->rank, s->extent);
+    many &= (vars_of(s, s->part[!column].q) & ~vars_of(s, s->part[column].q) & spatial) != 0;
     return many && along_depth(s, s->part[column].q) ? !column : column;
 }
 
@@ -492,7 +504,7 @@ static bool as_matrix_product(Sum *s) {
     bool constant[2];
     for (int i = 0; i < 2; i++) constant[i] = value_is_const(input_of(s, s->part[i].q));
     int column = constant[1]; /* the part that has the columns */
-    if (!constant[0] && !constant[1]) column = computed_columns(s, either);
+    if (!constant[0] && !constant[1]) column = computed_columns(s, either, spatial);
     if (!(vars[column] & ~vars[!column] & spatial)) return false;
     int64_t rows = 1;
     for (int k = 0; k < s->rank; k++)
@@ -566,7 +578,8 @@ static void finish(Sum *s, const Expr *body, const Expr *acc) {
     graph_drop_inputs(s->g, op);
 }
 
-/* A whole float that sums so many products, in the form that vectors can cast. */
+/* A whole float that sums so many products of bytes less zero points, which are bytes, too, in the
+ * form that vectors can cast. */
 static const Expr *as_rounding(Exprs *x, const Expr *acc, int64_t products) {
     double most = (double)products * 255 * 255;
     if (acc->dt != DT_f32 || most > ROUND_LIMIT) return acc;

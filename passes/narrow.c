@@ -21,7 +21,7 @@ typedef struct Narrow {
 } Narrow;
 
 static bool is_product(const Op *op) {
-    if (!op_is_product(op) || op->body->arg[0] == op->body->arg[1]) return false; /* a square */
+    if (!is_product_of_two(op)) return false;
     for (int i = 0; i < op->n_in; i++)
         if (value_is_const(op->in[i]) && is_transform(op->in[i])) return false;
     return op->body->dt == DT_f32 && shape_numel(op->n_red, op->red) >= MIN_DEPTH;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define MOST_UNROLLED_WINDOW 32
+#define MOST_FOURS           8 /* of a coordinate of a window */
 #define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
@@ -65,21 +66,12 @@ typedef struct VectorScore {
     int seconds;     /* ... of which every second element of f32 */
 } VectorScore;
 
-/* The element of a table at the place that a byte says? Vectors look up a place for each lane. */
-static bool reads_table(const Expr *load) {
-    const Expr *at = load->arg[0];
-    while (!dt_is_byte((DType)at->dt) &&
-           (at->op == EX_cast || (at->op == EX_add && ex_is_const(at->arg[1]))))
-        at = at->arg[0];
-    return dt_is_byte((DType)at->dt);
-}
-
 static void score_load(void *user, const Expr *e) {
     VectorScore *s = user;
     int64_t stride;
     if (e->op != EX_load) return;
     if (!ex_stride(e->arg[0], s->loop, &stride)) {
-        s->other += !reads_table(e);
+        s->other += !ex_is_lookup(e); /* vectors do it for each lane */
     } else if (stride == 1 || nest_can_pack(s->n, e->k.i, e->arg[0])) {
         s->unit += stride != 0;
     } else {
@@ -778,8 +770,8 @@ static int window_depth(Nest *n) {
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
  * convolution, pooling): neighbours in the tile share what they load where the window is unrolled,
- * as far as it is not too long. Of a coordinate that was filled up to fours all of it is, so that
- * it is known which places are there. */
+ * as far as it is not too long. A coordinate that is taken by fours, and perhaps was filled up to
+ * them, is the innermost, so that it is known which places are there. */
 static void window_tile(Nest *n, int column, int row) {
     int64_t tiles, unrolled = 1;
     int inner[2], count = 0, order[NEST_MAX_LOOPS];
@@ -794,7 +786,7 @@ static void window_tile(Nest *n, int column, int row) {
     while (n->target->vector_types && serial > 0) {
         const int loop = order[serial - 1];
         const int64_t more = unrolled * n->loop[loop].extent;
-        if (loop != fours && more > MOST_UNROLLED_WINDOW) break;
+        if (more > (loop == fours ? MOST_FOURS : MOST_UNROLLED_WINDOW)) break;
         unrolled = more;
         serial--;
     }

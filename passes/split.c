@@ -172,7 +172,7 @@ static void find_guard(void *user, const Expr *e) {
 }
 
 static bool cut_one_loop(const Guards *u) {
-    return !(u->bounds.loops & (u->bounds.loops - 1));
+    return u->bounds.loops && !(u->bounds.loops & (u->bounds.loops - 1));
 }
 
 /* Do these guards make few pieces? Each cuts all that are there; of one loop only one of them. */
