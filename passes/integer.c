@@ -270,9 +270,18 @@ static bool index_loads(Arena *arena, const Expr *load) {
     return any;
 }
 
+/* Has `from` a dimension for whatever is summed that q has one for? */
+static bool keeps_dimensions(const Sum *s, const Expr *q, const Expr *from) {
+    for (int k = s->rank; k < s->n; k++)
+        if (load_dimension(s->g->arena, q, k) >= 0 && load_dimension(s->g->arena, from, k) < 0)
+            return false;
+    return true;
+}
+
 /* The load of bytes from where they lay before they were only moved; but not if they were to have
- * what is summed side by side. */
-static const Expr *before_moves(Sum *s, const Expr *q) {
+ * what is summed side by side or, unless both factors are computed, of which one is laid out anew
+ * anyway, in a dimension of its own. */
+static const Expr *before_moves(Sum *s, const Expr *q, bool computed) {
     Value *v = input_of(s, q);
     const Expr *at = q;
     for (const Op *m; (m = v->def)->kind == OP_map && m->n_in == 1; v = m->in[0]) {
@@ -280,6 +289,7 @@ static const Expr *before_moves(Sum *s, const Expr *q) {
         const Expr *from = ex_subst_vars(s->x, m->body, v->rank, at->arg);
         from = ex_simplify(s->x, from, s->n, s->extent);
         if (along_depth(s, at) && !along_depth(s, from)) break;
+        if (!computed && !keeps_dimensions(s, at, from)) break;
         at = from;
     }
     if (at == q) return q;
@@ -305,9 +315,7 @@ static bool read_part(Sum *s, const Expr *load, Decoded *d) {
     d->q = part_of(s, d->q, to, m->n_in, made->rank, index);
     d->zero = uniform(s, part_of(s, d->zero, to, m->n_in, made->rank, index));
     d->scale = part_of(s, d->scale, to, m->n_in, made->rank, index);
-    if (d->q->op != EX_load) return false;
-    d->q = before_moves(s, d->q);
-    return true;
+    return d->q->op == EX_load;
 }
 
 typedef struct Rebase {
@@ -659,6 +667,10 @@ static void rewrite_sum(Graph *g, Op *op, const Target *t) {
     bool read[2] = {false, false};
     for (int i = 0; i < 1 + product; i++)
         read[i] = read_part(&s, product ? op->body->arg[i] : op->body, &s.part[i]);
+    bool computed = product;
+    for (int i = 0; i < 2; i++) computed &= read[i] && !value_is_const(input_of(&s, s.part[i].q));
+    for (int i = 0; i < 2; i++)
+        if (read[i]) s.part[i].q = before_moves(&s, s.part[i].q, computed);
     if (read[0] && (read[1] || !product))
         in_integers(&s, product);
     else if (read[0] || read[1])
