@@ -374,8 +374,9 @@ static bool uses_row(const Unit *unit, int i) {
 }
 
 void print_vector_types(const Unit *unit, Text *out) {
-    bool any = false;
-    if (unit->lane_rows[0] || unit->lane_rows[1] || unit->lane_rows[2])
+    bool any = false, functions = false;
+    for (int i = 0; i < LANE_WORDS; i++) functions |= unit->lane_rows[i] != 0;
+    if (functions)
         text_add(out, "#if defined(__SSE__)\n#include <immintrin.h>\n#elif defined(__ARM_NEON)\n"
                       "#include <arm_neon.h>\n#endif\n\n");
     for (int i = 0; i < N_ROWS; i++)

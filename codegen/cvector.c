@@ -477,7 +477,7 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
 
 #define LEAST_REST  3 /* iterations that are worth being a vector of their own */
 #define LEAST_WIDTH 4 /* of a vector */
-#define FOUR       4
+#define FOUR        4
 
 /* The body of a loop around one over four bytes, or words, that lie side by side: the store, and
  * what is stored of each of the four. */

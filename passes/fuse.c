@@ -269,14 +269,8 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
     return ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args);
 }
 
-typedef struct Choices {
-    Graph *g;
-    int var;
-    bool any;
-} Choices;
-
 static void look_at_choice(void *user, const Expr *e) {
-    Choices *u = user;
+    Guards *u = user;
     int64_t stride;
     if (e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) == UINT64_C(1) << u->var)
         u->any |= ex_loads(u->g->arena, e->arg[1]) || ex_loads(u->g->arena, e->arg[2]);
@@ -289,7 +283,7 @@ static void look_at_choice(void *user, const Expr *e) {
  * divided)? A loop of its own is cut there (split.c), and reads what was laid out for it (turn.c);
  * the vectors of a tile would be taken apart. */
 static bool chooses_columns(Graph *g, const PassOptions *o, const Op *c) {
-    Choices u = {g, c->out[0]->rank - 1, false};
+    Guards u = {g, c->out[0]->rank - 1, false};
     if (o->target->blocks || !o->target->vector_types || u.var < 0) return false;
     ex_visit(g->arena, c->body, look_at_choice, &u);
     return u.any;
