@@ -143,6 +143,10 @@ static const char *fresh(Printer *p) {
     return names_take(&p->names, arena_printf(p->scratch, "v%d", p->n_values++), "v");
 }
 
+void use_name(Printer *p, const Expr *e, const char *name) {
+    give_name(p, node_of(p, e), name);
+}
+
 const char *name_expr(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);
     if (node->name) return node->name;

@@ -42,6 +42,8 @@ const Expr *sigmoid_operand(const Printer *p, const Expr *e);
 const Expr *gelu_operand(const Printer *p, const Expr *e);
 /* Gives `e` a constant of its own; its name. Not under p->inline_only. */
 const char *name_expr(Printer *p, const Expr *e);
+/* `name` stands for `e` until the scope ends. */
+void use_name(Printer *p, const Expr *e, const char *name);
 /* The text of a piece, in parentheses if it binds looser than `prec`. */
 const char *operand(Printer *p, Piece piece, int prec);
 const char *logic_operand(Printer *p, Piece piece, int prec);

@@ -327,7 +327,8 @@ static void print_loop(Printer *p, const Stmt *s) {
     const char *bound = print_root(p, extent), *var = p->var[s->var];
     if (strchr(bound, ' ')) bound = arena_printf(p->scratch, "(%s)", bound);
     bool few = ex_is_const(extent) && extent->k.i <= MOST_UNROLLED;
-    if (s->role == ROLE_unroll && p->d->unroll && few) {
+    bool unroll = s->role == ROLE_unroll || (s->role == ROLE_vector && p->d->barrier);
+    if (unroll && p->d->unroll && few) {
         p->unit->needs |= NEEDS_unroll;
         print_line(p, "%s", p->d->unroll);
     }
@@ -376,8 +377,142 @@ static void print_stay(Printer *p, const Stmt *s) {
     print_line(p, "MLCC_STAY;");
 }
 
+/* `e` for the first element of a wide one, which `var` runs through. */
+static const Expr *first_of(Printer *p, const Expr *e, int var) {
+    return ex_simplify(p->x, ex_subst_var(p->x, e, var, ex_i(p->x, 0)), p->k->vars.n, p->extent);
+}
+
+/* Where a place in parameter `buffer` goes through the elements of a wide one while `var` runs, the
+ * first of them; else NULL. */
+static const Expr *wide_place(Printer *p, int buffer, const Expr *flat, int var) {
+    int64_t stride;
+    if (!p->aligned || buffer >= p->k->n_params || !p->aligned[buffer] || !flat ||
+        !p->d->wide[p->k->buffers.items[buffer]->dt] || !ex_stride(flat, var, &stride) ||
+        stride != 1)
+        return NULL;
+    const Expr *first = first_of(p, flat, var);
+    return ex_is_multiple(first, WIDE_ELEMENTS) ? first : NULL;
+}
+
+static const char *wide_text(Printer *p, int buffer, const Expr *first) {
+    const Buffer *b = p->k->buffers.items[buffer];
+    begin_statement(p, 1, &first);
+    return arena_printf(p->scratch, "*(%s%s *)(%s + %s)", b->written ? "" : "const ",
+                        p->d->wide[b->dt], p->buffer[buffer], print_root(p, first));
+}
+
+typedef struct WideLoads {
+    Printer *p;
+    int var;
+    int count;
+} WideLoads;
+
+static void find_choice(void *user, const Expr *e) {
+    if (e->op == EX_select || e->op == EX_and || e->op == EX_or) *(bool *)user = true;
+}
+
+/* Reads what the loop loads one by one, and names the load. */
+static void read_wide(void *user, const Expr *e) {
+    WideLoads *u = user;
+    Printer *p = u->p;
+    if (e->op != EX_load || e->n != 1 || p->k->buffers.items[e->k.i]->written) return;
+    const Expr *first = wide_place(p, (int)e->k.i, e->arg[0], u->var);
+    if (!first || node_of(p, e)->name) return;
+    const char *text = wide_text(p, (int)e->k.i, first);
+    const char *name = names_take(&p->names, arena_printf(p->scratch, "w%d", p->n_values++), "w");
+    print_line(p, "const %s %s = %s;", p->d->wide[e->dt], name, text);
+    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[u->var]));
+    u->count++;
+}
+
+/* `to[...] = condition ? x[...] : other`, which is read at once or not at all. */
+static const Expr *read_wide_if(Printer *p, const Expr *e, int var) {
+    const Expr *load = e->op == EX_select ? e->arg[1] : NULL;
+    if (!load || load->op != EX_load || load->n != 1 || !ex_is_const(e->arg[2]) ||
+        p->k->buffers.items[load->k.i]->written ||
+        !ex_same_below(p->x, e->arg[0], var, WIDE_ELEMENTS))
+        return NULL;
+    const int buffer = (int)load->k.i;
+    const Expr *first = wide_place(p, buffer, load->arg[0], var);
+    if (!first) return NULL;
+    const Expr *roots[] = {first_of(p, e->arg[0], var), first};
+    const char *type = p->d->wide[load->dt], *other = print_root(p, e->arg[2]);
+    const char *name = names_take(&p->names, arena_printf(p->scratch, "w%d", p->n_values++), "w");
+    begin_statement(p, 2, roots);
+    print_line(p, "%s %s = {{%s, %s, %s, %s}};", type, name, other, other, other, other);
+    print_line(p, "if (%s) {", print_root(p, roots[0]));
+    print_line(p, "    %s = *(const %s *)(%s + %s);", name, type, p->buffer[buffer],
+               print_root(p, first));
+    print_line(p, "}");
+    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[var]));
+    return e;
+}
+
+/* Prints a loop over the elements of a wide one: what it loads is read before, what it stores
+ * written after it, at once. False: nothing is. */
+static bool print_wide(Printer *p, const Stmt *s) {
+    const Stmt *body = s->body;
+    const Expr *inside = NULL;
+    if (s->role != ROLE_vector || !p->aligned || !ex_is_const(s->extent) ||
+        s->extent->k.i != WIDE_ELEMENTS || body->next)
+        return false;
+    if (body->kind == ST_if && !body->other && !body->body->next) {
+        inside = prepare(p, body->value);
+        body = body->body;
+        if (!ex_same_below(p->x, inside, s->var, WIDE_ELEMENTS)) return false;
+        inside = first_of(p, inside, s->var);
+    }
+    if (body->kind != ST_store) return false;
+    const Expr *value = prepare(p, body->value), *flat = place_of(p, body);
+    const Expr *to = flat ? wide_place(p, body->buffer, flat, s->var) : NULL;
+    bool chooses = false; /* what is not chosen may not be there */
+    ex_visit(p->scratch, value, find_choice, &chooses);
+    WideLoads loads = {.p = p, .var = s->var};
+    int mark = p->named.n;
+    if (inside && to) {
+        begin_statement(p, 1, &inside);
+        print_line(p, "if (%s) {", print_root(p, inside));
+        p->indent++;
+    } else if (inside) {
+        return false;
+    }
+    if (!chooses)
+        ex_visit(p->scratch, value, read_wide, &loads);
+    else if (read_wide_if(p, value, s->var))
+        loads.count++;
+    if (!to && !loads.count) return false;
+    const Buffer *b = p->k->buffers.items[body->buffer];
+    const char *out = NULL, *place;
+    if (to) {
+        out = names_take(&p->names, "out", "out");
+        print_line(p, "%s %s;", p->d->wide[b->dt], out);
+    }
+    p->unit->needs |= NEEDS_unroll;
+    print_line(p, "%s", p->d->unroll);
+    print_line(p, "for (%s %s = 0; %s < %d; %s++) {", type_of(p, DT_i32), p->var[s->var],
+               p->var[s->var], WIDE_ELEMENTS, p->var[s->var]);
+    p->indent++;
+    const Expr *roots[] = {to ? NULL : flat, value};
+    int inner = p->named.n;
+    begin_statement(p, 2, roots);
+    place = to ? arena_printf(p->scratch, "%s.e[%s]", out, p->var[s->var])
+               : print_place(p, body->buffer, flat);
+    print_line(p, "%s = %s;", place, print_value(p, b, value));
+    end_scope(p, inner);
+    p->indent--;
+    print_line(p, "}");
+    if (to) print_line(p, "%s = %s;", wide_text(p, body->buffer, to), out);
+    if (inside) {
+        p->indent--;
+        print_line(p, "}");
+    }
+    end_scope(p, mark);
+    return true;
+}
+
 static void print_for(Printer *p, const Stmt *s) {
     if (take_clearing(p, s)) return;
+    if (print_wide(p, s)) return;
     bool sums = begin_tiles(p, s);
     if (!print_tiles(p, s) && !print_vectors(p, s)) {
         bool spilled = spill_held(p, s);
@@ -408,7 +543,8 @@ void print_statements(Printer *p, const Stmt *s) {
             print_alloc(p, s);
             break;
         case ST_barrier:
-            if (p->d->barrier) print_line(p, "%s", p->d->barrier);
+            if (p->d->barrier)
+                print_line(p, "%s", s->global ? p->d->global_barrier : p->d->barrier);
             break;
         case ST_prefetch:
             if (p->d->prefetch) print_prefetch(p, s);

@@ -88,6 +88,7 @@ typedef struct Printer {
     int64_t *extent;        /* upper bounds of the variables, -1: unknown */
     const Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
+    bool *aligned;  /* parameter i begins at a multiple of what is read at once; NULL: nothing is */
     bool *declared; /* buffer i: its alloc waits for the store that sets it */
     /* cvector.c. held[i] > 0: buffer i is an array in registers, kept in vectors: rows of so many
      * elements; the vector that begins at an element has the name held_name[i][element]. */

@@ -13,12 +13,17 @@
 /* Which rows of helpers.def a dialect reads. */
 enum { IN_c = 1, IN_cuda = 2, IN_glsl = 4, IN_all = 7, IN_c_like = 3 };
 
+#define WIDE_ELEMENTS 4
+
 typedef struct Dialect {
     const char *name;
     unsigned helpers; /* IN_<name> */
 
     const char *reg[DT_count]; /* type of a value, by register type (dt_reg) */
     const char *mem[DT_count]; /* type of an element in memory */
+    const char
+        *wide[DT_count];       /* type of WIDE_ELEMENTS elements in memory, read and written at once
+                                  from a multiple of that; .e[i] is one. NULL: there is none */
     bool call_casts;           /* float(x) instead of (float)x */
     bool wraps;                /* signed arithmetic and INT_MIN / -1 wrap by definition */
     bool int_promotion;        /* small integers and bool become int by themselves */
@@ -35,7 +40,7 @@ typedef struct Dialect {
 
     const char *function; /* before the type of a helper function */
     bool vector_outside;  /* vector loops go outside of unrolled ones, see cprint.c */
-    const char *barrier;
+    const char *barrier, *global_barrier; /* the other one for memory outside of the block, too */
     bool gcc_makes_vectors; /* of its loops, not always the right ones: see cops.c */
     bool prefetch;          /* there is MLCC_PREFETCH; else nothing is printed */
     const char *unroll;     /* line before a loop to be unrolled; NULL: none */

@@ -82,6 +82,7 @@ const Dialect dialect_cuda = {
             [DT_u4] = "unsigned char",
             [DT_u2] = "unsigned char",
         },
+    .wide = {[DT_f32] = "mlcc_f32x4", [DT_i32] = "mlcc_i32x4"},
     .int_promotion = true,
     .long_suffix = "ll",
     .double_suffix = "",
@@ -112,6 +113,7 @@ const Dialect dialect_cuda = {
     .select_min_max = true,
     .function = "MLCC_DEVICE ",
     .barrier = "__syncthreads();",
+    .global_barrier = "__syncthreads();",
     .unroll = "MLCC_UNROLL",
     .shared = "MLCC_SHARED",
     .block_at = {"(int)blockIdx.x", "(int)blockIdx.y", "(int)blockIdx.z"},
@@ -139,12 +141,26 @@ static void print_trampoline(Printer *printer, const char *name, Text *out) {
     text_add(out, ");\n}\n#endif\n\n");
 }
 
+#define WIDE_BYTES 16
+
+/* Which parameters begin at multiples of what is read at once, in all launches of the kernel? */
+static void find_aligned(const Program *p, const Kernel *k, Printer *printer) {
+    printer->aligned = ARENA_ARRAY(printer->scratch, k->buffers.n, bool);
+    for (int i = 0; i < k->n_params; i++) {
+        printer->aligned[i] = true;
+        for (int s = 0; s < p->steps.n; s++)
+            if (p->steps.items[s].kernel == k && p->steps.items[s].places)
+                printer->aligned[i] &= p->steps.items[s].places[i].offset % WIDE_BYTES == 0;
+    }
+}
+
 static void print_kernel(const Program *p, Unit *unit, const Kernel *k, const char *name,
                          Text *out) {
     Arena scratch;
     arena_init(&scratch, p->arena->limit, p->arena->on_limit, p->arena->user);
     Printer printer;
     printer_init(&printer, unit, p, &scratch, k);
+    find_aligned(p, k, &printer);
     print_body(&printer);
 
     kernel_comment(k, &scratch, out);

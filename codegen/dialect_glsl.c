@@ -119,6 +119,7 @@ const Dialect dialect_glsl = {
     .f64_by_f32 = true,
     .function = "",
     .barrier = "barrier();",
+    .global_barrier = "memoryBarrierBuffer(); barrier();",
     .unroll = "[[unroll]]",
     .shared = "shared",
     .global_shared = true,
@@ -147,10 +148,12 @@ static void print_interface(const Program *p, Printer *printer, Text *out) {
               (long long)k->block[0], (long long)k->block[1], (long long)k->block[2]);
     for (int i = 0; i < k->n_params; i++) {
         const Buffer *b = k->buffers.items[i];
-        text_addf(out,
-                  "layout(std430, set = 0, binding = %d) %s%sbuffer Buffer%d {\n    %s %s[];\n};\n",
-                  i, parameter_alone(p, k, i) ? "restrict " : "", b->written ? "" : "readonly ", i,
-                  mem_type(printer->unit, b->dt), printer->buffer[i]);
+        text_addf(
+            out,
+            "layout(std430, set = 0, binding = %d) %s%s%sbuffer Buffer%d {\n    %s %s[];\n};\n", i,
+            parameter_exchanged(k, i) ? "coherent " : "",
+            parameter_alone(p, k, i) ? "restrict " : "", b->written ? "" : "readonly ", i,
+            mem_type(printer->unit, b->dt), printer->buffer[i]);
     }
     if (k->n_scalars) {
         text_add(out, "layout(push_constant) uniform Scalars {\n");

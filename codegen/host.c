@@ -29,7 +29,20 @@ bool places_overlap(const Place *a, const Place *b) {
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
+static bool has_global_barrier(const Stmt *s) {
+    for (; s; s = s->next)
+        if ((s->kind == ST_barrier && s->global) || has_global_barrier(s->body) ||
+            has_global_barrier(s->other))
+            return true;
+    return false;
+}
+
+bool parameter_exchanged(const Kernel *k, int i) {
+    return k->buffers.items[i]->written && has_global_barrier(k->body);
+}
+
 bool parameter_alone(const Program *p, const Kernel *k, int i) {
+    if (parameter_exchanged(k, i)) return false;
     for (int s = 0; s < p->steps.n; s++) {
         const Step *step = &p->steps.items[s];
         if (step->kind != STEP_launch || step->kernel != k) continue;

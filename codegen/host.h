@@ -22,6 +22,8 @@ const char **kernel_names(const Program *p, Names *names);
 int kernel_index(const Program *p, const Kernel *k);
 /* True if the kernel is launched at least once. */
 bool kernel_launched(const Program *p, const Kernel *k);
+/* May threads of a block read what others of it have stored to parameter i? */
+bool parameter_exchanged(const Kernel *k, int i);
 /* True if in every launch the memory of parameter i is free of stores through another parameter,
  * and no other parameter reads what is stored through it: it may be `restrict`. */
 bool parameter_alone(const Program *p, const Kernel *k, int i);

@@ -140,6 +140,16 @@ bool ex_bound(Exprs *x, const Expr *e, int n, int *var, int64_t *bound, bool *be
  * the same, or not plain to see. */
 bool ex_stride(const Expr *e, int var, int64_t *stride);
 
+/* Is `e` a multiple of n, whatever is loaded and variables are? False if it is not plain to see. */
+bool ex_is_multiple(const Expr *e, int64_t n);
+
+/* `e` with `value` for variable `var`. */
+const Expr *ex_subst_var(Exprs *x, const Expr *e, int var, const Expr *value);
+
+/* Is a condition the same for all values of `var` below n, whatever else it depends on? False if it
+ * is not plain to see. */
+bool ex_same_below(Exprs *x, const Expr *e, int var, int64_t n);
+
 /* Evaluates an expression without loads on constants: vars[i] for var i. */
 Scalar ex_eval(const Expr *e, const int64_t *vars);
 /* Applies one operator (not a leaf, not load) to constant operands of type `from`, giving type

@@ -269,6 +269,49 @@ bool ex_stride(const Expr *e, int var, int64_t *stride) {
     return true;
 }
 
+bool ex_is_multiple(const Expr *e, int64_t n) {
+    switch ((ExprOp)e->op) {
+    case EX_const:
+        return e->k.i % n == 0;
+    case EX_add:
+    case EX_sub:
+    case EX_rem:
+        return ex_is_multiple(e->arg[0], n) && ex_is_multiple(e->arg[1], n);
+    case EX_mul:
+        return ex_is_multiple(e->arg[0], n) || ex_is_multiple(e->arg[1], n);
+    default:
+        return n == 1;
+    }
+}
+
+typedef struct OneVar {
+    Exprs *x;
+    int var;
+    const Expr *value;
+} OneVar;
+
+static const Expr *put_value(void *user, const Expr *e, const Expr *const *args) {
+    const OneVar *u = user;
+    if (e->op == EX_var) return e->k.i == u->var ? u->value : e;
+    return e->n ? ex_rebuild(u->x, e, args) : e;
+}
+
+const Expr *ex_subst_var(Exprs *x, const Expr *e, int var, const Expr *value) {
+    OneVar u = {x, var, value};
+    return ex_rewrite(x, e, put_value, &u);
+}
+
+bool ex_same_below(Exprs *x, const Expr *e, int var, int64_t n) {
+    int64_t stride;
+    if (e->op == EX_and)
+        return ex_same_below(x, e->arg[0], var, n) && ex_same_below(x, e->arg[1], var, n);
+    if (e->op != EX_lt || !ex_is_const(e->arg[1]) || !ex_stride(e->arg[0], var, &stride))
+        return ex_stride(e, var, &stride) && stride == 0;
+    if (stride == 0) return true;
+    return stride == 1 && e->arg[1]->k.i % n == 0 &&
+           ex_is_multiple(ex_subst_var(x, e->arg[0], var, ex_i(x, 0)), n);
+}
+
 /* --- linear forms ----------------------------------------------------------------------------- */
 
 typedef struct Term {

@@ -74,6 +74,7 @@ struct Stmt {
     int buffer;         /* store, alloc, prefetch */
     const Expr **index; /* store, prefetch: one per dimension */
     bool near;          /* prefetch: into the L1 cache, else into the L2 cache */
+    bool global;        /* barrier: what was stored to parameters before is seen behind it, too */
     Stmt *body, *other; /* for, if; if: else branch */
 };
 

@@ -24,6 +24,7 @@ static const Target targets[] = {
      .max_block_threads = 1024,
      .max_grid = 65535,
      .few_blocks = 256,
+     .multiprocessors = 132,
      .buffer_align = 256},
     {.name = "vulkan",
      .meaning = "GLSL compute shaders, SPIR-V",
@@ -34,6 +35,7 @@ static const Target targets[] = {
      .max_block_threads = 128,
      .max_grid = 65535,
      .few_blocks = 256,
+     .multiprocessors = 132,
      .buffer_align = 256},
 };
 

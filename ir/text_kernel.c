@@ -123,7 +123,7 @@ static void print_stmt(KernelPrinter *p, const Stmt *s, int indent) {
         text_addf(out, "alloc %s", buffer_name(k, s->buffer));
         break;
     case ST_barrier:
-        text_add(out, "barrier");
+        text_add(out, s->global ? "barrier global" : "barrier");
         break;
     }
     if (s->value) sharing_print(out, sharing, &p->scope, s->value);
@@ -388,6 +388,7 @@ static Stmt *read_stmt(KernelReader *r) {
             ok = read_buffer_name(r, &s->buffer);
             break;
         case ST_barrier:
+            s->global = lex_accept_name(lx, "global");
             break;
         case ST_prefetch:
             ok = read_element(r, s);

@@ -68,12 +68,19 @@ static void look_for_largest(void *user, const Expr *e) {
     if (e->op == EX_load) keep_larger(user, e);
 }
 
-/* Of a product that is done in few blocks: what its first factor loads, and how many pieces give a
- * device enough of them; else NULL. */
-static const Expr *find_few_blocks(Graph *g, const Op *op, const Target *t, int64_t depth,
-                                   double *pieces) {
+/* What cutting a reduction into pieces is to bring. */
+typedef struct Wanted {
+    double pieces; /* as near to so many as can be */
+    const Target *target;
+    ProductSize product; /* ... or whatever makes this cost least; rows 0: it is none */
+} Wanted;
+
+/* Of a product on a device: what its first factor loads, for its pieces may keep more blocks at
+ * work; else NULL. */
+static const Expr *find_product_load(Graph *g, const Op *op, int64_t depth, Wanted *wanted) {
     const Value *out = op->out[0];
-    if (!t->blocks || !op_is_product(op) || out->rank + op->n_red + 1 > MAX_RANK) return NULL;
+    if (!wanted->target->blocks || !op_is_product(op) || out->rank + op->n_red + 1 > MAX_RANK)
+        return NULL;
     const uint64_t vars[2] = {ex_vars(g->arena, op->body->arg[0]),
                               ex_vars(g->arena, op->body->arg[1])};
     int64_t extent[2] = {1, 1}, batches = 1; /* rows and columns, which each factor has alone */
@@ -81,26 +88,34 @@ static const Expr *find_few_blocks(Graph *g, const Op *op, const Target *t, int6
         const bool in[2] = {vars[0] >> i & 1, vars[1] >> i & 1};
         *(in[0] == in[1] ? &batches : &extent[in[1]]) *= out->shape[i];
     }
-    const double blocks = product_blocks(t, (DType)op->body->dt, extent[0], extent[1]);
-    if (blocks == 0) return NULL;
+    wanted->product = (ProductSize){(DType)op->body->dt, extent[0], extent[1], batches, depth};
     Reads u = {.op = op};
     ex_visit(g->arena, op->body->arg[0], look_for_largest, &u);
-    *pieces = fmin(t->few_blocks / (blocks * (double)batches), (double)depth / LEAST_DEPTH);
-    return *pieces >= 2 ? u.load : NULL;
+    return u.load;
 }
 
-/* The factor of an extent of the reduction that is nearest to `wanted`, and of which: of the
- * coordinate whose steps in what is loaded are the largest, if it has any. 1: there is none. */
-static int64_t choose_factor(Graph *g, const Op *op, const Expr *load, double wanted, int *which) {
+/* Less is better; infinite: so many pieces are out of the question. */
+static double rate(const Wanted *w, int64_t pieces) {
+    if (w->product.rows == 0) {
+        const double off = fabs(log((double)pieces / w->pieces));
+        return off < log(4) ? off : HUGE_VAL;
+    }
+    return w->product.depth / pieces < LEAST_DEPTH ? HUGE_VAL
+                                                   : product_cost(w->target, &w->product, pieces);
+}
+
+/* The best factor of an extent of the reduction, and of which: of the coordinate whose steps in
+ * what is loaded are the largest, if it has any. 1: there is none. */
+static int64_t choose_factor(Graph *g, const Op *op, const Expr *load, const Wanted *wanted,
+                             int *which) {
     int64_t best = 1;
     for (int i = 0; i < load->n && best == 1; i++) {
         uint64_t vars = ex_vars(g->arena, load->arg[i]) >> op->out[0]->rank;
-        double least = log(4);
+        double least = wanted->product.rows ? rate(wanted, 1) : HUGE_VAL;
         for (int k = 0; k < op->n_red; k++)
-            for (int64_t f = 2; vars >> k & 1 && f <= op->red[k] && (double)f < 4 * wanted; f++) {
-                double off = fabs(log((double)f / wanted));
-                if (op->red[k] % f || off >= least) continue;
-                least = off;
+            for (int64_t f = 2; vars >> k & 1 && f <= op->red[k]; f++) {
+                if (op->red[k] % f || rate(wanted, f) >= least) continue;
+                least = rate(wanted, f);
                 best = f;
                 *which = k;
             }
@@ -163,13 +178,14 @@ void pass_cascade(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_cascade(op->sub, o);
         int64_t elements = op->kind == OP_reduce ? shape_numel(op->n_red, op->red) : 0;
-        double wanted = elements ? wanted_pieces(op, o->target, elements) : 1;
-        const Expr *load = wanted >= 2 ? find_load(g, op, elements) : NULL;
+        Wanted wanted = {.target = o->target};
+        wanted.pieces = elements ? wanted_pieces(op, o->target, elements) : 1;
+        const Expr *load = wanted.pieces >= 2 ? find_load(g, op, elements) : NULL;
         const bool product = !load;
-        if (product) load = find_few_blocks(g, op, o->target, elements, &wanted);
+        if (product) load = find_product_load(g, op, elements, &wanted);
         if (!load) continue;
         int which = 0;
-        int64_t pieces = choose_factor(g, op, load, wanted, &which);
+        int64_t pieces = choose_factor(g, op, load, &wanted, &which);
         bool first = product || comes_first(g, load, op->out[0]->rank, op->out[0]->rank + which);
         if (pieces > 1) take_apart(g, op, first, which, pieces);
     }

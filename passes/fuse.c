@@ -22,6 +22,7 @@
 #define MIN_SIZE     250  /* ... when much was rewritten before, see size_limit */
 #define MAX_WORK     (8 << 20)
 #define MAX_DECODING 4 /* cost of decoding a byte, and of a little more */
+#define MOST_PADDED  2 /* who ask where the padding is, on devices */
 #define MOST_ACROSS  2 /* tensors that are read across their rows at once */
 
 /* How large a body may grow. A step that moves what it puts in rewrites all of it, so a chain of
@@ -200,10 +201,26 @@ static bool asks_along_rows(Graph *g, const Op *c, int i, const Op *m) {
     return w.slide && u.any;
 }
 
+static void count_loads(void *user, const Expr *e) {
+    if (e->op == EX_load) ++*(int *)user;
+}
+
+/* Does the map only put constants around a tensor? */
+static bool is_padding(Graph *g, const Op *m) {
+    const Expr *e = m->body;
+    if (e->op != EX_select) return false;
+    const bool first = e->arg[1]->op == EX_load;
+    int loads = 0;
+    ex_visit(g->arena, e, count_loads, &loads);
+    return loads == 1 && e->arg[1 + !first]->op == EX_load && ex_is_const(e->arg[1 + first]);
+}
+
 static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, const Op *m,
                            int users) {
     if (reads_many_across(g, c, i, m)) return false;
     if (!o->target->blocks && asks_along_rows(g, c, i, m)) return false;
+    /* a kernel of its own costs a device more than asking in each place of a window does */
+    if (o->target->blocks && c->kind == OP_reduce && is_padding(g, m)) return users <= MOST_PADDED;
     double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */

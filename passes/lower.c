@@ -8,6 +8,7 @@
 #include "passes/inline.h"
 #include "passes/nest.h"
 #include "passes/passes.h"
+#include "passes/rows.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -231,6 +232,23 @@ static void lower_compute(Lower *l, const Op *op) {
     add_launch(l, &n, key, false);
 }
 
+/* The operators of a chain as one kernel (rows.h). */
+static void lower_rows(Lower *l, const RowChain *chain) {
+    Kernel *kernels[MOST_IN_ROWS];
+    Value **args[MOST_IN_ROWS];
+    Step step = {.kind = STEP_launch};
+    for (int i = 0; i < chain->n; i++) {
+        Nest n;
+        nest_begin(&n, l->p, chain->op[i], l->target);
+        schedule_rows(&n, chain);
+        kernels[i] = nest_build(&n, "part", &args[i]);
+    }
+    l->p->kernels.n -= chain->n; /* they are parts of the next */
+    Kernel *k = join_rows(l->p, kernel_name(l, chain->op[0]), chain->n, kernels, args, &step.args);
+    step.kernel = share_kernel(l, k);
+    vec_push(l->p->arena, &l->p->steps, step);
+}
+
 /* A map that copies `from` into memory of `to`; at >= 0: into its row number `ctr at`. */
 static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src) {
     Exprs *x = l->p->x;
@@ -373,7 +391,14 @@ static void lower_graph(Lower *l, Graph *g) {
     l->g = g;
     for (int k = 0; k < g->symbols.n; k++)
         if (g->symbols.items[k]) g->symbols.items[k]->index = 0;
+    RowChain rows = {.n = 0};
+    int in_rows = 0; /* operators of the chain that are to come */
     for (Op *op = g->first; op; op = op->next) {
+        if (in_rows && op == rows.op[rows.n - in_rows]) {
+            in_rows--;
+            for (int i = 0; i < op->n_out; i++) op->out[i]->index = 1;
+            continue;
+        }
         switch (op->kind) {
         case OP_input:
         case OP_const:
@@ -389,7 +414,13 @@ static void lower_graph(Lower *l, Graph *g) {
             lower_compute(l, without_data(l->p->arena, l->p->x, op));
             break;
         default:
-            lower_compute(l, op);
+            rows = find_rows(op, l->target);
+            if (rows.n > 1) {
+                lower_rows(l, &rows);
+                in_rows = rows.n - 1;
+            } else {
+                lower_compute(l, op);
+            }
         }
         for (int i = 0; i < op->n_out; i++) op->out[i]->index = 1; /* it is there from now on */
     }

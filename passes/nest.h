@@ -115,6 +115,9 @@ bool nest_moves_fit(const Nest *n, int few);
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 
+/* The register in which threads that reduce together have what comes of it. */
+#define ROW_RESULT "result"
+
 /* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
  * behind its parameters (those of the op, in order, then the output; packed constants replace
  * theirs). */

@@ -250,21 +250,6 @@ static bool never_falls(const Expr *e) {
     }
 }
 
-/* Whole multiples of `size`, whatever is loaded? */
-static bool is_multiple(const Expr *e, int64_t size) {
-    switch ((ExprOp)e->op) {
-    case EX_const:
-        return e->k.i % size == 0;
-    case EX_add:
-    case EX_sub:
-        return is_multiple(e->arg[0], size) && is_multiple(e->arg[1], size);
-    case EX_mul:
-        return is_multiple(e->arg[0], size) || is_multiple(e->arg[1], size);
-    default:
-        return size == 1;
-    }
-}
-
 /* The coordinate `at` in the first iteration of all loops but the first `count` outside of the
  * tile, which are serial or blocks. `first`: how many loops there are outside of it. */
 static const Expr *begin_within(Build *b, const Expr *at, int count, int first) {
@@ -322,7 +307,7 @@ static const Expr *iterations(Build *b, const Expr *at, const Expr *before, cons
 static bool ends_together(Build *b, const Expr *before, const Expr *at, const Expr *limit) {
     int64_t low, high;
     return ex_bounds(simplify(b, ex_sub(b->x, at, before)), b->k->vars.n, b->extent, &low, &high) &&
-           low >= 0 && is_multiple(before, high + 1) && is_multiple(limit, high + 1);
+           low >= 0 && ex_is_multiple(before, high + 1) && ex_is_multiple(limit, high + 1);
 }
 
 /* Work that lies beyond how far a coordinate goes is left out, at every loop of it outside of the
@@ -450,40 +435,65 @@ static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
 #define SHARED_PADDING 16 /* bytes */
 
 /* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
- * what threads along x read at once lies side by side. Lines are padded: threads that load
- * elements of several steps at once would all write to one bank, and loads of 16 bytes stay
- * possible. */
+ * what threads along x read at once lies side by side, vectors of it whole. Lines are padded:
+ * threads that load elements of several steps at once would all write to one bank, and loads of 16
+ * bytes stay possible. */
 static const Expr *tile_place(Build *b, int count, const int *loops, DType dt, int64_t *size) {
-    enum { REDUCED, OTHERS, ALONG_X, PARTS };
+    enum { REDUCED, OTHERS, ALONG_X, OF_VECTOR, PARTS };
     Exprs *x = b->x;
-    const Expr *place[PARTS];
-    int64_t extent[PARTS];
-    for (int part = 0; part < PARTS; part++) {
-        place[part] = ex_i(x, 0);
-        extent[part] = 1;
+    const Expr *line = ex_i(x, 0), *step = line;
+    int64_t length = 1, steps = 1;
+    for (int part = 0; part < PARTS; part++)
         for (int i = 0; i < count; i++) {
             const NestLoop *l = &b->n->loop[loops[i]];
-            const int own = l->reduce ? REDUCED : l->role == ROLE_thread_x ? ALONG_X : OTHERS;
+            const int own = l->reduce                  ? REDUCED
+                            : l->role == ROLE_thread_x ? ALONG_X
+                            : l->role == ROLE_vector   ? OF_VECTOR
+                                                       : OTHERS;
             if (own != part) continue;
-            place[part] = ex_add(x, ex_mul(x, place[part], ex_i(x, l->extent)), ex_var(x, l->var));
-            extent[part] *= l->extent;
+            const Expr **at = part == REDUCED ? &step : &line;
+            *at = ex_add(x, ex_mul(x, *at, ex_i(x, l->extent)), ex_var(x, l->var));
+            *(part == REDUCED ? &steps : &length) *= l->extent;
         }
-    }
-    const int64_t line = extent[OTHERS] * extent[ALONG_X] + SHARED_PADDING / (int64_t)dt_store(dt);
-    *size = extent[REDUCED] * line;
-    const Expr *at = ex_add(x, ex_mul(x, place[OTHERS], ex_i(x, extent[ALONG_X])), place[ALONG_X]);
-    return ex_add(x, ex_mul(x, place[REDUCED], ex_i(x, line)), at);
+    length += SHARED_PADDING / (int64_t)dt_store(dt);
+    *size = steps * length;
+    return ex_add(x, ex_mul(x, step, ex_i(x, length)), line);
 }
 
-/* Statements that load factor `f` of the product into shared memory at position `at` of the order;
- * sets b->factor[f] to the load that takes its place. */
-static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
+#define AT_ONCE 4 /* elements of 4 bytes that a thread can load */
+
+/* How many neighbouring elements of `factor` a thread loads at once: those of loop `fastest`. */
+static int64_t loaded_at_once(Build *b, const Expr *factor, const NestLoop *fastest) {
+    const int64_t few = AT_ONCE;
+    int64_t stride;
+    if (factor->op == EX_select && ex_same_below(b->x, factor->arg[0], fastest->var, few))
+        factor = factor->arg[1]; /* zero beyond an edge */
+    if (factor->op != EX_load || dt_store((DType)factor->dt) != 4 || fastest->extent % few ||
+        !ex_stride(factor->arg[0], fastest->var, &stride) || stride != 1)
+        return 1;
+    const Expr *first = ex_subst_var(b->x, factor->arg[0], fastest->var, ex_i(b->x, 0));
+    return ex_is_multiple(simplify(b, first), few) ? few : 1;
+}
+
+/* A factor of the product on its way into shared memory. */
+typedef struct Staged {
+    const Expr *value, *place; /* of an element that a thread moves: of the tensor, in the tile */
+    const Expr *inside;        /* is there one? NULL: in all rounds */
+    int round, one;            /* variables; one: of elements that are loaded at once */
+    int64_t rounds, few;
+    int tile;  /* the buffer */
+    int ahead; /* the buffer, in registers, of what is loaded before the tile is free; -1: none */
+} Staged;
+
+/* Loads factor `f` at position `at` of the order; b->factor[f] becomes the load from shared memory
+ * that takes its place. */
+static Staged stage(Build *b, int f, const Expr *factor, int at) {
     Nest *n = b->n;
     Exprs *x = b->x;
     UsedVars used = {{false}};
     ex_visit(b->p->arena, factor, find_vars, &used);
     int loops[NEST_MAX_LOOPS], count = 0;
-    int64_t total = 1, threads;
+    int64_t total = 1, threads, size;
     const Expr *tid = thread_number(b, &threads);
     for (int i = 0; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
@@ -492,27 +502,65 @@ static Stmt *stage(Build *b, int f, const Expr *factor, int at) {
         total *= l->extent;
     }
     DType dt = (DType)factor->dt;
-    int64_t size;
     const Expr *place = tile_place(b, count, loops, dt, &size);
     fastest_last(b, factor, count, loops);
-    int buffer = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &size);
-    int64_t rounds = (total + threads - 1) / threads;
-    int round = add_var(b, f ? "load_b" : "load_a", rounds);
-    const Expr *e = ex_add(x, ex_mul(x, ex_var(x, round), ex_i(x, threads)), tid);
-    /* element e of the tile, taken apart into the loops it stands for */
+    Staged s = {.few = count ? loaded_at_once(b, factor, &n->loop[loops[count - 1]]) : 1,
+                .ahead = -1};
+    s.tile = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &size);
+    total /= s.few;
+    s.rounds = (total + threads - 1) / threads;
+    s.round = add_var(b, f ? "load_b" : "load_a", s.rounds);
+    s.one = s.few > 1 ? add_var(b, f ? "one_b" : "one_a", s.few) : -1;
+    const Expr *e = ex_add(x, ex_mul(x, ex_var(x, s.round), ex_i(x, threads)), tid);
+    /* element e of the tile (or `few` of them), taken apart into the loops it stands for */
     const Expr *to[MAX_VARS] = {0}, *rest = e;
     for (int i = count - 1; i >= 0; i--) {
         const NestLoop *l = &n->loop[loops[i]];
-        to[l->var] = i ? ex_bin(x, EX_rem, rest, ex_i(x, l->extent)) : rest;
-        rest = ex_div(x, rest, ex_i(x, l->extent));
+        const bool vector = s.few > 1 && i == count - 1;
+        const int64_t extent = vector ? l->extent / s.few : l->extent;
+        to[l->var] = i ? ex_bin(x, EX_rem, rest, ex_i(x, extent)) : rest;
+        if (vector) to[l->var] = ex_add(x, ex_mul(x, to[l->var], ex_i(x, s.few)), ex_var(x, s.one));
+        rest = ex_div(x, rest, ex_i(x, extent));
     }
-    Stmt *store = new_store(b, buffer, ex_subst_vars(x, place, MAX_VARS, to),
-                            ex_subst_vars(x, factor, MAX_VARS, to));
-    Stmt *loop = new_for(b, round, rounds, ROLE_unroll);
-    loop->body = new_if(b, simplify(b, ex_lt(x, e, ex_i(x, total))), store);
+    s.value = ex_subst_vars(x, factor, MAX_VARS, to);
+    s.place = ex_subst_vars(x, place, MAX_VARS, to);
+    s.inside = simplify(b, ex_lt(x, e, ex_i(x, total)));
     place = simplify(b, place);
-    b->factor[f] = ex_load(x, dt, buffer, 1, &place);
+    b->factor[f] = ex_load(x, dt, s.tile, 1, &place);
+    return s;
+}
+
+/* Statement `store` for all elements that a thread moves. */
+static Stmt *for_staged(Build *b, const Staged *s, Stmt *store) {
+    Stmt *loop = new_for(b, s->round, s->rounds, ROLE_unroll), *inner = store;
+    if (s->few > 1) {
+        inner = new_for(b, s->one, s->few, ROLE_vector);
+        inner->body = store;
+    }
+    loop->body = new_if(b, s->inside, inner);
     return loop;
+}
+
+/* The register that holds an element which is loaded ahead. */
+static const Expr *ahead_place(Build *b, const Staged *s) {
+    const Expr *at = ex_mul(b->x, ex_var(b->x, s->round), ex_i(b->x, s->few));
+    return s->few > 1 ? ex_add(b->x, at, ex_var(b->x, s->one)) : at;
+}
+
+/* Loads what the iteration of loop `l` that `number` says needs into registers. */
+static Stmt *load_ahead(Build *b, const Staged *s, const NestLoop *l, const Expr *number) {
+    const Expr *value = simplify(b, ex_subst_var(b->x, s->value, l->var, number));
+    return for_staged(b, s, new_store(b, s->ahead, simplify(b, ahead_place(b, s)), value));
+}
+
+/* Puts it into the tile. */
+static Stmt *fill_tile(Build *b, const Staged *s) {
+    const Expr *value = s->value;
+    if (s->ahead >= 0) {
+        const Expr *at = simplify(b, ahead_place(b, s));
+        value = ex_load(b->x, (DType)value->dt, s->ahead, 1, &at);
+    }
+    return for_staged(b, s, new_store(b, s->tile, s->place, value));
 }
 
 /* --- reductions ------------------------------------------------------------------------------- */
@@ -531,7 +579,22 @@ static Stmt *store_output(Build *b, const Expr *value) {
     return new_if(b, b->guard[0], new_store(b, b->n->op->n_in, flat, value));
 }
 
-/* Combines the threads' partial results, kept in acc, and stores the outcome from thread 0. */
+#define COMBINED_AT_ONCE 8 /* by a thread; the last of them by each */
+
+/* What `count` elements of a buffer come to, `step` apart from `first` on. */
+static const Expr *combined(Build *b, int buffer, const Expr *first, int64_t step, int64_t count) {
+    Exprs *x = b->x;
+    const DType dt = (DType)b->acc->dt;
+    const Expr *all = ex_load(x, dt, buffer, 1, &first);
+    for (int64_t i = 1; i < count; i++) {
+        const Expr *at = simplify(b, ex_add(x, first, ex_i(x, i * step)));
+        all = ex_bin(x, combine_expr(b->n->op->combine), all, ex_load(x, dt, buffer, 1, &at));
+    }
+    return all;
+}
+
+/* Combines the threads' partial results, kept in acc. All of them know the outcome then, thread 0
+ * stores it. */
 static Stmt *combine_threads(Build *b, const NestLoop *l) {
     Exprs *x = b->x;
     Stmt *list = NULL;
@@ -540,18 +603,24 @@ static Stmt *combine_threads(Build *b, const NestLoop *l) {
     int shared = kernel_buffer(b->p, b->k, "partial", SPACE_shared, dt, 1, &l->extent);
     stmt_append(&list, new_alloc(b, shared));
     stmt_append(&list, new_store(b, shared, tid, b->acc));
-    for (int64_t half = l->extent / 2; half; half /= 2) {
-        stmt_append(&list, stmt_new(b->p, ST_barrier));
-        const Expr *other = ex_add(x, tid, ex_i(x, half));
-        const Expr *both =
-            ex_bin(x, combine_expr(b->n->op->combine), ex_load(x, dt, shared, 1, &tid),
-                   ex_load(x, dt, shared, 1, &other));
-        Stmt *store = new_store(b, shared, tid, both);
-        stmt_append(&list, new_if(b, ex_lt(x, tid, ex_i(x, half)), store));
-    }
     stmt_append(&list, stmt_new(b->p, ST_barrier));
-    b->acc = ex_load(x, dt, shared, 1, &zero);
-    Stmt *store = store_output(b, rewrite(b, b->n->op->post));
+    int64_t left = l->extent;
+    while (left > COMBINED_AT_ONCE) {
+        int64_t several = COMBINED_AT_ONCE;
+        while (left % several) several--;
+        if (several == 1) break;
+        left /= several;
+        const Expr *all = combined(b, shared, tid, left, several);
+        Stmt *store = new_store(b, shared, tid, all);
+        stmt_append(&list, new_if(b, ex_lt(x, tid, ex_i(x, left)), store));
+        stmt_append(&list, stmt_new(b->p, ST_barrier));
+    }
+    b->acc = combined(b, shared, zero, 1, left);
+    const int result =
+        kernel_buffer(b->p, b->k, ROW_RESULT, SPACE_reg, b->n->op->out[0]->dt, 1, (int64_t[]){1});
+    stmt_append(&list, new_alloc(b, result));
+    stmt_append(&list, new_store(b, result, zero, rewrite(b, b->n->op->post)));
+    Stmt *store = store_output(b, ex_load(x, b->n->op->out[0]->dt, result, 1, &zero));
     stmt_append(&list, new_if(b, ex_bin(x, EX_eq, tid, zero), store));
     return list;
 }
@@ -635,12 +704,13 @@ static const Expr *concerning(Build *b, const Expr *guard, const UsedVars *used)
 
 /* A factor of the product, zero where the work is guarded. Of the spatial guard only what concerns
  * the factor is taken: its tile in shared memory would otherwise hold a copy for every row (or
- * column) of the other factor. */
+ * column) of the other factor. A constant that was laid out for the nest has something there. */
 static const Expr *guarded_factor(Build *b, const Expr *factor) {
     UsedVars used = {{false}};
     ex_visit(b->p->arena, factor, find_vars, &used);
     const Expr *zero = ex_num(b->x, (DType)factor->dt, 0);
-    const Expr *inside = b->guard[0] ? concerning(b, b->guard[0], &used) : NULL;
+    const bool laid = factor->op == EX_load && b->args[factor->k.i] != b->n->op->in[factor->k.i];
+    const Expr *inside = b->guard[0] && !laid ? concerning(b, b->guard[0], &used) : NULL;
     if (b->guard[1]) inside = inside ? ex_and(b->x, inside, b->guard[1]) : b->guard[1];
     return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
@@ -716,6 +786,35 @@ static const Expr *guards_to_loops(Build *b, int first) {
     return around;
 }
 
+/* The loops of a product whose factors go through shared memory, from the one on at whose top they
+ * do; `update`: the rest of it. What its next iteration needs is loaded while one is at work, into
+ * registers, if no other loop is around it. */
+static Stmt *staged_loops(Build *b, int n_staged, Staged *staged, int count, const int *serial,
+                          Stmt *update) {
+    const NestLoop *l = &b->n->loop[serial[count - 1]];
+    const bool ahead = count == 1 && l->role == ROLE_serial && l->extent > 1;
+    const Expr *at = ex_var(b->x, l->var), *next = ex_add(b->x, at, ex_i(b->x, 1));
+    Stmt *list = NULL, *body = NULL, *later = NULL;
+    for (int i = 0; i < n_staged; i++) {
+        Staged *s = &staged[i];
+        if (ahead) {
+            const int64_t size = s->rounds * s->few;
+            s->ahead = kernel_buffer(b->p, b->k, i ? "next_b" : "next_a", SPACE_reg,
+                                     (DType)s->value->dt, 1, &size);
+            stmt_append(&list, new_alloc(b, s->ahead));
+            stmt_append(&list, load_ahead(b, s, l, ex_i(b->x, 0)));
+            stmt_append(&later, load_ahead(b, s, l, next));
+        }
+        stmt_append(&body, fill_tile(b, s));
+    }
+    stmt_append(&body, stmt_new(b->p, ST_barrier));
+    if (later) stmt_append(&body, new_if(b, ex_lt(b->x, next, ex_i(b->x, l->extent)), later));
+    stmt_append(&body, update);
+    stmt_append(&body, stmt_new(b->p, ST_barrier));
+    stmt_append(&list, wrap(b, count, serial, body));
+    return list;
+}
+
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`;
  * with staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
@@ -727,7 +826,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         if (here && body->op == EX_mul) stage_at = i;
         if (i >= first && !is_thread(n->loop[n->order[i]].role)) serial[count++] = n->order[i];
     }
-    Stmt *staged = NULL;
+    Staged staged[2];
+    int n_staged = 0;
     const Expr *around = stage_at < 0 ? guards_to_loops(b, first) : NULL;
     const Expr *inside = both_hold(b->x, b->guard[0], b->guard[1]);
     if (stage_at >= 0) {
@@ -735,7 +835,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         for (int f = 0; f < 2; f++) {
             part[f] = guarded_factor(b, body->arg[f]);
             if (n->stage_loop[f] < 0) continue;
-            stmt_append(&staged, stage(b, f, part[f], stage_at));
+            staged[n_staged++] = stage(b, f, part[f], stage_at);
             part[f] = b->factor[f];
         }
         body = ex_mul(b->x, part[0], part[1]);
@@ -758,10 +858,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         return new_if(b, around, wrap(b, depth, serial, list));
     }
     int outside = stage_at + 1 - first;
-    stmt_append(&staged, stmt_new(b->p, ST_barrier));
-    stmt_append(&staged, wrap(b, count - outside, serial + outside, update));
-    stmt_append(&staged, stmt_new(b->p, ST_barrier));
-    return wrap(b, outside, serial, staged);
+    update = wrap(b, count - outside, serial + outside, update);
+    return staged_loops(b, n_staged, staged, outside, serial, update);
 }
 
 typedef struct AccUses {

@@ -90,16 +90,26 @@ typedef struct Order {
     int64_t total; /* iterations of all of them */
 } Order;
 
+static bool is_of_threads(const NestLoop *l) {
+    return !l->reduce && l->role >= ROLE_thread_x && l->role <= ROLE_thread_z;
+}
+
 /* The loops as constants lie: as they run, but for one of streams, which is before the other
- * reduction loops. */
+ * reduction loops, and those of threads, which are behind these. */
 static void lay_loops(const Nest *n, int *order) {
     bool streams = n->stream_loop >= 0;
+    int last = -1; /* position of the last reduction loop */
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce) last = i;
     for (int i = 0, k = 0; i < n->n_order; i++) {
-        if (streams && n->loop[n->order[i]].reduce) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (streams && l->reduce) {
             order[k++] = n->stream_loop;
             streams = false;
         }
-        if (n->order[i] != n->stream_loop) order[k++] = n->order[i];
+        if (n->order[i] != n->stream_loop && !is_of_threads(l)) order[k++] = n->order[i];
+        for (int j = 0; i == last && j < n->n_order; j++)
+            if (is_of_threads(&n->loop[n->order[j]])) order[k++] = n->order[j];
     }
 }
 

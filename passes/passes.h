@@ -41,6 +41,7 @@ void pass_narrow(Graph *g, const PassOptions *o);
 void pass_softmax(Graph *g, const PassOptions *o);
 void pass_strips(Graph *g, const PassOptions *o);
 void pass_slice(Graph *g, const PassOptions *o);
+void pass_stack(Graph *g, const PassOptions *o);
 void pass_cascade(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
 void pass_relieve(Graph *g, const PassOptions *o);

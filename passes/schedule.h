@@ -17,9 +17,16 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
-/* Into how many blocks of usual size it divides a product, without its batches; 0: products of such
- * a type or with so few rows or columns are not tiled. */
-double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns);
+/* Of a product; depth: the elements of its reduction. */
+typedef struct ProductSize {
+    DType dt;
+    int64_t rows, columns, batches, depth;
+} ProductSize;
+
+/* What a product costs on a device, in cycles, if it is cut into so many pieces of its depth which
+ * are added up afterwards; infinite: products of such a type or with so few rows or columns are not
+ * tiled. */
+double product_cost(const Target *t, const ProductSize *s, int64_t pieces);
 
 /* An accumulator tile of rows x columns; columns is a multiple of a vector where there is room. */
 typedef struct Tile {

@@ -1,7 +1,11 @@
 /* The first schedule for grids of blocks: rows and columns of a product are fused, tiled over
  * blocks and threads, both factors staged in shared memory. Long reductions with few results are
  * split over the threads of a block. All else is one element per thread. */
+#include "passes/rows.h"
 #include "passes/schedule.h"
+
+#include <math.h>
+#include <string.h>
 
 static int fuse_all(Nest *n, int count, const int *loops) {
     int at = loops[0];
@@ -57,84 +61,189 @@ static void blocks_reduce(Nest *n, int64_t depth) {
     if (n_spatial) bind_blocks(n, fuse_all(n, n_spatial, spatial));
 }
 
+void schedule_rows(Nest *n, const RowChain *chain) {
+    int row[MAX_RANK] = {0}, other[MAX_RANK] = {0}, reduce[MAX_RANK] = {0};
+    int n_row = 0, n_other = 0, n_reduce = 0;
+    int order[MAX_RANK + 2], k = 0, outer, inner;
+    int64_t wide = 1;
+    for (int i = 0; i < n->n_order; i++) {
+        const int loop = n->order[i];
+        if (n->loop[loop].reduce)
+            reduce[n_reduce++] = loop;
+        else if (i < chain->axes)
+            row[n_row++] = loop;
+        else
+            other[n_other++] = loop, wide *= n->loop[loop].extent;
+    }
+    const bool across = wide == 1; /* threads reduce a row together */
+    for (int i = 0; across && i < n_other; i++) row[n_row++] = other[i];
+    nest_bind(n, fuse_all(n, n_row, row), ROLE_block_x);
+    const int all = across ? fuse_all(n, n_reduce, reduce) : fuse_all(n, n_other, other);
+    nest_split(n, all, chain->threads, &outer, &inner);
+    nest_bind(n, inner, ROLE_thread_x);
+    if (across) return;
+    order[k++] = inner, order[k++] = outer;
+    for (int i = 0; i < n_reduce; i++) order[k++] = reduce[i];
+    nest_order(n, k, order);
+}
+
 static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
     return rows >= 8 && columns >= 8 && (dt_is_float(dt) || dt == DT_i32);
 }
 
-/* Elements that a thread of a product computes: it has 16 threads along the columns, and as many
- * rows of threads as a block holds. */
-typedef struct ThreadTile {
-    int64_t rows, columns;
-} ThreadTile;
+/* How a block computes its part of a product: what it has, what a thread has of that, and how many
+ * steps of the reduction are in shared memory at once. For each time that it is filled `n` blocks
+ * of a multiprocessor take wait + n * work cycles, or n * least if that is more: fitted to 5,000
+ * products of 13 to 69,000 million multiply-adds on an H100; those of the narrow tiles at the end
+ * are guesses. */
+typedef struct BlockTile {
+    int64_t rows, columns, thread_rows, thread_columns, depth;
+    double wait, work, least;
+} BlockTile;
 
-/* Not measured yet. */
-#define THREAD_COLUMNS 16
-#define MOST_OF_TILE   8 /* rows or columns of a thread: 64 sums of 32 bits in registers */
-#define USUAL_OF_TILE  4
-#define LEAST_OF_TILE  2   /* where there would be few blocks else */
-#define MOST_WASTE     1.1 /* more than by usual tiles, for rows and columns that there are not */
+/* clang-format off */
+static const BlockTile block_tiles[] = {
+    {128, 128, 8, 8, 8, 0, 1450, 1370},  {64, 128, 8, 8, 8, 300, 700, 740},
+    {128, 64, 8, 8, 8, 300, 700, 740},   {64, 64, 8, 4, 32, 500, 1500, 1630},
+    {64, 64, 8, 4, 16, 500, 700, 790},   {64, 64, 8, 8, 8, 600, 300, 400},
+    {64, 32, 4, 4, 32, 150, 1020, 1020}, {32, 64, 4, 4, 32, 150, 1020, 1020},
+    {64, 32, 4, 4, 16, 350, 430, 510},   {32, 64, 4, 4, 16, 350, 430, 510},
+    {32, 32, 4, 2, 32, 350, 600, 660},   {32, 32, 4, 4, 16, 450, 150, 260},
+    {16, 64, 4, 4, 16, 450, 170, 260},   {64, 16, 4, 4, 16, 450, 170, 260},
+    {8, 64, 2, 4, 32, 600, 300, 400},    {64, 8, 4, 2, 32, 600, 300, 400},
+    {16, 16, 2, 2, 32, 600, 150, 200},   {8, 8, 1, 2, 32, 600, 60, 80},
+};
+/* clang-format on */
 
-static const ThreadTile usual = {USUAL_OF_TILE, USUAL_OF_TILE};
+#define LEAST_SIDE     32  /* of a tile, unless there are not so many rows or columns */
+#define VECTOR_COLUMNS 4   /* of a thread that lie side by side */
+#define MOST_SUMS      256 /* bytes of a thread */
+#define LINE_PADDING   4   /* elements: see tile_place */
 
-static ThreadTile block_tile(const Target *t, ThreadTile tile) {
-    return (ThreadTile){t->block_threads / THREAD_COLUMNS * tile.rows,
-                        THREAD_COLUMNS * tile.columns};
+static int64_t threads_of(const BlockTile *tile) {
+    return tile->rows / tile->thread_rows * (tile->columns / tile->thread_columns);
 }
 
-static double blocks_of(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
-    const ThreadTile block = block_tile(t, tile);
-    return (double)tiles_of(rows, block.rows) * (double)tiles_of(columns, block.columns);
+static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
+    const int64_t size = (int64_t)dt_store(s->dt);
+    if ((tile->rows < LEAST_SIDE && s->rows >= LEAST_SIDE) ||
+        (tile->columns < LEAST_SIDE && s->columns >= LEAST_SIDE))
+        return false;
+    const int64_t line = tile->rows + tile->columns + 2 * LINE_PADDING;
+    return threads_of(tile) <= t->block_threads && line * tile->depth * size <= t->shared_bytes &&
+           tile->thread_rows * tile->thread_columns * size <= MOST_SUMS;
 }
 
-/* What is computed, beyond the edges too. */
-static double computed(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
-    return blocks_of(t, tile, rows, columns) * (double)(tile.rows * tile.columns);
+/* Cycles: where there are pieces, a second kernel adds them up. */
+#define COST_OF_KERNEL 3400
+#define BYTES_A_CYCLE  2000 /* of the L2 cache */
+
+static double cost_of_tile(const Target *t, const BlockTile *tile, const ProductSize *s) {
+    const double blocks =
+        (double)(tiles_of(s->rows, tile->rows) * tiles_of(s->columns, tile->columns) * s->batches);
+    const double each = ceil(blocks / t->multiprocessors);
+    const double steps = (double)tiles_of(s->depth, tile->depth);
+    const double part = (double)s->depth / (steps * (double)tile->depth); /* of a step's work */
+    return steps * fmax(tile->wait + each * part * tile->work, each * part * tile->least);
 }
 
-/* None along rows or columns that there are not. */
-static ThreadTile clipped(const Target *t, ThreadTile tile, int64_t rows, int64_t columns) {
-    while (tile.rows > 1 && block_tile(t, tile).rows > rows) tile.rows /= 2;
-    while (tile.columns > 1 && block_tile(t, tile).columns > columns) tile.columns /= 2;
-    return tile;
-}
-
-/* Of so many rows and columns at most; the more, the less is read, and the fewer blocks there are.
- */
-static ThreadTile choose_thread_tile(const Target *t, int64_t most, int64_t rows, int64_t columns,
-                                     int64_t batches) {
-    ThreadTile tile = {most, most};
-    while (tile.rows > LEAST_OF_TILE &&
-           ((double)batches * blocks_of(t, tile, rows, columns) < t->few_blocks ||
-            computed(t, tile, rows, columns) > MOST_WASTE * computed(t, usual, rows, columns))) {
-        if (tile.columns >= tile.rows)
-            tile.columns /= 2;
-        else
-            tile.rows /= 2;
+/* The tile that costs least; NULL: there is none. */
+static const BlockTile *choose_block_tile(const Target *t, const ProductSize *s, double *cost) {
+    const BlockTile *best = NULL;
+    *cost = HUGE_VAL;
+    for (size_t i = 0; i < sizeof block_tiles / sizeof *block_tiles; i++) {
+        const BlockTile *tile = &block_tiles[i];
+        const double own = cost_of_tile(t, tile, s);
+        if (own >= *cost || !fits(t, s, tile)) continue;
+        *cost = own;
+        best = tile;
     }
-    return clipped(t, tile, rows, columns);
+    return best;
 }
 
-double product_blocks(const Target *t, DType dt, int64_t rows, int64_t columns) {
-    if (!is_tiled(dt, rows, columns)) return 0;
-    return blocks_of(t, clipped(t, usual, rows, columns), rows, columns);
+double product_cost(const Target *t, const ProductSize *s, int64_t pieces) {
+    ProductSize piece = *s;
+    double cost;
+    if (!is_tiled(s->dt, s->rows, s->columns)) return HUGE_VAL;
+    piece.batches *= pieces;
+    piece.depth /= pieces;
+    choose_block_tile(t, &piece, &cost);
+    if (pieces == 1) return cost;
+    const double results = (double)(s->rows * s->columns * piece.batches);
+    return cost + COST_OF_KERNEL + 2 * results * (double)dt_store(s->dt) / BYTES_A_CYCLE;
 }
 
-/* A product, tiled over blocks and threads with both factors in shared memory. */
-static void blocks_product(Nest *n, const Product *m) {
+/* Columns are what lies side by side in the result. */
+static void turn_product(const Nest *n, Product *m) {
+    int last[2] = {-1, -1};
+    for (int i = 0; i < m->n_row; i++)
+        if (n->loop[m->row[i]].extent > 1) last[0] = m->row[i];
+    for (int i = 0; i < m->n_column; i++)
+        if (n->loop[m->column[i]].extent > 1) last[1] = m->column[i];
+    if (last[0] < last[1]) return;
+    const Product old = *m;
+    memcpy(m->row, old.column, sizeof m->row);
+    memcpy(m->column, old.row, sizeof m->column);
+    m->n_row = old.n_column, m->rows = old.columns;
+    m->n_column = old.n_row, m->columns = old.rows;
+}
+
+#define LEAST_CHUNK 8
+
+/* The reduction as one loop over what is in shared memory at once, and one over that. Of a window
+ * the places are outside and a chunk of the channels inside: what a step reads then lies at one
+ * place of the window. */
+static void split_depth(Nest *n, const Product *m, int64_t most, int *outer, int *inner) {
+    int deepest = m->depth[0], others[MAX_RANK] = {0}, count = 0;
+    for (int i = 1; i < m->n_depth; i++)
+        if (n->loop[m->depth[i]].extent > n->loop[deepest].extent) deepest = m->depth[i];
+    const int64_t extent = n->loop[deepest].extent;
+    int64_t chunk = extent < most ? extent : most;
+    while (extent % chunk) chunk--;
+    if (extent == m->depths || chunk < LEAST_CHUNK) {
+        const int depth = fuse_all(n, m->n_depth, m->depth);
+        nest_split(n, depth, m->depths < most ? m->depths : most, outer, inner);
+        return;
+    }
+    for (int i = 0; i < m->n_depth; i++)
+        if (m->depth[i] != deepest) others[count++] = m->depth[i];
+    nest_split(n, deepest, chunk, &deepest, inner);
+    *outer = nest_fuse(n, fuse_all(n, count, others), deepest);
+}
+
+/* Does the factor read a constant whose elements for neighbouring rows (or columns) do not lie side
+ * by side? */
+static bool is_scattered(const Nest *n, int factor, int neighbours) {
+    const Expr *e = nest_body(n)->arg[factor];
+    int64_t stride;
+    return e->op == EX_load && nest_can_pack(n, e->k.i, e->arg[0]) &&
+           !(ex_stride(e->arg[0], neighbours, &stride) && (stride == 0 || stride == 1));
+}
+
+/* A product, tiled over blocks and threads with both factors in shared memory:
+ *
+ *   batch  row_o column_o  row_t column_t  depth_o  depth_i  row_e  column_e column_v
+ *   block.z     .y     .x  thread.y     .x                   unroll unroll   vector
+ *
+ * Neighbouring threads have neighbouring vectors of columns. */
+static bool blocks_product(Nest *n, Product *m) {
+    double cost;
+    turn_product(n, m);
+    const ProductSize size = {(DType)n->op->body->dt, m->rows, m->columns, m->batches, m->depths};
+    const BlockTile *tile = choose_block_tile(n->target, &size, &cost);
+    if (!tile) return false;
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
-    int depth = fuse_all(n, m->n_depth, m->depth);
     int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
-    const bool wide = dt_store((DType)n->op->body->dt) > sizeof(float);
-    const ThreadTile tile = choose_thread_tile(n->target, wide ? USUAL_OF_TILE : MOST_OF_TILE,
-                                               m->rows, m->columns, m->batches);
-    int row_o, row_i, row_t, row_e, col_o, col_i, col_t, col_e, depth_o, depth_i;
-    int64_t tile_depth = m->depths < 16 ? m->depths : 16;
-    nest_split(n, row, block_tile(n->target, tile).rows, &row_o, &row_i);
-    nest_split(n, row_i, tile.rows, &row_t, &row_e);
-    nest_split(n, column, block_tile(n->target, tile).columns, &col_o, &col_i);
-    /* neighbouring threads, neighbouring columns */
-    nest_split(n, col_i, THREAD_COLUMNS, &col_e, &col_t);
-    nest_split(n, depth, tile_depth, &depth_o, &depth_i);
+    const int64_t vector =
+        tile->thread_columns < VECTOR_COLUMNS ? tile->thread_columns : VECTOR_COLUMNS;
+    const int64_t threads = tile->columns / tile->thread_columns;
+    int row_o, row_i, row_t, row_e, col_o, col_i, col_t, col_e, col_v, depth_o, depth_i;
+    nest_split(n, row, tile->rows, &row_o, &row_i);
+    nest_split(n, row_i, tile->thread_rows, &row_t, &row_e);
+    nest_split(n, column, tile->columns, &col_o, &col_i);
+    nest_split(n, col_i, threads * vector, &col_e, &col_i);
+    nest_split(n, col_i, vector, &col_t, &col_v);
+    split_depth(n, m, tile->depth, &depth_o, &depth_i);
     nest_bind(n, row_o, ROLE_block_y);
     nest_bind(n, col_o, ROLE_block_x);
     if (batch >= 0) nest_bind(n, batch, ROLE_block_z);
@@ -142,13 +251,21 @@ static void blocks_product(Nest *n, const Product *m) {
     nest_bind(n, col_t, ROLE_thread_x);
     nest_bind(n, row_e, ROLE_unroll);
     nest_bind(n, col_e, ROLE_unroll);
-    int order[9], k = 0;
+    nest_bind(n, col_v, ROLE_vector);
+    int order[10], k = 0;
     if (batch >= 0) order[k++] = batch;
     order[k++] = row_o, order[k++] = col_o, order[k++] = row_t, order[k++] = col_t;
-    order[k++] = depth_o, order[k++] = depth_i, order[k++] = row_e, order[k++] = col_e;
+    order[k++] = depth_o, order[k++] = depth_i;
+    order[k++] = row_e, order[k++] = col_e, order[k++] = col_v;
     nest_order(n, k, order);
     nest_stage(n, 0, depth_o);
     nest_stage(n, 1, depth_o);
+    for (int f = 0; f < 2; f++)
+        if (is_scattered(n, f, row_e) || is_scattered(n, f, col_v)) {
+            nest_pack(n);
+            break;
+        }
+    return true;
 }
 
 void schedule_blocks(Nest *n) {
@@ -159,9 +276,10 @@ void schedule_blocks(Nest *n) {
     Product m;
     int64_t depth = shape_numel(op->n_red, op->red), results = value_numel(op->out[0]);
     if (find_product(n, &m) && is_tiled((DType)op->body->dt, m.rows, m.columns) && m.depths >= 4 &&
-        m.batches <= t->max_grid && m.rows <= t->max_grid)
-        blocks_product(n, &m);
-    else if (op->kind == OP_reduce && depth >= 128 && results <= 4096)
+        m.batches <= t->max_grid && m.rows <= t->max_grid && m.columns <= t->max_grid &&
+        blocks_product(n, &m))
+        return;
+    if (op->kind == OP_reduce && depth >= 128 && results <= 4096)
         blocks_reduce(n, depth);
     else
         blocks_elements(n);

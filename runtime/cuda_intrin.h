@@ -17,7 +17,7 @@
 #define MLCC_ON_DEVICE       1
 #define MLCC_GLOBAL(THREADS) extern "C" __global__ void __launch_bounds__(THREADS)
 #define MLCC_DEVICE          static __device__ __forceinline__
-#define MLCC_SHARED          __shared__
+#define MLCC_SHARED          __shared__ __align__(16)
 #define MLCC_UNROLL          _Pragma("unroll")
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
@@ -35,6 +35,24 @@
 #define MLCC_UNROLL _Pragma("GCC unroll 16")
 #endif
 #endif
+
+/* ---- what threads read and write at once ---- */
+
+#ifdef MLCC_ON_DEVICE
+#define MLCC_WIDE struct __align__(16)
+#else
+#define MLCC_WIDE struct __attribute__((aligned(16), may_alias))
+#endif
+
+typedef MLCC_WIDE mlcc_f32x4 {
+    float e[4];
+}
+mlcc_f32x4;
+
+typedef MLCC_WIDE mlcc_i32x4 {
+    int e[4];
+}
+mlcc_i32x4;
 
 /* ---- 16-bit floats as bit patterns ---- */
 
