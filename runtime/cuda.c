@@ -324,8 +324,9 @@ static int launch_step(void *opaque, const mlcc_gpu_step *step, const int32_t *s
     return failed(state, MLCC_E_DEVICE, call, result);
 }
 
-/* Records all launches as one graph. Any failure but that of the steps themselves only means that
- * run does without. */
+/* Records all launches as one graph. (That a kernel is set up while the one before it runs, by
+ * programmatic dependent launches, made models 2 to 32 % slower on an H100.) Any failure but that of
+ * the steps themselves only means that run does without. */
 static void open_graph(State *state) {
     const Driver *driver = &state->driver;
     CUgraph graph = NULL;
