@@ -401,11 +401,19 @@ static const char *wide_text(Printer *p, int buffer, const Expr *first) {
                         p->d->wide[b->dt], p->buffer[buffer], print_root(p, first));
 }
 
-typedef struct WideLoads {
+/* A loop over the elements of a wide one. */
+typedef struct Wide {
     Printer *p;
     int var;
-    int count;
-} WideLoads;
+    const Expr *value, *inside; /* what is stored, if that holds; NULL: always */
+    int buffer;
+    const Expr *at, *to; /* where; to: the first place of those that are written at once, or NULL */
+    int loads;           /* that are read at once */
+} Wide;
+
+static const char *wide_name(Printer *p) {
+    return names_take(&p->names, arena_printf(p->scratch, "w%d", p->n_values++), "w");
+}
 
 static void find_choice(void *user, const Expr *e) {
     if (e->op == EX_select || e->op == EX_and || e->op == EX_or) *(bool *)user = true;
@@ -413,96 +421,107 @@ static void find_choice(void *user, const Expr *e) {
 
 /* Reads what the loop loads one by one, and names the load. */
 static void read_wide(void *user, const Expr *e) {
-    WideLoads *u = user;
-    Printer *p = u->p;
+    Wide *w = user;
+    Printer *p = w->p;
     if (e->op != EX_load || e->n != 1 || p->k->buffers.items[e->k.i]->written) return;
-    const Expr *first = wide_place(p, (int)e->k.i, e->arg[0], u->var);
+    const Expr *first = wide_place(p, (int)e->k.i, e->arg[0], w->var);
     if (!first || node_of(p, e)->name) return;
-    const char *text = wide_text(p, (int)e->k.i, first);
-    const char *name = names_take(&p->names, arena_printf(p->scratch, "w%d", p->n_values++), "w");
+    const char *text = wide_text(p, (int)e->k.i, first), *name = wide_name(p);
     print_line(p, "const %s %s = %s;", p->d->wide[e->dt], name, text);
-    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[u->var]));
-    u->count++;
+    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[w->var]));
+    w->loads++;
 }
 
-/* `to[...] = condition ? x[...] : other`, which is read at once or not at all. */
-static const Expr *read_wide_if(Printer *p, const Expr *e, int var) {
-    const Expr *load = e->op == EX_select ? e->arg[1] : NULL;
+/* The same of `condition ? load : number`, which is read at once or not at all. */
+static void read_wide_if(Wide *w) {
+    Printer *p = w->p;
+    const Expr *e = w->value, *load = e->op == EX_select ? e->arg[1] : NULL;
     if (!load || load->op != EX_load || load->n != 1 || !ex_is_const(e->arg[2]) ||
         p->k->buffers.items[load->k.i]->written ||
-        !ex_same_below(p->x, e->arg[0], var, WIDE_ELEMENTS))
-        return NULL;
-    const int buffer = (int)load->k.i;
-    const Expr *first = wide_place(p, buffer, load->arg[0], var);
-    if (!first) return NULL;
-    const Expr *roots[] = {first_of(p, e->arg[0], var), first};
-    const char *type = p->d->wide[load->dt], *other = print_root(p, e->arg[2]);
-    const char *name = names_take(&p->names, arena_printf(p->scratch, "w%d", p->n_values++), "w");
-    begin_statement(p, 2, roots);
+        !ex_same_below(p->x, e->arg[0], w->var, WIDE_ELEMENTS))
+        return;
+    const Expr *first = wide_place(p, (int)load->k.i, load->arg[0], w->var);
+    if (!first) return;
+    const Expr *condition = first_of(p, e->arg[0], w->var);
+    const char *type = p->d->wide[load->dt], *name = wide_name(p);
+    const char *other = print_number(p->unit, (DType)e->dt, e->arg[2]->k);
+    begin_statement(p, 1, &condition);
     print_line(p, "%s %s = {{%s, %s, %s, %s}};", type, name, other, other, other, other);
-    print_line(p, "if (%s) {", print_root(p, roots[0]));
-    print_line(p, "    %s = *(const %s *)(%s + %s);", name, type, p->buffer[buffer],
-               print_root(p, first));
+    print_line(p, "if (%s) {", print_root(p, condition));
+    p->indent++;
+    int mark = p->named.n;
+    print_line(p, "%s = %s;", name, wide_text(p, (int)load->k.i, first));
+    end_scope(p, mark);
+    p->indent--;
     print_line(p, "}");
-    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[var]));
-    return e;
+    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[w->var]));
+    w->loads++;
+}
+
+/* Is the statement such a loop, as far as can be told before its loads are looked at? */
+static bool find_wide(Printer *p, const Stmt *s, Wide *w) {
+    const Stmt *body = s->body;
+    *w = (Wide){.p = p, .var = s->var};
+    if (s->role != ROLE_vector || !p->aligned || !ex_is_const(s->extent) ||
+        s->extent->k.i != WIDE_ELEMENTS || body->next)
+        return false;
+    if (body->kind == ST_if && !body->other && !body->body->next) {
+        const Expr *inside = prepare(p, body->value);
+        if (!ex_same_below(p->x, inside, s->var, WIDE_ELEMENTS)) return false;
+        w->inside = first_of(p, inside, s->var);
+        body = body->body;
+    }
+    if (body->kind != ST_store) return false;
+    w->buffer = body->buffer;
+    w->value = prepare(p, body->value);
+    w->at = place_of(p, body);
+    w->to = w->at ? wide_place(p, body->buffer, w->at, s->var) : NULL;
+    return w->to || !w->inside;
+}
+
+/* The elements one by one, to `out` or where they belong. */
+static void print_elements(const Wide *w, const char *out) {
+    Printer *p = w->p;
+    const char *var = p->var[w->var];
+    p->unit->needs |= NEEDS_unroll;
+    print_line(p, "%s", p->d->unroll);
+    print_line(p, "for (%s %s = 0; %s < %d; %s++) {", type_of(p, DT_i32), var, var, WIDE_ELEMENTS,
+               var);
+    p->indent++;
+    const Expr *roots[] = {w->to ? NULL : w->at, w->value};
+    int mark = p->named.n;
+    begin_statement(p, 2, roots);
+    const char *place =
+        w->to ? arena_printf(p->scratch, "%s.e[%s]", out, var) : print_place(p, w->buffer, w->at);
+    print_line(p, "%s = %s;", place, print_value(p, p->k->buffers.items[w->buffer], w->value));
+    end_scope(p, mark);
+    p->indent--;
+    print_line(p, "}");
 }
 
 /* Prints a loop over the elements of a wide one: what it loads is read before, what it stores
  * written after it, at once. False: nothing is. */
 static bool print_wide(Printer *p, const Stmt *s) {
-    const Stmt *body = s->body;
-    const Expr *inside = NULL;
-    if (s->role != ROLE_vector || !p->aligned || !ex_is_const(s->extent) ||
-        s->extent->k.i != WIDE_ELEMENTS || body->next)
-        return false;
-    if (body->kind == ST_if && !body->other && !body->body->next) {
-        inside = prepare(p, body->value);
-        body = body->body;
-        if (!ex_same_below(p->x, inside, s->var, WIDE_ELEMENTS)) return false;
-        inside = first_of(p, inside, s->var);
-    }
-    if (body->kind != ST_store) return false;
-    const Expr *value = prepare(p, body->value), *flat = place_of(p, body);
-    const Expr *to = flat ? wide_place(p, body->buffer, flat, s->var) : NULL;
-    bool chooses = false; /* what is not chosen may not be there */
-    ex_visit(p->scratch, value, find_choice, &chooses);
-    WideLoads loads = {.p = p, .var = s->var};
+    Wide w;
+    if (!find_wide(p, s, &w)) return false;
     int mark = p->named.n;
-    if (inside && to) {
-        begin_statement(p, 1, &inside);
-        print_line(p, "if (%s) {", print_root(p, inside));
+    if (w.inside) {
+        begin_statement(p, 1, &w.inside);
+        print_line(p, "if (%s) {", print_root(p, w.inside));
         p->indent++;
-    } else if (inside) {
-        return false;
     }
-    if (!chooses)
-        ex_visit(p->scratch, value, read_wide, &loads);
-    else if (read_wide_if(p, value, s->var))
-        loads.count++;
-    if (!to && !loads.count) return false;
-    const Buffer *b = p->k->buffers.items[body->buffer];
-    const char *out = NULL, *place;
-    if (to) {
-        out = names_take(&p->names, "out", "out");
-        print_line(p, "%s %s;", p->d->wide[b->dt], out);
-    }
-    p->unit->needs |= NEEDS_unroll;
-    print_line(p, "%s", p->d->unroll);
-    print_line(p, "for (%s %s = 0; %s < %d; %s++) {", type_of(p, DT_i32), p->var[s->var],
-               p->var[s->var], WIDE_ELEMENTS, p->var[s->var]);
-    p->indent++;
-    const Expr *roots[] = {to ? NULL : flat, value};
-    int inner = p->named.n;
-    begin_statement(p, 2, roots);
-    place = to ? arena_printf(p->scratch, "%s.e[%s]", out, p->var[s->var])
-               : print_place(p, body->buffer, flat);
-    print_line(p, "%s = %s;", place, print_value(p, b, value));
-    end_scope(p, inner);
-    p->indent--;
-    print_line(p, "}");
-    if (to) print_line(p, "%s = %s;", wide_text(p, body->buffer, to), out);
-    if (inside) {
+    bool chooses = false; /* what is not chosen may not be there */
+    ex_visit(p->scratch, w.value, find_choice, &chooses);
+    if (chooses)
+        read_wide_if(&w);
+    else
+        ex_visit(p->scratch, w.value, read_wide, &w);
+    if (!w.to && !w.loads) return false;
+    const char *out = w.to ? names_take(&p->names, "out", "out") : NULL;
+    if (out) print_line(p, "%s %s;", p->d->wide[p->k->buffers.items[w.buffer]->dt], out);
+    print_elements(&w, out);
+    if (out) print_line(p, "%s = %s;", wide_text(p, w.buffer, w.to), out);
+    if (w.inside) {
         p->indent--;
         print_line(p, "}");
     }
