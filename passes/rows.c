@@ -4,12 +4,14 @@
 
 #include <string.h>
 
-#define FEW_ROWS      32 /* they are a chain if short: there would be few blocks */
-#define MOST_OF_SHORT 2048
-#define MOST_OF_ROW   16384
-#define LEAST_OF_ROW  32 /* threads have something to do */
-#define MOST_PIECES   32 /* that one thread adds up */
-#define MOST_PARAMS   (MAX_INPUTS + 1)
+#define MOST_OF_ROW 16384 /* elements; fewer where there are fewer rows than multiprocessors, ...  \
+                           */
+#define MOST_OF_SOME 4096
+#define MOST_OF_FEW  2048 /* ... or only so many: */
+#define FEW_ROWS     32
+#define LEAST_OF_ROW 32 /* threads have something to do */
+#define MOST_PIECES  32 /* that one thread adds up */
+#define MOST_PARAMS  (MAX_INPUTS + 1)
 
 /* --- which operators -------------------------------------------------------------------------- */
 
@@ -107,9 +109,10 @@ static RowChain chain_along(const Op *first, const Target *t, int axes) {
         }
         if (deep > most) most = deep;
     }
-    if (!reduces || rows > t->max_grid || most < LEAST_OF_ROW ||
-        (rows < FEW_ROWS && most > MOST_OF_SHORT))
-        chain.n = 0;
+    const int64_t limit = rows < FEW_ROWS             ? MOST_OF_FEW
+                          : rows < t->multiprocessors ? MOST_OF_SOME
+                                                      : MOST_OF_ROW;
+    if (!reduces || rows > t->max_grid || most < LEAST_OF_ROW || most > limit) chain.n = 0;
     chain.threads = 32;
     while (chain.threads * 2 <= t->block_threads && chain.threads < most) chain.threads *= 2;
     return chain;
