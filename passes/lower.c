@@ -281,6 +281,38 @@ static bool goes_to_row(const Graph *sub, int at) {
     return true;
 }
 
+/* Is `v` computed from elements of its own alone, but for a scatter, by an operator of g after
+ * which only maps and reductions up to `last` read it? */
+static bool read_until(const Graph *g, const Value *v, const Op *last) {
+    if ((v->def->kind != OP_map && v->def->kind != OP_reduce) || v->inside || v->gap || v->stacked)
+        return false;
+    for (int i = 0; i < g->outputs.n; i++)
+        if (g->outputs.items[i] == v) return false;
+    bool before = true; /* or at `last` */
+    for (const Op *op = v->def->next; op; op = op->next) {
+        for (int i = 0; i < op->n_in; i++)
+            if (op->in[i] == v && (!before || (op->kind != OP_map && op->kind != OP_reduce)))
+                return false;
+        before &= op != last;
+    }
+    return !before;
+}
+
+/* What a map reads just where it stores to a loop's result may lie there before: then it needs no
+ * memory of its own, and the result's is in a cache when the map comes. */
+static void share_row(Lower *l, const Graph *sub, const Value *row) {
+    const Op *map = row->def;
+    for (int i = 0; i < map->n_in; i++) {
+        Value *v = map->in[i];
+        if (!may_write_over(l->p->arena, map, i) || value_numel(v) != value_numel(row) ||
+            v->dt != row->dt || dims_vary(v->rank, v->dims) || !read_until(sub, v, map))
+            continue;
+        v->storage = row->storage;
+        v->stacked = row->stacked;
+        return;
+    }
+}
+
 static bool has_loop(const Graph *g) {
     for (const Op *op = g->first; op; op = op->next)
         if (op->kind == OP_loop) return true;
@@ -341,6 +373,7 @@ static void lower_loop(Lower *l, Op *op) {
         if (!goes_to_row(sub, i)) continue;
         row->storage = op->out[i];
         row->stacked = sub->depth;
+        share_row(l, sub, row);
     }
     if (op->n_state == 0 && !l->target->blocks) count_trips(l, op, &begin);
     vec_push(l->p->arena, &l->p->steps, begin);
