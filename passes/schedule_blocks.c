@@ -94,8 +94,8 @@ static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
 /* How a block computes its part of a product: what it has, what a thread has of that, and how many
  * steps of the reduction are in shared memory at once. For each time that it is filled `n` blocks
  * of a multiprocessor take wait + n * work cycles, or n * least if that is more: fitted to 5,000
- * products of 13 to 69,000 million multiply-adds on an H100; those of the narrow tiles at the end
- * are guesses. */
+ * products of 13 to 69,000 million multiply-adds on an H100 (bench/tiles.py); those of the narrow
+ * tiles at the end are guesses. */
 typedef struct BlockTile {
     int64_t rows, columns, thread_rows, thread_columns, depth;
     double wait, work, least;

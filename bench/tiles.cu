@@ -1,0 +1,95 @@
+/* A product as mlcc's CUDA kernels compute it, for bench/tiles.py: C[piece] = A * B of a piece of the
+ * depth, tile by tile, both operands in shared memory, and in registers ahead of that. A is stored by
+ * columns (A_BY_COLUMNS) or by rows, B by rows; all is a multiple of the tile.
+ *
+ * ROWS, COLUMNS, DEPTH: of a block; THREAD_ROWS, THREAD_COLUMNS: of a thread. */
+#define ACROSS  (COLUMNS / THREAD_COLUMNS)
+#define THREADS (ACROSS * ROWS / THREAD_ROWS)
+#define WIDE    4
+#define GROUP_ROWS    (THREAD_ROWS < WIDE ? THREAD_ROWS : WIDE)
+#define GROUP_COLUMNS (THREAD_COLUMNS < WIDE ? THREAD_COLUMNS : WIDE)
+#define LINE_A  (ROWS + WIDE)
+#define LINE_B  (COLUMNS + WIDE)
+#define LOADS_A (ROWS * DEPTH / THREADS / WIDE)
+#define LOADS_B (COLUMNS * DEPTH / THREADS / WIDE)
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    product(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, int rows,
+            int columns, int depth) {
+    __shared__ __align__(16) float tile_a[DEPTH * LINE_A], tile_b[DEPTH * LINE_B];
+    const int x = threadIdx.x, y = threadIdx.y, thread = y * ACROSS + x;
+    const int row = blockIdx.y * ROWS, column = blockIdx.x * COLUMNS;
+    const int piece = depth / gridDim.z, begin = blockIdx.z * piece;
+    float sum[THREAD_ROWS][THREAD_COLUMNS] = {};
+    float4 next_a[LOADS_A], next_b[LOADS_B];
+    auto load = [&](int at) {
+#pragma unroll
+        for (int i = 0; i < LOADS_A; i++) {
+            const int e = (i * THREADS + thread) * WIDE;
+#if A_BY_COLUMNS
+            const size_t from = (size_t)(at + e / ROWS) * rows + row + e % ROWS;
+#else
+            const size_t from = (size_t)(row + e / DEPTH) * depth + at + e % DEPTH;
+#endif
+            next_a[i] = *(const float4 *)(a + from);
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS_B; i++) {
+            const int e = (i * THREADS + thread) * WIDE;
+            next_b[i] = *(const float4 *)(b + (size_t)(at + e / COLUMNS) * columns + column + e % COLUMNS);
+        }
+    };
+    load(begin);
+    for (int at = begin; at < begin + piece; at += DEPTH) {
+#pragma unroll
+        for (int i = 0; i < LOADS_A; i++) {
+            const int e = (i * THREADS + thread) * WIDE;
+#if A_BY_COLUMNS
+            *(float4 *)(tile_a + e / ROWS * LINE_A + e % ROWS) = next_a[i];
+#else
+            const float of[WIDE] = {next_a[i].x, next_a[i].y, next_a[i].z, next_a[i].w};
+#pragma unroll
+            for (int j = 0; j < WIDE; j++) tile_a[(e % DEPTH + j) * LINE_A + e / DEPTH] = of[j];
+#endif
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS_B; i++) {
+            const int e = (i * THREADS + thread) * WIDE;
+            *(float4 *)(tile_b + e / COLUMNS * LINE_B + e % COLUMNS) = next_b[i];
+        }
+        __syncthreads();
+        if (at + DEPTH < begin + piece) load(at + DEPTH);
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            float of_a[THREAD_ROWS], of_b[THREAD_COLUMNS];
+#pragma unroll
+            for (int i = 0; i < THREAD_ROWS; i++) of_a[i] = tile_a[k * LINE_A + y * THREAD_ROWS + i];
+#pragma unroll
+            for (int j = 0; j < THREAD_COLUMNS; j++)
+                of_b[j] = tile_b[k * LINE_B + j / GROUP_COLUMNS * ACROSS * GROUP_COLUMNS +
+                                 x * GROUP_COLUMNS + j % GROUP_COLUMNS];
+#pragma unroll
+            for (int i = 0; i < THREAD_ROWS; i++)
+#pragma unroll
+                for (int j = 0; j < THREAD_COLUMNS; j++) sum[i][j] += of_a[i] * of_b[j];
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < THREAD_ROWS; i++)
+#pragma unroll
+        for (int j = 0; j < THREAD_COLUMNS; j++)
+            c[((size_t)blockIdx.z * rows + row + y * THREAD_ROWS + i) * columns + column +
+              j / GROUP_COLUMNS * ACROSS * GROUP_COLUMNS + x * GROUP_COLUMNS + j % GROUP_COLUMNS] =
+                sum[i][j];
+}
+
+/* What the pieces come to. */
+extern "C" __global__ void total(const float *__restrict__ pieces, float *__restrict__ c, int n,
+                                 int count) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    float sum = 0;
+#pragma unroll 4
+    for (int k = 0; k < count; k++) sum += pieces[(size_t)k * n + i];
+    c[i] = sum;
+}
