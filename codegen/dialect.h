@@ -13,7 +13,7 @@
 /* Which rows of helpers.def a dialect reads. */
 enum { IN_c = 1, IN_cuda = 2, IN_glsl = 4, IN_all = 7, IN_c_like = 3 };
 
-#define WIDE_ELEMENTS 4
+#define WIDE_ELEMENTS 4 /* Target.at_once of those that have such types */
 
 typedef struct Dialect {
     const char *name;
@@ -21,9 +21,9 @@ typedef struct Dialect {
 
     const char *reg[DT_count]; /* type of a value, by register type (dt_reg) */
     const char *mem[DT_count]; /* type of an element in memory */
-    const char
-        *wide[DT_count];       /* type of WIDE_ELEMENTS elements in memory, read and written at once
-                                  from a multiple of that; .e[i] is one. NULL: there is none */
+    /* Type of WIDE_ELEMENTS elements in memory, read and written at once from a multiple of that;
+     * .e[i] is one. NULL: there is none. */
+    const char *wide[DT_count];
     bool call_casts;           /* float(x) instead of (float)x */
     bool wraps;                /* signed arithmetic and INT_MIN / -1 wrap by definition */
     bool int_promotion;        /* small integers and bool become int by themselves */

@@ -284,21 +284,10 @@ bool ex_is_multiple(const Expr *e, int64_t n) {
     }
 }
 
-typedef struct OneVar {
-    Exprs *x;
-    int var;
-    const Expr *value;
-} OneVar;
-
-static const Expr *put_value(void *user, const Expr *e, const Expr *const *args) {
-    const OneVar *u = user;
-    if (e->op == EX_var) return e->k.i == u->var ? u->value : e;
-    return e->n ? ex_rebuild(u->x, e, args) : e;
-}
-
 const Expr *ex_subst_var(Exprs *x, const Expr *e, int var, const Expr *value) {
-    OneVar u = {x, var, value};
-    return ex_rewrite(x, e, put_value, &u);
+    const Expr **to = ARENA_ARRAY(x->arena, var + 1, const Expr *);
+    to[var] = value;
+    return ex_subst_vars(x, e, var + 1, to);
 }
 
 bool ex_same_below(Exprs *x, const Expr *e, int var, int64_t n) {

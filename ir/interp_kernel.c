@@ -316,7 +316,7 @@ static void run_expanded(Machine *m, const Node *node) {
         Scalar *lanes = m->vars[node->outer[k]];
         for (int i = 1; i < width; i++) lanes[i] = lanes[0];
     }
-    if (m->race) race_barrier(m->race);
+    if (m->race) race_barrier(m->race, true);
     for (int64_t first = 0; first < extent && !m->message; first += width) {
         m->n = extent - first < width ? (int)(extent - first) : width;
         for (int i = 0; i < m->n; i++) {
@@ -330,7 +330,7 @@ static void run_expanded(Machine *m, const Node *node) {
     m->active[0].i = 1;
     if (!m->race) return;
     race_set_first(m->race, 0);
-    race_barrier(m->race);
+    race_barrier(m->race, true);
 }
 
 static void run_for(Machine *m, const Node *node) {
@@ -394,7 +394,7 @@ static void run_nodes(Machine *m, const Node *node) {
             if (count_active(m) != m->n)
                 fail(m, "only %d of %d threads come to a barrier", count_active(m), m->n);
             else if (m->race)
-                race_barrier(m->race);
+                race_barrier(m->race, node->stmt->global);
             break;
         case ST_prefetch:
             break;

@@ -1,6 +1,6 @@
-/* See interp_race.h. Time is counted in epochs, which end at barriers and blocks. Two accesses by
- * different threads of one block are in order if their epochs differ; those of different blocks
- * never are. */
+/* See interp_race.h. Time is counted in epochs, which end at barriers and blocks; of parameters, at
+ * barriers for memory outside of the block only. Two accesses by different threads of one block are
+ * in order if their epochs differ; those of different blocks never are. */
 #include "ir/interp_race.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ struct Race {
     const Kernel *k;
     Cell **cells; /* per buffer; NULL: nothing stores to it */
     bool *stored;
-    int64_t block, epoch, first;
+    int64_t block, epoch, global_epoch, first;
 };
 
 static void find_stores(Race *r, const Stmt *s) {
@@ -43,12 +43,17 @@ Race *race_new(Arena *arena, const Kernel *k) {
 
 void race_begin_block(Race *r, int64_t block) {
     r->block = block;
-    r->epoch++;
+    race_barrier(r, true);
     r->first = 0;
 }
 
-void race_barrier(Race *r) {
+void race_barrier(Race *r, bool global) {
     r->epoch++;
+    if (global) r->global_epoch++;
+}
+
+static int64_t epoch_of(const Race *r, int buffer) {
+    return r->k->buffers.items[buffer]->space == SPACE_param ? r->global_epoch : r->epoch;
 }
 
 void race_set_first(Race *r, int64_t first) {
@@ -73,11 +78,13 @@ static Cell *cell_of(Race *r, int buffer, int64_t element) {
     return &r->cells[buffer][element];
 }
 
-/* True if an access by `thread` of `block` in `epoch` is not in order with one by `me` now. */
-static bool unordered(const Race *r, int64_t thread, int64_t block, int64_t epoch, int64_t me) {
+/* True if an access by `thread` of `block` in `epoch` is not in order with one by `me`, now that it
+ * is epoch `at`. */
+static bool unordered(const Race *r, int64_t thread, int64_t block, int64_t epoch, int64_t me,
+                      int64_t at) {
     if (thread == NOBODY) return false;
     if (block != r->block) return true;
-    return thread != me && epoch == r->epoch;
+    return thread != me && epoch == at;
 }
 
 static const char *report(Race *r, int buffer, int64_t element, int64_t me, const char *what,
@@ -96,33 +103,33 @@ static const char *report(Race *r, int buffer, int64_t element, int64_t me, cons
 const char *race_read(Race *r, int buffer, int64_t element, int lane) {
     Cell *cell = cell_of(r, buffer, element);
     if (!cell) return NULL;
-    int64_t me = r->first + lane;
-    if (unordered(r, cell->writer, cell->write_block, cell->write_epoch, me))
+    const int64_t me = r->first + lane, now = epoch_of(r, buffer);
+    if (unordered(r, cell->writer, cell->write_block, cell->write_epoch, me, now))
         return report(r, buffer, element, me, "reads the value written by", cell->writer,
                       cell->write_block);
-    bool again = unordered(r, cell->reader, cell->read_block, cell->read_epoch, me);
+    bool again = unordered(r, cell->reader, cell->read_block, cell->read_epoch, me, now);
     cell->reader = again ? SEVERAL : me;
     cell->read_block = r->block;
-    cell->read_epoch = r->epoch;
+    cell->read_epoch = now;
     return NULL;
 }
 
 const char *race_write(Race *r, int buffer, int64_t element, int lane, Scalar value) {
     Cell *cell = cell_of(r, buffer, element);
     if (!cell) return NULL;
-    int64_t me = r->first + lane;
-    if (unordered(r, cell->writer, cell->write_block, cell->write_epoch, me) &&
+    const int64_t me = r->first + lane, now = epoch_of(r, buffer);
+    if (unordered(r, cell->writer, cell->write_block, cell->write_epoch, me, now) &&
         cell->value.i != value.i)
         return report(r, buffer, element, me, "overwrites the value written by", cell->writer,
                       cell->write_block);
-    if (unordered(r, cell->reader, cell->read_block, cell->read_epoch, me))
+    if (unordered(r, cell->reader, cell->read_block, cell->read_epoch, me, now))
         return report(r, buffer, element, me, "overwrites the value read by", cell->reader,
                       cell->read_block);
     *cell = (Cell){.writer = me,
                    .reader = cell->reader,
                    .write_block = r->block,
                    .read_block = cell->read_block,
-                   .write_epoch = r->epoch,
+                   .write_epoch = now,
                    .read_epoch = cell->read_epoch,
                    .value = value};
     return NULL;

@@ -9,8 +9,9 @@ typedef struct Race Race;
 
 Race *race_new(Arena *arena, const Kernel *k);
 void race_begin_block(Race *race, int64_t block);
-/* What was done before is seen by all threads of the block from here on. */
-void race_barrier(Race *race);
+/* What was done before is seen by all threads of the block from here on; `global`: what they did to
+ * parameters, too. */
+void race_barrier(Race *race, bool global);
 /* Lane i is thread first + i. */
 void race_set_first(Race *race, int64_t first);
 /* The buffer has new memory. */

@@ -24,6 +24,7 @@ static const Target targets[] = {
      .max_block_threads = 1024,
      .max_grid = 65535,
      .few_blocks = 256,
+     .at_once = 4,
      .multiprocessors = 132,
      .buffer_align = 256},
     {.name = "vulkan",
@@ -35,6 +36,7 @@ static const Target targets[] = {
      .max_block_threads = 128,
      .max_grid = 65535,
      .few_blocks = 256,
+     .at_once = 1,
      .multiprocessors = 132,
      .buffer_align = 256},
 };

@@ -38,6 +38,7 @@ typedef struct Target {
     int max_block_threads;
     int64_t max_grid; /* blocks in one grid dimension */
     int few_blocks;   /* grids of fewer leave multiprocessors of a large device idle */
+    int at_once;      /* elements of 4 bytes that a thread reads or writes as one; 1: no more */
     int multiprocessors; /* of a large device, which schedules are for */
     int buffer_align; /* of every tensor in the arena and the weights, bytes */
 } Target;

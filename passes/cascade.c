@@ -94,28 +94,32 @@ static const Expr *find_product_load(Graph *g, const Op *op, int64_t depth, Want
     return u.load;
 }
 
+static bool of_product(const Wanted *w) {
+    return w->product.rows > 0;
+}
+
 /* Less is better; infinite: so many pieces are out of the question. */
 static double rate(const Wanted *w, int64_t pieces) {
-    if (w->product.rows == 0) {
-        const double off = fabs(log((double)pieces / w->pieces));
-        return off < log(4) ? off : HUGE_VAL;
-    }
-    return w->product.depth / pieces < LEAST_DEPTH ? HUGE_VAL
-                                                   : product_cost(w->target, &w->product, pieces);
+    if (of_product(w)) return product_cost(w->target, &w->product, pieces);
+    const double off = fabs(log((double)pieces / w->pieces));
+    return off < log(4) ? off : HUGE_VAL;
 }
 
 /* The best factor of an extent of the reduction, and of which: of the coordinate whose steps in
  * what is loaded are the largest, if it has any. 1: there is none. */
 static int64_t choose_factor(Graph *g, const Op *op, const Expr *load, const Wanted *wanted,
                              int *which) {
+    const double most =
+        of_product(wanted) ? (double)(wanted->product.depth / LEAST_DEPTH) : 4 * wanted->pieces;
     int64_t best = 1;
     for (int i = 0; i < load->n && best == 1; i++) {
         uint64_t vars = ex_vars(g->arena, load->arg[i]) >> op->out[0]->rank;
-        double least = wanted->product.rows ? rate(wanted, 1) : HUGE_VAL;
+        double least = of_product(wanted) ? rate(wanted, 1) : HUGE_VAL;
         for (int k = 0; k < op->n_red; k++)
-            for (int64_t f = 2; vars >> k & 1 && f <= op->red[k]; f++) {
-                if (op->red[k] % f || rate(wanted, f) >= least) continue;
-                least = rate(wanted, f);
+            for (int64_t f = 2; vars >> k & 1 && f <= op->red[k] && (double)f <= most; f++) {
+                const double own = op->red[k] % f ? HUGE_VAL : rate(wanted, f);
+                if (own >= least) continue;
+                least = own;
                 best = f;
                 *which = k;
             }

@@ -220,7 +220,8 @@ static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, c
     if (reads_many_across(g, c, i, m)) return false;
     if (!o->target->blocks && asks_along_rows(g, c, i, m)) return false;
     /* a kernel of its own costs a device more than asking in each place of a window does */
-    if (o->target->blocks && c->kind == OP_reduce && is_padding(g, m)) return users <= MOST_PADDED;
+    if (o->target->blocks && c->kind == OP_reduce && users <= MOST_PADDED && is_padding(g, m))
+        return true;
     double times = evaluations(g, c, i) * users;
     bool movement = m->body->op == EX_load;
     /* what a product reads over and over should be a plain load */

@@ -244,7 +244,14 @@ static void lower_rows(Lower *l, const RowChain *chain) {
         kernels[i] = nest_build(&n, "part", &args[i]);
     }
     l->p->kernels.n -= chain->n; /* they are parts of the next */
+    const Op *last = chain->op[chain->n - 1];
     Kernel *k = join_rows(l->p, kernel_name(l, chain->op[0]), chain->n, kernels, args, &step.args);
+    /* The last result may lie where a part before has stored what its element alone is made of. */
+    for (int i = 0; i < k->n_params && i < 32; i++)
+        for (int a = 0; a < last->n_in; a++)
+            if (step.args[i] == last->in[a] && k->buffers.items[i]->written &&
+                in_place_inputs(l, last) >> a & 1)
+                step.in_place |= (uint32_t)1 << i;
     step.kernel = share_kernel(l, k);
     vec_push(l->p->arena, &l->p->steps, step);
 }

@@ -435,9 +435,9 @@ static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
 #define SHARED_PADDING 16 /* bytes */
 
 /* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
- * what threads along x read at once lies side by side, vectors of it whole. Lines are padded:
- * threads that load elements of several steps at once would all write to one bank, and loads of 16
- * bytes stay possible. */
+ * what threads along x read at once lies side by side, vectors of it whole. Lines are padded, so
+ * that threads that load elements of several steps at once do not all write to one bank (a few
+ * still do where each loads several steps), and loads of 16 bytes stay possible. */
 static const Expr *tile_place(Build *b, int count, const int *loops, DType dt, int64_t *size) {
     enum { REDUCED, OTHERS, ALONG_X, OF_VECTOR, PARTS };
     Exprs *x = b->x;
@@ -460,16 +460,14 @@ static const Expr *tile_place(Build *b, int count, const int *loops, DType dt, i
     return ex_add(x, ex_mul(x, step, ex_i(x, length)), line);
 }
 
-#define AT_ONCE 4 /* elements of 4 bytes that a thread can load */
-
 /* How many neighbouring elements of `factor` a thread loads at once: those of loop `fastest`. */
 static int64_t loaded_at_once(Build *b, const Expr *factor, const NestLoop *fastest) {
-    const int64_t few = AT_ONCE;
+    const int64_t few = b->n->target->at_once;
     int64_t stride;
     if (factor->op == EX_select && ex_same_below(b->x, factor->arg[0], fastest->var, few))
-        factor = factor->arg[1]; /* zero beyond an edge */
-    if (factor->op != EX_load || dt_store((DType)factor->dt) != 4 || fastest->extent % few ||
-        !ex_stride(factor->arg[0], fastest->var, &stride) || stride != 1)
+        factor = factor->arg[1]; /* a number beyond an edge */
+    if (factor->op != EX_load || (factor->dt != DT_f32 && factor->dt != DT_i32) ||
+        fastest->extent % few || !ex_stride(factor->arg[0], fastest->var, &stride) || stride != 1)
         return 1;
     const Expr *first = ex_subst_var(b->x, factor->arg[0], fastest->var, ex_i(b->x, 0));
     return ex_is_multiple(simplify(b, first), few) ? few : 1;
@@ -823,7 +821,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     int serial[NEST_MAX_LOOPS], count = 0, stage_at = -1;
     for (int i = 0; i < n->n_order; i++) {
         bool here = n->order[i] == n->stage_loop[0] || n->order[i] == n->stage_loop[1];
-        if (here && body->op == EX_mul) stage_at = i;
+        if (here && i >= first && body->op == EX_mul) stage_at = i;
         if (i >= first && !is_thread(n->loop[n->order[i]].role)) serial[count++] = n->order[i];
     }
     Staged staged[2];

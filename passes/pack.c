@@ -98,9 +98,8 @@ static bool is_of_threads(const NestLoop *l) {
  * reduction loops, and those of threads, which are behind these. */
 static void lay_loops(const Nest *n, int *order) {
     bool streams = n->stream_loop >= 0;
-    int last = -1; /* position of the last reduction loop */
-    for (int i = 0; i < n->n_order; i++)
-        if (n->loop[n->order[i]].reduce) last = i;
+    int last = n->n_order - 1; /* position of the last reduction loop */
+    while (last > 0 && !n->loop[n->order[last]].reduce) last--;
     for (int i = 0, k = 0; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
         if (streams && l->reduce) {

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-#define MOST_OF_ROW 16384 /* elements; fewer where there are fewer rows than multiprocessors, ...  \
-                           */
+#define MOST_OF_ROW                                                                                \
+    16384 /* elements; fewer where there are fewer rows than multiprocessors, ...                  \
+           */
 #define MOST_OF_SOME 4096
 #define MOST_OF_FEW  2048 /* ... or only so many: */
 #define FEW_ROWS     32
@@ -84,6 +85,9 @@ static bool add_params(const Op *op, const Value **params, int *n) {
 static RowChain chain_along(const Op *first, const Target *t, int axes) {
     const Value *out = first->out[0];
     const int64_t rows = shape_numel(axes, out->shape);
+    const int64_t limit = rows < FEW_ROWS             ? MOST_OF_FEW
+                          : rows < t->multiprocessors ? MOST_OF_SOME
+                                                      : MOST_OF_ROW;
     bool reduces = false; /* some row to one element */
     RowChain chain = {.axes = axes};
     int64_t most = 0;
@@ -100,19 +104,16 @@ static RowChain chain_along(const Op *first, const Target *t, int axes) {
         for (int i = 0; i < 2; i++)
             if (parts[i]) ex_visit(&scratch, parts[i], look_at_load, &u);
         arena_free(&scratch);
-        if (!u.own_row || (chain.n && !u.reads) || !add_params(op, params, &n_params)) break;
+        const bool one = elements_of_row(op, axes) == 1;
+        const int64_t deep = one ? shape_numel(op->n_red, op->red) : elements_of_row(op, axes);
+        if (!u.own_row || (chain.n && !u.reads) || deep > limit ||
+            !add_params(op, params, &n_params))
+            break;
         chain.op[chain.n++] = op;
-        int64_t deep = elements_of_row(op, axes);
-        if (deep == 1) {
-            deep = shape_numel(op->n_red, op->red);
-            reduces = true;
-        }
+        reduces |= one;
         if (deep > most) most = deep;
     }
-    const int64_t limit = rows < FEW_ROWS             ? MOST_OF_FEW
-                          : rows < t->multiprocessors ? MOST_OF_SOME
-                                                      : MOST_OF_ROW;
-    if (!reduces || rows > t->max_grid || most < LEAST_OF_ROW || most > limit) chain.n = 0;
+    if (!reduces || rows > t->max_grid || most < LEAST_OF_ROW) chain.n = 0;
     chain.threads = 32;
     while (chain.threads * 2 <= t->block_threads && chain.threads < most) chain.threads *= 2;
     return chain;

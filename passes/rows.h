@@ -3,7 +3,7 @@
  * The mean of a row, its variance and what normalises it, or the maximum, the exponentials and the
  * sum of a softmax, are little work each, and a kernel of its own takes a device longer to begin
  * than to do. Where all that such operators read of each other lies in the own row, a block does
- * them for a row, with a barrier after each.
+ * them for a row, with barriers between them.
  */
 #ifndef PASSES_ROWS_H
 #define PASSES_ROWS_H

@@ -115,10 +115,9 @@ static const BlockTile block_tiles[] = {
 };
 /* clang-format on */
 
-#define LEAST_SIDE     32  /* of a tile, unless there are not so many rows or columns */
-#define VECTOR_COLUMNS 4   /* of a thread that lie side by side */
-#define MOST_SUMS      256 /* bytes of a thread */
-#define LINE_PADDING   4   /* elements: see tile_place */
+#define LEAST_SIDE   32  /* of a tile, unless there are not so many rows or columns */
+#define MOST_SUMS    256 /* bytes of a thread */
+#define LINE_PADDING 4   /* elements: see tile_place */
 
 static int64_t threads_of(const BlockTile *tile) {
     return tile->rows / tile->thread_rows * (tile->columns / tile->thread_columns);
@@ -130,6 +129,9 @@ static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
         (tile->columns < LEAST_SIDE && s->columns >= LEAST_SIDE))
         return false;
     const int64_t line = tile->rows + tile->columns + 2 * LINE_PADDING;
+    if (tiles_of(s->rows, tile->rows) > t->max_grid ||
+        tiles_of(s->columns, tile->columns) > t->max_grid || s->batches > t->max_grid)
+        return false;
     return threads_of(tile) <= t->block_threads && line * tile->depth * size <= t->shared_bytes &&
            tile->thread_rows * tile->thread_columns * size <= MOST_SUMS;
 }
@@ -234,8 +236,8 @@ static bool blocks_product(Nest *n, Product *m) {
     if (!tile) return false;
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
     int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
-    const int64_t vector =
-        tile->thread_columns < VECTOR_COLUMNS ? tile->thread_columns : VECTOR_COLUMNS;
+    const int64_t at_once = n->target->at_once;
+    const int64_t vector = tile->thread_columns < at_once ? tile->thread_columns : at_once;
     const int64_t threads = tile->columns / tile->thread_columns;
     int row_o, row_i, row_t, row_e, col_o, col_i, col_t, col_e, col_v, depth_o, depth_i;
     nest_split(n, row, tile->rows, &row_o, &row_i);
@@ -269,14 +271,12 @@ static bool blocks_product(Nest *n, Product *m) {
 }
 
 void schedule_blocks(Nest *n) {
-    const Target *t = n->target;
     const Op *op = n->op;
     /* updates that meet in one element are done one after the other */
     if (op->kind == OP_scatter && op->combine != COMBINE_none) return;
     Product m;
     int64_t depth = shape_numel(op->n_red, op->red), results = value_numel(op->out[0]);
     if (find_product(n, &m) && is_tiled((DType)op->body->dt, m.rows, m.columns) && m.depths >= 4 &&
-        m.batches <= t->max_grid && m.rows <= t->max_grid && m.columns <= t->max_grid &&
         blocks_product(n, &m))
         return;
     if (op->kind == OP_reduce && depth >= 128 && results <= 4096)

@@ -4,7 +4,8 @@
  * The queries, keys and values of attention are such: what one of them has a device do is little,
  * and what is read of the tensor serves them all. Operators that differ in constants alone become
  * one with a coordinate more, the first, which says whose constants are read; what read a result
- * reads that number of the common one.
+ * reads that number of the common one. Constants that others read too are there twice then, and all
+ * results live as long as the last of them.
  */
 #include "ir/constant.h"
 #include "passes/inline.h"
@@ -34,6 +35,15 @@ static bool alike(const Op *a, const Op *b) {
                                      !same_shape(a->in[i], b->in[i])))
             return false;
     return true;
+}
+
+/* May there be one more than `n` of it in a tensor? */
+static bool has_room(const Op *op, int n) {
+    int64_t most = value_numel(op->out[0]);
+    for (int i = 0; i < op->n_in; i++)
+        if (value_is_const(op->in[i]) && value_numel(op->in[i]) > most)
+            most = value_numel(op->in[i]);
+    return most <= INT32_MAX / (n + 1);
 }
 
 static bool is_output(const Graph *g, const Value *v) {
@@ -172,7 +182,8 @@ void pass_stack(Graph *g, const PassOptions *o) {
         Op *op[MOST_ALIKE] = {first};
         int n = 1;
         if (!op_is_product(first) || !can_be_moved(g, first->out[0])) continue;
-        for (Op *other = first->next; other && n < MOST_ALIKE; other = other->next)
+        for (Op *other = first->next; other && n < MOST_ALIKE && has_room(first, n);
+             other = other->next)
             if (alike(first, other) && can_be_moved(g, other->out[0])) op[n++] = other;
         if (n < 2) continue;
         Value *common = common_product(g, op, n);
