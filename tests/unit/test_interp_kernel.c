@@ -349,6 +349,31 @@ static void test_gpu_blocks(void **state) {
     }
 }
 
+/* A thread reads what its neighbour has stored to a parameter: behind a barrier for all memory
+ * only.
+ */
+static void test_gpu_exchange(void **state) {
+    Fixture *f = *state;
+    Exprs *x = &f->x;
+    for (int global = 0; global < 2; global++) {
+        f->k = kernel_new(f->p, "exchange");
+        int own = param(f, "y", 1, SHAPE(4)), other = param(f, "z", 1, SHAPE(4));
+        const Expr *v[4];
+        f->k->body = gpu_loops(f, SHAPE(1, 1), SHAPE(4, 1), v);
+        const Expr *thread = v[3], *next = ex_sub(x, ex_i(x, 3), thread);
+        Stmt *list = stmt_store(f, own, INDEX(thread), ex_cast(x, DT_f32, thread));
+        Stmt *barrier = stmt_new(f->p, ST_barrier);
+        barrier->global = global;
+        stmt_append(&list, barrier);
+        stmt_append(&list, stmt_store(f, other, INDEX(thread), load(f, own, INDEX(next))));
+        innermost(f->k->body)->body = list;
+        float y[4], z[4];
+        assert_true(run(f, (void *[]){y, z}) == global);
+        if (!global) assert_message(f, "race on buffer 'y'");
+        if (global) assert_true(z[0] == 3 && z[3] == 0);
+    }
+}
+
 /* What was allotted and not written is NaN. */
 static void test_poison(void **state) {
     Fixture *f = *state;
@@ -369,8 +394,9 @@ static void test_poison(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_cpu_matmul), TEST(test_control), TEST(test_counters),   TEST(test_gpu_tiled),
-        TEST(test_gpu_guard),  TEST(test_range),   TEST(test_gpu_blocks), TEST(test_poison),
+        TEST(test_cpu_matmul), TEST(test_control),   TEST(test_counters),
+        TEST(test_gpu_tiled),  TEST(test_gpu_guard), TEST(test_range),
+        TEST(test_gpu_blocks), TEST(test_poison),    TEST(test_gpu_exchange),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
