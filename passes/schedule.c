@@ -938,8 +938,10 @@ static bool lane_tile(Nest *n) {
         inside[count++] = tile_loop(n, last, ranked_tile(&ranking, n->variant).rows, &tiles);
     }
     /* one sum after the other waits for each addition: a few vectors of it at once do not */
-    const int64_t extent = n->loop[best].extent, most = (int64_t)SUMS_AT_ONCE * lanes_of(n);
-    while (!count && !pack && lanes < most &&
+    int64_t sums = 1;
+    for (int i = 0; i < count; i++) sums *= n->loop[inside[i]].extent;
+    const int64_t extent = n->loop[best].extent, most = SUMS_AT_ONCE / sums * lanes_of(n);
+    while (!pack && lanes < most &&
            (extent % (2 * lanes) == 0 || extent >= LONG_SUM * 2 * lanes))
         lanes *= 2;
     for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
