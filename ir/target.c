@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const Target targets[] = {
@@ -121,8 +122,27 @@ double target_rate(const Target *t, DType rows, DType columns) {
     return t->matrix_tiles && rows != DT_i16 && at_once > 1 ? 8 * at_once : at_once;
 }
 
+/* Multiprocessors of usual devices of a compute capability; of those that were built small and
+ * large one in between. */
+static const struct {
+    int capability, multiprocessors;
+} devices[] = {{72, 8},   {75, 40},   {80, 108},  {86, 60},  {87, 16},  {89, 76},
+               {90, 132}, {100, 148}, {103, 148}, {110, 20}, {120, 84}, {121, 48}};
+
+/* The most that an architecture of a list as "sm_80,sm_90a,compute_80" has; 0: none is known. */
+static int multiprocessors_of(const char *list) {
+    int most = 0;
+    for (const char *at = list; (at = strchr(at, '_')); at++)
+        for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+            if (atoi(at + 1) == devices[i].capability && devices[i].multiprocessors > most)
+                most = devices[i].multiprocessors;
+    return most;
+}
+
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
+    const int multiprocessors = t->blocks && arch ? multiprocessors_of(arch) : 0;
+    if (multiprocessors) result.multiprocessors = multiprocessors;
     ArchRow row = {NULL, t->vector_bytes, t->vector_registers, 0, 0};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];

@@ -39,14 +39,14 @@ typedef struct Target {
     int64_t max_grid; /* blocks in one grid dimension */
     int few_blocks;   /* grids of fewer leave multiprocessors of a large device idle */
     int at_once;      /* elements of 4 bytes that a thread reads or writes as one; 1: no more */
-    int multiprocessors; /* of a large device, which schedules are for */
+    int multiprocessors; /* that schedules keep at work */
     int buffer_align; /* of every tensor in the arena and the weights, bytes */
 } Target;
 
 const Target *target_find(const char *name);
 /* The facts of `t` for an architecture as C compilers name it (-march=): vector width and
- * registers. An unknown name, "generic" among them, leaves them as they are: kernels are portable
- * plain loops. */
+ * registers; of devices, for a list of those that NVRTC knows: multiprocessors. An unknown name,
+ * "generic" among them, leaves them as they are: kernels are portable plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
 /* The part of a panel of so many bytes that the L2 cache loses while other operands go by: half of
  * the cache stays. */

@@ -239,6 +239,18 @@ static void test_schedule_text(void **state) {
     assert_string_equal(text_get(&n.steps), steps);
 }
 
+/* Devices of some architectures are small: products are cut into fewer pieces for them. */
+static void test_multiprocessors(void **state) {
+    const Target *cuda = target_find("cuda");
+    (void)state;
+    assert_int_equal(target_for_arch(cuda, "sm_87").multiprocessors, 16);
+    assert_int_equal(target_for_arch(cuda, "sm_87,compute_90").multiprocessors, 132);
+    assert_int_equal(target_for_arch(cuda, "sm_90a").multiprocessors, 132);
+    assert_int_equal(target_for_arch(cuda, "sm_999").multiprocessors, cuda->multiprocessors);
+    assert_int_equal(target_for_arch(cuda, NULL).multiprocessors, cuda->multiprocessors);
+    assert_int_equal(target_for_arch(target_find("c"), "sm_87").multiprocessors, 0);
+}
+
 /* The bound on the coordinates of one operator. */
 static void test_too_many_dimensions(void **state) {
     Fixture *f = *state;
@@ -701,11 +713,12 @@ int main(int argc, char **argv) {
             all = false;
         }
     if (all) find_files("tests/passes", 0);
-    struct CMUnitTest tests[MAX_FILES + 9];
+    struct CMUnitTest tests[MAX_FILES + 10];
     int n = 0;
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
     if (all) {
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_multiprocessors);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_wrong_schedules, setup,
                                                                         teardown);
         tests[n++] =
