@@ -162,24 +162,28 @@ static Graph *next_largest(Node *n, const Value *whole) {
     const int64_t *lines = whole->dims;
     Value *last = graph_input(g, NULL, whole->dt, 1, lines);
     Value *last_at = graph_input(g, NULL, DT_i32, 1, lines);
-    Value *keys = graph_input(g, NULL, whole->dt, 2, lines), *found[2];
-    for (int i = 0; i < 2; i++) {
-        Builder b = build(g, 1, lines);
-        const Expr *r = build_red(&b, lines[1]), *at[2] = {ex_var(x, 0), r};
-        const Expr *key = build_load(&b, keys, at), *before = build_load(&b, last, at);
-        const Expr *later = ex_lt(x, build_load(&b, last_at, at), r);
-        later = ex_and(x, ex_bin(x, EX_eq, key, before), later);
-        later = ex_bin(x, EX_or, ex_lt(x, key, before), later);
-        Combine combine = i ? COMBINE_min : COMBINE_max;
-        DType dt = i ? DT_i32 : whole->dt;
-        const Expr *none = ex_const(x, dt, combine_identity(combine, dt));
-        if (i) later = ex_and(x, later, ex_bin(x, EX_eq, key, build_load(&b, found[0], at)));
-        const Expr *body = ex_select(x, later, i ? r : key, none);
-        found[i] = build_reduce(&b, dt, combine, body, NULL);
-    }
-    graph_output(g, found[0], NULL);
-    graph_output(g, found[1], NULL);
-    graph_output(g, found[1], NULL);
+    Value *keys = graph_input(g, NULL, whole->dt, 2, lines);
+    Builder b = build(g, 1, lines);
+    const Expr *r = build_red(&b, lines[1]), *at[2] = {ex_var(x, 0), r};
+    const Expr *key = build_load(&b, keys, at), *before = build_load(&b, last, at);
+    const Expr *equal = ex_bin(x, EX_eq, key, before);
+    const Expr *later = ex_and(x, equal, ex_lt(x, build_load(&b, last_at, at), r));
+    later = ex_bin(x, EX_or, ex_lt(x, key, before), later);
+    const Expr *none = ex_const(x, whole->dt, combine_identity(COMBINE_max, whole->dt));
+    Value *found = build_reduce(&b, whole->dt, COMBINE_max, ex_select(x, later, key, none), NULL);
+    /* the first that equals it, behind the last one if that does, too */
+    b = build(g, 1, lines);
+    const Expr *lower = ex_lt(x, build_in(&b, found), build_in(&b, last));
+    Value *behind = build_map(&b, DT_i32, ex_select(x, lower, ex_i(x, -1), build_in(&b, last_at)));
+    b = build(g, 1, lines);
+    r = at[1] = build_red(&b, lines[1]);
+    equal = ex_bin(x, EX_eq, build_load(&b, keys, at), build_load(&b, found, at));
+    equal = ex_and(x, equal, ex_lt(x, build_load(&b, behind, at), r));
+    Value *found_at =
+        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, equal, r, ex_i(x, INT32_MAX)), NULL);
+    graph_output(g, found, NULL);
+    graph_output(g, found_at, NULL);
+    graph_output(g, found_at, NULL);
     return g;
 }
 
