@@ -18,8 +18,8 @@
 
 #define BARRIER_CYCLES 800.0
 #define MOVE_CYCLES    0.4     /* for a byte from one core to the other */
-#define CALLER_CYCLES  0.1     /* the same of inputs and outputs, which may lie further out */
-#define NEAR_BYTES     1048576 /* of weights that stay in a core's cache */
+#define CALLER_CYCLES  0.1     /* the same of inputs and outputs, if they lie in its cache */
+#define NEAR_BYTES     1048576 /* that stay in a core's cache */
 #define READ_CYCLES    0.1     /* for a byte of others */
 #define WAKE_CYCLES    20000.0 /* for a thread that sleeps */
 #define ALIKE          1.25    /* spans of rows that were rounded up to tiles, to those of others */
@@ -135,7 +135,7 @@ static void add_reads(Gain *h, const Step *step, int at, double times) {
         }
         if (step->places[i].space == PLACE_input) {
             e.from = h->p->kernels.n;
-            e.bytes = rest * times;
+            e.bytes = fmin(rest, NEAR_BYTES); /* iterations read parts, or what is there already */
             add_edge(h, e);
         }
         int seen = 0;
@@ -157,9 +157,9 @@ static void add_writes(Gain *h, const Step *step, int at, double times) {
         Value *v = step->args[i], *root = root_of(v);
         if (!step->kernel->buffers.items[i]->written) continue;
         if (step->places[i].space == PLACE_output)
-            add_edge(
-                h,
-                (Edge){.from = at, .to = h->p->kernels.n, .bytes = (double)value_bytes(v) * times});
+            add_edge(h, (Edge){.from = at,
+                               .to = h->p->kernels.n,
+                               .bytes = fmin((double)value_bytes(v) * times, NEAR_BYTES)});
         Maker m = {.value = v, .node = at, .next = root->index - 1};
         find_spans(h, step, at, i, m.made);
         vec_push(h->arena, &h->makers, m);
