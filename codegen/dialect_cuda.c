@@ -141,7 +141,7 @@ static void print_trampoline(Printer *printer, const char *name, Text *out) {
     text_add(out, ");\n}\n#endif\n\n");
 }
 
-#define WIDE_BYTES 16
+#define WIDE_BYTES (4 * WIDE_ELEMENTS)
 
 /* Which parameters begin at multiples of what is read at once, in all launches of the kernel? */
 static void find_aligned(const Program *p, const Kernel *k, Printer *printer) {

@@ -207,6 +207,12 @@ void graph_append(Graph *g, Op *op) {
     graph_insert_before(g, NULL, op);
 }
 
+bool graph_is_output(const Graph *g, const Value *v) {
+    for (int i = 0; i < g->outputs.n; i++)
+        if (g->outputs.items[i] == v) return true;
+    return false;
+}
+
 void graph_unlink(Graph *g, Op *op) {
     *(op->prev ? &op->prev->next : &g->first) = op->next;
     *(op->next ? &op->next->prev : &g->last) = op->prev;

@@ -365,6 +365,7 @@ Op *graph_new_op(Graph *g, OpKind kind, int n_in, Value *const *in, int n_out); 
 void graph_append(Graph *g, Op *op);
 void graph_insert_before(Graph *g, Op *at, Op *op);
 void graph_unlink(Graph *g, Op *op);
+bool graph_is_output(const Graph *g, const Value *v);
 /* Turns an operator of constants into a constant; not one whose large result would take more than
  * `growth` times the bytes of what it is made of. */
 void graph_fold(Graph *g, Op *op, int growth);

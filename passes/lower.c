@@ -288,13 +288,12 @@ static bool goes_to_row(const Graph *sub, int at) {
     return true;
 }
 
-/* Is `v` computed from elements of its own alone, but for a scatter, by an operator of g after
- * which only maps and reductions up to `last` read it? */
+/* Does a map or a reduction of g make `v`, in memory of its own, and do maps and reductions alone
+ * read it, none of them behind `last`? */
 static bool read_until(const Graph *g, const Value *v, const Op *last) {
     if ((v->def->kind != OP_map && v->def->kind != OP_reduce) || v->inside || v->gap || v->stacked)
         return false;
-    for (int i = 0; i < g->outputs.n; i++)
-        if (g->outputs.items[i] == v) return false;
+    if (graph_is_output(g, v)) return false;
     bool before = true; /* or at `last` */
     for (const Op *op = v->def->next; op; op = op->next) {
         for (int i = 0; i < op->n_in; i++)

@@ -112,6 +112,12 @@ bool nest_pairs_fit(const Nest *n, int fours, int few);
  * moving a window of bytes? */
 bool nest_moves_fit(const Nest *n, int few);
 
+static inline bool is_thread(Role role) {
+    return role >= ROLE_thread_x && role <= ROLE_thread_z;
+}
+
+#define SHARED_PADDING 16 /* bytes of a line of a tile in shared memory */
+
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 

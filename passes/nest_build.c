@@ -345,10 +345,6 @@ static const Expr *without_limits(Build *b, const Expr *e) {
     return simplify(b, e);
 }
 
-static bool is_thread(Role role) {
-    return role >= ROLE_thread_x && role <= ROLE_thread_z;
-}
-
 /* --- staging ---------------------------------------------------------------------------------- */
 
 typedef struct UsedVars {
@@ -431,8 +427,6 @@ static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
     }
     for (int i = 0; i < count; i++) loops[i] = sorted[i].loop;
 }
-
-#define SHARED_PADDING 16 /* bytes */
 
 /* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
  * what threads along x read at once lies side by side, vectors of it whole. Lines are padded, so

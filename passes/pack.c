@@ -91,7 +91,7 @@ typedef struct Order {
 } Order;
 
 static bool is_of_threads(const NestLoop *l) {
-    return !l->reduce && l->role >= ROLE_thread_x && l->role <= ROLE_thread_z;
+    return !l->reduce && is_thread(l->role);
 }
 
 /* The loops as constants lie: as they run, but for one of streams, which is before the other

@@ -4,11 +4,9 @@
 
 #include <string.h>
 
-#define MOST_OF_ROW                                                                                \
-    16384 /* elements; fewer where there are fewer rows than multiprocessors, ...                  \
-           */
-#define MOST_OF_SOME 4096
-#define MOST_OF_FEW  2048 /* ... or only so many: */
+#define MOST_OF_ROW  16384 /* elements */
+#define MOST_OF_SOME 4096  /* the same where multiprocessors are more than rows, */
+#define MOST_OF_FEW  2048  /* or where these are so few: */
 #define FEW_ROWS     32
 #define LEAST_OF_ROW 32 /* threads have something to do */
 #define MOST_PIECES  32 /* that one thread adds up */

@@ -93,7 +93,7 @@ static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
 
 /* How a block computes its part of a product: what it has, what a thread has of that, and how many
  * steps of the reduction are in shared memory at once. For each time that it is filled `n` blocks
- * of a multiprocessor take wait + n * work cycles, or n * least if that is more: fitted to 5,000
+ * of a multiprocessor take wait + n * work cycles, or n * least if that is more: fitted to 7,500
  * products of 13 to 69,000 million multiply-adds on an H100 (bench/tiles.py); those of the narrow
  * tiles at the end are guesses. */
 typedef struct BlockTile {
@@ -117,7 +117,6 @@ static const BlockTile block_tiles[] = {
 
 #define LEAST_SIDE   32  /* of a tile, unless there are not so many rows or columns */
 #define MOST_SUMS    256 /* bytes of a thread */
-#define LINE_PADDING 4   /* elements: see tile_place */
 
 static int64_t threads_of(const BlockTile *tile) {
     return tile->rows / tile->thread_rows * (tile->columns / tile->thread_columns);
@@ -128,7 +127,7 @@ static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
     if ((tile->rows < LEAST_SIDE && s->rows >= LEAST_SIDE) ||
         (tile->columns < LEAST_SIDE && s->columns >= LEAST_SIDE))
         return false;
-    const int64_t line = tile->rows + tile->columns + 2 * LINE_PADDING;
+    const int64_t line = tile->rows + tile->columns + 2 * (SHARED_PADDING / size);
     if (tiles_of(s->rows, tile->rows) > t->max_grid ||
         tiles_of(s->columns, tile->columns) > t->max_grid || s->batches > t->max_grid)
         return false;

@@ -46,15 +46,10 @@ static bool has_room(const Op *op, int n) {
     return most <= INT32_MAX / (n + 1);
 }
 
-static bool is_output(const Graph *g, const Value *v) {
-    for (int i = 0; i < g->outputs.n; i++)
-        if (g->outputs.items[i] == v) return true;
-    return false;
-}
-
 /* Is `v` read by maps and reductions alone, of it or of reshapes of it? */
 static bool can_be_moved(const Graph *g, const Value *v) {
-    if (is_output(g, v) || v->rank + 1 >= MAX_RANK || dims_vary(v->rank, v->dims)) return false;
+    if (graph_is_output(g, v) || v->rank + 1 >= MAX_RANK || dims_vary(v->rank, v->dims))
+        return false;
     for (const Op *op = v->def->next; op; op = op->next)
         for (int i = 0; i < op->n_in; i++) {
             if (op->in[i] != v || op->kind == OP_map || op->kind == OP_reduce) continue;

@@ -309,9 +309,7 @@ static bool reads_beyond(Graph *g, const Op *op, int column, int64_t width) {
 static bool read_by_element(const Graph *g, const Value *v) {
     for (const Op *op = g->first; op; op = op->next)
         if (reads(op, v) && op->kind != OP_map && op->kind != OP_reduce) return false;
-    for (int i = 0; i < g->outputs.n; i++)
-        if (g->outputs.items[i] == v) return false;
-    return true;
+    return !graph_is_output(g, v);
 }
 
 /* How many columns of a computed factor a panel has, those of a tile; 0: there should be none. The

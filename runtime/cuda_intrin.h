@@ -39,20 +39,18 @@
 /* ---- what threads read and write at once ---- */
 
 #ifdef MLCC_ON_DEVICE
-#define MLCC_WIDE struct __align__(16)
+#define MLCC_WIDE __align__(16)
 #else
-#define MLCC_WIDE struct __attribute__((aligned(16), may_alias))
+#define MLCC_WIDE __attribute__((aligned(16), may_alias))
 #endif
 
-typedef MLCC_WIDE mlcc_f32x4 {
+typedef struct MLCC_WIDE mlcc_f32x4 {
     float e[4];
-}
-mlcc_f32x4;
+} mlcc_f32x4;
 
-typedef MLCC_WIDE mlcc_i32x4 {
+typedef struct MLCC_WIDE mlcc_i32x4 {
     int e[4];
-}
-mlcc_i32x4;
+} mlcc_i32x4;
 
 /* ---- 16-bit floats as bit patterns ---- */
 
