@@ -95,6 +95,7 @@ static const char kernels[] =
 static const char *place_text(Fixture *f, char letter) {
     if (letter == 'x') return "%0 input 0 +0 bytes 32";
     if (letter == 'y') return "%2 output 0 +0 bytes 32";
+    if (letter == 'X') return "%12 input 1 +0 bytes 4194304";
     if (letter == 'p') return "%3 arena +0 bytes 32";
     if (letter < 'a')
         return arena_printf(&f->arena, "%%%d arena +%d bytes 4194304", 4 + letter - 'A',
@@ -106,7 +107,8 @@ static const char *place_text(Fixture *f, char letter) {
 /* A program from words such as "each:xa": kernel, what it reads, what it writes; "loop" or "apart"
  * ... "end", of which the second is a loop whose iterations have c and d for themselves; "loop:b"
  * and "turns:b" are such that run as often as b says, one that ends with "end:b" is left where b
- * says so. x and y are the input and output, a, b, ... are places in the arena, p lies inside of a.
+ * says so. x and y are the input and output, X is a large input, a, b, ... are places in the arena,
+ * p lies inside of a.
  */
 static const Program *program_of(Fixture *f, const char *words, const EmitOptions *o) {
     Text t = text_new(&f->arena);
@@ -117,6 +119,7 @@ static const Program *program_of(Fixture *f, const char *words, const EmitOption
                  "    %2 = map (%1) : f32[8]\n      body $0[i0] * 2.0\n");
     for (int v = 4; v < 12; v++) /* A to D, b to e */
         text_addf(&t, "    %%%d = map (%%0) : f32[%d]\n      body $0[0]\n", v, v < 8 ? 1048576 : 8);
+    if (strchr(words, 'X')) text_add(&t, "    %12 = input : f32[1048576] \"large\"\n");
     text_add(&t, "    output %2 \"y\"\n  }\n");
     text_add(&t, kernels);
     text_add(&t, "  arena 20971520\n");
@@ -172,6 +175,7 @@ static void test_gain(void **state) {
         {"much:xa one:ab each:bc one:cd much:dy", "s|111|s"},
         {"bulk:AB bulk:BC bulk:CD", "s|s|s"},
         {"bit:AB bulk:BC bit:CD", "111"}, /* moving 4 MiB takes longer */
+        {"bulk:XA", "s"},                 /* but no cache of the caller's core keeps so much */
         {"much:xa bit:AB bulk:BC bit:CD much:ay", "s111|s"},
         {"bit:AB bulk:BC bulk:CD bulk:DC bulk:CD bulk:DC bulk:CD bulk:DC bulk:CD",
          "1|s|s|s|s|s|s|s|s"},
