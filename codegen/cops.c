@@ -43,7 +43,13 @@ int64_t buffer_elements(const Buffer *b) {
     return shape_numel(b->rank, b->shape);
 }
 
+bool is_narrow_array(const Printer *p, const Buffer *b) {
+    return b->space != SPACE_param && !is_scalar_buffer(b) && p->d->wide[b->dt] &&
+           dt_store(b->dt) == 2;
+}
+
 bool held_wide(const Printer *p, const Buffer *b) {
+    if (is_narrow_array(p, b)) return false;
     return b->space == SPACE_reg || (b->space == SPACE_shared && p->d->global_shared);
 }
 
@@ -237,6 +243,10 @@ static Piece from_memory(Printer *p, DType dt, Piece raw) {
     if (!dt_is_narrow(dt)) return raw;
     if (d->int_promotion && dt_kind(dt) == DK_sint) return raw;
     return convert(p, d->reg[dt_reg(dt)], raw);
+}
+
+const char *print_loaded(Printer *p, DType dt, const char *raw) {
+    return from_memory(p, dt, atom(raw)).text;
 }
 
 static const char *to_memory(Printer *p, DType dt, Piece value) {

@@ -110,6 +110,22 @@ static bool set_at_once(Printer *p, const Stmt *alloc) {
     return false;
 }
 
+/* The type of `count` elements in memory that are read or written at once; NULL: there is none. */
+static const char *wide_type(const Printer *p, DType dt, int64_t count) {
+    const int64_t bytes = count * (int64_t)dt_store(dt);
+    if (!p->d->wide[dt] || (bytes != 4 && bytes != 8 && bytes != 16)) return NULL;
+    return arena_printf(p->scratch, "%s%lld", p->d->wide[dt], (long long)count);
+}
+
+/* An array of what is read and written at once, and a pointer to its elements. */
+static void print_narrow_alloc(Printer *p, const Buffer *b, const char *name) {
+    const int64_t each = 16 / (int64_t)dt_store(b->dt);
+    const char *wide = names_take(&p->names, arena_printf(p->scratch, "%s_wide", name), "wide");
+    print_line(p, "%s %s[%lld];", wide_type(p, b->dt, each), wide,
+               (long long)((buffer_elements(b) + each - 1) / each));
+    print_line(p, "%s *const %s = %s->e;", mem_type(p->unit, b->dt), name, wide);
+}
+
 static void print_alloc(Printer *p, const Stmt *s) {
     const Buffer *b = p->k->buffers.items[s->buffer];
     if (!p->buffer_used[s->buffer] || print_held_alloc(p, s->buffer) ||
@@ -122,7 +138,9 @@ static void print_alloc(Printer *p, const Stmt *s) {
         return;
     }
     const char *type = type_of(p, held_type(p, b)), *name = p->buffer[s->buffer];
-    if (!is_scalar_buffer(b))
+    if (is_narrow_array(p, b))
+        print_narrow_alloc(p, b, name);
+    else if (!is_scalar_buffer(b))
         print_line(p, "%s %s[%lld];", type, name, (long long)buffer_elements(b));
     else if (set_at_once(p, s))
         p->declared[s->buffer] = true;
@@ -382,37 +400,54 @@ static const Expr *first_of(Printer *p, const Expr *e, int var) {
     return ex_simplify(p->x, ex_subst_var(p->x, e, var, ex_i(p->x, 0)), p->k->vars.n, p->extent);
 }
 
-/* Where a place in parameter `buffer` goes through the elements of a wide one while `var` runs, the
- * first of them; else NULL. */
-static const Expr *wide_place(Printer *p, int buffer, const Expr *flat, int var) {
-    int64_t stride;
-    if (!p->aligned || buffer >= p->k->n_params || !p->aligned[buffer] || !flat ||
-        !p->d->wide[p->k->buffers.items[buffer]->dt] || !ex_stride(flat, var, &stride) ||
-        stride != 1)
-        return NULL;
-    const Expr *first = first_of(p, flat, var);
-    return ex_is_multiple(first, WIDE_ELEMENTS) ? first : NULL;
-}
-
-static const char *wide_text(Printer *p, int buffer, const Expr *first) {
-    const Buffer *b = p->k->buffers.items[buffer];
-    begin_statement(p, 1, &first);
-    return arena_printf(p->scratch, "*(%s%s *)(%s + %s)", b->written ? "" : "const ",
-                        p->d->wide[b->dt], p->buffer[buffer], print_root(p, first));
-}
-
 /* A loop over the elements of a wide one. */
 typedef struct Wide {
     Printer *p;
     int var;
+    int64_t count;
     const Expr *value, *inside; /* what is stored, if that holds; NULL: always */
     int buffer;
     const Expr *at, *to; /* where; to: the first place of those that are written at once, or NULL */
     int loads;           /* that are read at once */
+    const Expr *whole;   /* one of them, and what holds it; NULL: there is none */
+    const char *whole_name;
 } Wide;
+
+/* Where a place in `buffer` goes through the elements of a wide one while the loop runs, the first
+ * of them; else NULL. */
+static const Expr *wide_place(const Wide *w, int buffer, const Expr *flat) {
+    const Printer *p = w->p;
+    const Buffer *b = p->k->buffers.items[buffer];
+    const bool aligned = buffer < p->k->n_params ? p->aligned[buffer] : is_narrow_array(p, b);
+    int64_t stride;
+    if (!aligned || !flat || !wide_type(p, b->dt, w->count) || !ex_stride(flat, w->var, &stride) ||
+        stride != 1)
+        return NULL;
+    const Expr *first = first_of(w->p, flat, w->var);
+    return ex_is_multiple(first, w->count) ? first : NULL;
+}
+
+static const char *wide_text(const Wide *w, int buffer, const Expr *first) {
+    Printer *p = w->p;
+    const Buffer *b = p->k->buffers.items[buffer];
+    const bool constant = buffer < p->k->n_params && !b->written;
+    begin_statement(p, 1, &first);
+    return arena_printf(p->scratch, "*(%s%s *)(%s + %s)", constant ? "const " : "",
+                        wide_type(p, b->dt, w->count), p->buffer[buffer], print_root(p, first));
+}
 
 static const char *wide_name(Printer *p) {
     return names_take(&p->names, arena_printf(p->scratch, "w%d", p->n_values++), "w");
+}
+
+/* Has `e` be element by element what `name` holds. */
+static void use_wide(Wide *w, const Expr *e, const char *name) {
+    Printer *p = w->p;
+    const char *element = arena_printf(p->scratch, "%s.e[%s]", name, p->var[w->var]);
+    use_name(p, e, print_loaded(p, (DType)e->dt, element));
+    w->loads++;
+    w->whole = e;
+    w->whole_name = name;
 }
 
 static void find_choice(void *user, const Expr *e) {
@@ -424,12 +459,11 @@ static void read_wide(void *user, const Expr *e) {
     Wide *w = user;
     Printer *p = w->p;
     if (e->op != EX_load || e->n != 1 || p->k->buffers.items[e->k.i]->written) return;
-    const Expr *first = wide_place(p, (int)e->k.i, e->arg[0], w->var);
+    const Expr *first = wide_place(w, (int)e->k.i, e->arg[0]);
     if (!first || node_of(p, e)->name) return;
-    const char *text = wide_text(p, (int)e->k.i, first), *name = wide_name(p);
-    print_line(p, "const %s %s = %s;", p->d->wide[e->dt], name, text);
-    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[w->var]));
-    w->loads++;
+    const char *text = wide_text(w, (int)e->k.i, first), *name = wide_name(p);
+    print_line(p, "const %s %s = %s;", wide_type(p, (DType)e->dt, w->count), name, text);
+    use_wide(w, e, name);
 }
 
 /* The same of `condition ? load : number`, which is read at once or not at all. */
@@ -438,36 +472,39 @@ static void read_wide_if(Wide *w) {
     const Expr *e = w->value, *load = e->op == EX_select ? e->arg[1] : NULL;
     if (!load || load->op != EX_load || load->n != 1 || !ex_is_const(e->arg[2]) ||
         p->k->buffers.items[load->k.i]->written ||
-        !ex_same_below(p->x, e->arg[0], w->var, WIDE_ELEMENTS))
+        !ex_same_below(p->x, e->arg[0], w->var, w->count))
         return;
-    const Expr *first = wide_place(p, (int)load->k.i, load->arg[0], w->var);
+    const Expr *first = wide_place(w, (int)load->k.i, load->arg[0]);
     if (!first) return;
-    const Expr *condition = first_of(p, e->arg[0], w->var);
-    const char *type = p->d->wide[load->dt], *name = wide_name(p);
-    const char *other = print_number(p->unit, (DType)e->dt, e->arg[2]->k);
-    begin_statement(p, 1, &condition);
-    print_line(p, "%s %s = {{%s, %s, %s, %s}};", type, name, other, other, other, other);
-    print_line(p, "if (%s) {", print_root(p, condition));
+    const DType dt = (DType)load->dt;
+    const Expr *roots[] = {first_of(p, e->arg[0], w->var), e->arg[2]};
+    const char *name = wide_name(p);
+    begin_statement(p, 2, roots);
+    const char *other = print_stored(p, dt, e->arg[2]);
+    Text others = text_new(p->scratch);
+    for (int64_t i = 0; i < w->count; i++) text_addf(&others, "%s%s", i ? ", " : "", other);
+    print_line(p, "%s %s = {{%s}};", wide_type(p, dt, w->count), name, text_get(&others));
+    print_line(p, "if (%s) {", print_root(p, roots[0]));
     p->indent++;
     int mark = p->named.n;
-    print_line(p, "%s = %s;", name, wide_text(p, (int)load->k.i, first));
+    print_line(p, "%s = %s;", name, wide_text(w, (int)load->k.i, first));
     end_scope(p, mark);
     p->indent--;
     print_line(p, "}");
-    use_name(p, e, arena_printf(p->scratch, "%s.e[%s]", name, p->var[w->var]));
-    w->loads++;
+    use_wide(w, e, name);
 }
 
 /* Is the statement such a loop, as far as can be told before its loads are looked at? */
 static bool find_wide(Printer *p, const Stmt *s, Wide *w) {
     const Stmt *body = s->body;
     *w = (Wide){.p = p, .var = s->var};
-    if (s->role != ROLE_vector || !p->aligned || !ex_is_const(s->extent) ||
-        s->extent->k.i != WIDE_ELEMENTS || body->next)
+    if (s->role != ROLE_vector || !p->aligned || !ex_is_const(s->extent) || s->extent->k.i < 2 ||
+        body->next)
         return false;
+    w->count = s->extent->k.i;
     if (body->kind == ST_if && !body->other && !body->body->next) {
         const Expr *inside = prepare(p, body->value);
-        if (!ex_same_below(p->x, inside, s->var, WIDE_ELEMENTS)) return false;
+        if (!ex_same_below(p->x, inside, s->var, w->count)) return false;
         w->inside = first_of(p, inside, s->var);
         body = body->body;
     }
@@ -475,7 +512,7 @@ static bool find_wide(Printer *p, const Stmt *s, Wide *w) {
     w->buffer = body->buffer;
     w->value = prepare(p, body->value);
     w->at = place_of(p, body);
-    w->to = w->at ? wide_place(p, body->buffer, w->at, s->var) : NULL;
+    w->to = w->at ? wide_place(w, body->buffer, w->at) : NULL;
     return w->to || !w->inside;
 }
 
@@ -485,8 +522,8 @@ static void print_elements(const Wide *w, const char *out) {
     const char *var = p->var[w->var];
     p->unit->needs |= NEEDS_unroll;
     print_line(p, "%s", p->d->unroll);
-    print_line(p, "for (%s %s = 0; %s < %d; %s++) {", type_of(p, DT_i32), var, var, WIDE_ELEMENTS,
-               var);
+    print_line(p, "for (%s %s = 0; %s < %lld; %s++) {", type_of(p, DT_i32), var, var,
+               (long long)w->count, var);
     p->indent++;
     const Expr *roots[] = {w->to ? NULL : w->at, w->value};
     int mark = p->named.n;
@@ -517,10 +554,12 @@ static bool print_wide(Printer *p, const Stmt *s) {
     else
         ex_visit(p->scratch, w.value, read_wide, &w);
     if (!w.to && !w.loads) return false;
-    const char *out = w.to ? names_take(&p->names, "out", "out") : NULL;
-    if (out) print_line(p, "%s %s;", p->d->wide[p->k->buffers.items[w.buffer]->dt], out);
-    print_elements(&w, out);
-    if (out) print_line(p, "%s = %s;", wide_text(p, w.buffer, w.to), out);
+    const DType dt = p->k->buffers.items[w.buffer]->dt;
+    const bool copied = w.to && w.whole == w.value && (DType)w.value->dt == dt;
+    const char *out = copied ? w.whole_name : w.to ? names_take(&p->names, "out", "out") : NULL;
+    if (out && !copied) print_line(p, "%s %s;", wide_type(p, dt, w.count), out);
+    if (!copied) print_elements(&w, out);
+    if (out) print_line(p, "%s = %s;", wide_text(&w, w.buffer, w.to), out);
     if (w.inside) {
         p->indent--;
         print_line(p, "}");
@@ -531,7 +570,7 @@ static bool print_wide(Printer *p, const Stmt *s) {
 
 static void print_for(Printer *p, const Stmt *s) {
     if (take_clearing(p, s)) return;
-    if (print_wide(p, s)) return;
+    if (print_wide(p, s) || print_warp_tile(p, s)) return;
     bool sums = begin_tiles(p, s);
     if (!print_tiles(p, s) && !print_vectors(p, s)) {
         bool spilled = spill_held(p, s);

@@ -187,6 +187,11 @@ void end_tiles(Printer *p);
 /* What the printed text is made of. */
 void print_tile_functions(const Unit *unit, Text *out);
 
+/* --- warp_tiles.c ----------------------------------------------------------------------------- */
+
+/* Prints the loop as products of tiles by the warps of a device, if it is such; else false. */
+bool print_warp_tile(Printer *p, const Stmt *s);
+
 /* --- cexpr.c ---------------------------------------------------------------------------------- */
 
 void print_line(Printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -210,6 +215,11 @@ const char *mem_type(Unit *unit, DType dt);
 /* True if the buffer's elements are held in their register type. */
 bool held_wide(const Printer *p, const Buffer *b);
 bool is_scalar_buffer(const Buffer *b);
+/* Is it the kernel's own array of floats of 16 bits, held as in memory because several of them are
+ * read and written at once? */
+bool is_narrow_array(const Printer *p, const Buffer *b);
+/* `raw`, as memory holds it, as a value of its register type. */
+const char *print_loaded(Printer *p, DType dt, const char *raw);
 /* The type that the elements of an array in registers have: an unsigned one for integers where GCC
  * makes vectors. GCC 12 sums arrays of signed ones wrongly at -O3 if what is read afterwards is
  * cast to unsigned (its PR 107212). */

@@ -82,7 +82,11 @@ const Dialect dialect_cuda = {
             [DT_u4] = "unsigned char",
             [DT_u2] = "unsigned char",
         },
-    .wide = {[DT_f32] = "mlcc_f32x4", [DT_i32] = "mlcc_i32x4"},
+    .wide = {[DT_f32] = "mlcc_f32x",
+             [DT_i32] = "mlcc_i32x",
+             [DT_f16] = "mlcc_u16x",
+             [DT_bf16] = "mlcc_u16x"},
+    .warp_tiles = true,
     .int_promotion = true,
     .long_suffix = "ll",
     .double_suffix = "",
@@ -141,7 +145,7 @@ static void print_trampoline(Printer *printer, const char *name, Text *out) {
     text_add(out, ");\n}\n#endif\n\n");
 }
 
-#define WIDE_BYTES (4 * WIDE_ELEMENTS)
+#define WIDE_BYTES 16
 
 /* Which parameters begin at multiples of what is read at once, in all launches of the kernel? */
 static void find_aligned(const Program *p, const Kernel *k, Printer *printer) {

@@ -26,6 +26,7 @@ static const Target targets[] = {
      .max_grid = 65535,
      .few_blocks = 256,
      .at_once = 4,
+     .warp_tiles = true,
      .multiprocessors = 132,
      .buffer_align = 256},
     {.name = "vulkan",
@@ -129,20 +130,25 @@ static const struct {
 } devices[] = {{72, 8},   {75, 40},   {80, 108},  {86, 60},  {87, 16},  {89, 76},
                {90, 132}, {100, 148}, {103, 148}, {110, 20}, {120, 84}, {121, 48}};
 
-/* The most that an architecture of a list as "sm_80,sm_90a,compute_80" has; 0: none is known. */
-static int multiprocessors_of(const char *list) {
+#define WARP_TILES_FROM 80 /* compute capability that has mma of 16 x 8 x 16 */
+
+/* The facts for a list of architectures as "sm_80,sm_90a,compute_80": as many multiprocessors as
+ * the largest has, and what each of them can do. */
+static void read_devices(const char *list, Target *t) {
     int most = 0;
-    for (const char *at = list; (at = strchr(at, '_')); at++)
+    for (const char *at = list; (at = strchr(at, '_')); at++) {
+        const int capability = atoi(at + 1);
+        t->warp_tiles &= capability >= WARP_TILES_FROM;
         for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
-            if (atoi(at + 1) == devices[i].capability && devices[i].multiprocessors > most)
+            if (capability == devices[i].capability && devices[i].multiprocessors > most)
                 most = devices[i].multiprocessors;
-    return most;
+    }
+    if (most) t->multiprocessors = most;
 }
 
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
-    const int multiprocessors = t->blocks && arch ? multiprocessors_of(arch) : 0;
-    if (multiprocessors) result.multiprocessors = multiprocessors;
+    if (t->blocks && arch) read_devices(arch, &result);
     ArchRow row = {NULL, t->vector_bytes, t->vector_registers, 0, 0};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];

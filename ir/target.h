@@ -26,6 +26,7 @@ typedef struct Target {
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
+    bool warp_tiles;    /* a warp multiplies tiles of floats of 16 bits */
     bool half_vectors;  /* vectors of half floats are loaded and decoded by an instruction or two */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors.
@@ -45,8 +46,9 @@ typedef struct Target {
 
 const Target *target_find(const char *name);
 /* The facts of `t` for an architecture as C compilers name it (-march=): vector width and
- * registers; of devices, for a list of those that NVRTC knows: multiprocessors. An unknown name,
- * "generic" among them, leaves them as they are: kernels are portable plain loops. */
+ * registers; of devices, for a list of those that NVRTC knows: multiprocessors, and what all of
+ * them can do. An unknown name, "generic" among them, leaves them as they are: kernels are portable
+ * plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
 /* The part of a panel of so many bytes that the L2 cache loses while other operands go by: half of
  * the cache stays. */

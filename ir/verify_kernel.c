@@ -150,6 +150,8 @@ static void check_for(KernelVerifier *r, const Stmt *s) {
     }
     bool thread = s->role >= ROLE_thread_x, outer_role = r->role_used[s->role];
     if (s->role >= ROLE_block_x) check_gpu_loop(r, s);
+    if (s->role == ROLE_tile && r->divergent)
+        verify_fail(v, "a warp's threads may not all come to it");
     bool divergent = r->divergent;
     r->varying[s->var] = thread || is_varying(r, s->extent);
     r->divergent |= !thread && is_varying(r, s->extent);

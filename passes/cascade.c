@@ -88,7 +88,12 @@ static const Expr *find_product_load(Graph *g, const Op *op, int64_t depth, Want
         const bool in[2] = {vars[0] >> i & 1, vars[1] >> i & 1};
         *(in[0] == in[1] ? &batches : &extent[in[1]]) *= out->shape[i];
     }
-    wanted->product = (ProductSize){(DType)op->body->dt, extent[0], extent[1], batches, depth};
+    wanted->product = (ProductSize){(DType)op->body->dt,
+                                    product_of_warps(wanted->target, g->x, op->body),
+                                    extent[0],
+                                    extent[1],
+                                    batches,
+                                    depth};
     Reads u = {.op = op};
     ex_visit(g->arena, op->body->arg[0], look_for_largest, &u);
     return u.load;

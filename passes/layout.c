@@ -296,7 +296,8 @@ static void copy_outputs(Layout *l) {
 }
 
 void pass_layout(Graph *g, const PassOptions *o) {
-    if (o->target->blocks) return;
+    const bool narrow = o->precision == DT_bf16 || o->precision == DT_f16;
+    if (o->target->blocks && !(o->target->warp_tiles && narrow)) return;
     lift_epilogues(g, o);
     Layout l = {.g = g, .target = o->target};
     copy_outputs(&l);

@@ -121,6 +121,9 @@ static inline bool is_thread(Role role) {
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 
+/* A factor of a product before it is widened from floats of 16 bits; NULL: it is not. */
+const Expr *nest_narrow_factor(Exprs *x, const Expr *factor);
+
 /* The register in which threads that reduce together have what comes of it. */
 #define ROW_RESULT "result"
 

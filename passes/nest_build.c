@@ -160,13 +160,58 @@ static Stmt *new_alloc(Build *b, int buffer) {
     return s;
 }
 
-/* Wraps `body` in the loops, the last of the list innermost. */
+/* The iterations of a loop in a run. */
+static const Expr *extent_of(Build *b, int loop) {
+    return b->until[loop] ? b->until[loop] : ex_i(b->x, b->n->loop[loop].extent);
+}
+
+/* Statements that compute the variables of loops, the last of the list innermost, from `number`,
+ * the number of an iteration of all of them as one. */
+static Stmt *take_apart(Build *b, int count, const int *loops, const Expr *number) {
+    Stmt *list = NULL;
+    for (int i = count - 1; i >= 0; i--) {
+        const Expr *extent = extent_of(b, loops[i]);
+        Stmt *let = stmt_new(b->p, ST_let);
+        let->var = b->n->loop[loops[i]].var;
+        let->value = i ? ex_bin(b->x, EX_rem, number, extent) : number;
+        number = ex_div(b->x, number, extent);
+        stmt_append(&list, let);
+    }
+    return list;
+}
+
+/* Of `count` loops number `at` and those inside of it that are bound to the same threads; 0: one
+ * around it is, too. */
+static int of_same_threads(const Nest *n, int count, const int *loops, int at, int *same) {
+    const Role role = n->loop[loops[at]].role;
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (i != at && (!is_thread(role) || n->loop[loops[i]].role != role)) continue;
+        if (i < at) return 0;
+        same[found++] = loops[i];
+    }
+    return found;
+}
+
+/* Wraps `body` in the loops, the last of the list innermost. Several that are bound to one role of
+ * threads become one, where the outermost of them is. */
 static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
     for (int i = count - 1; i >= 0; i--) {
         const NestLoop *l = &b->n->loop[loops[i]];
-        Stmt *s = new_for(b, l->var, l->extent, l->role);
-        if (b->until[loops[i]]) s->extent = b->until[loops[i]];
-        s->body = new_if(b, b->inside[loops[i]], body);
+        int same[NEST_MAX_LOOPS];
+        const int joined = of_same_threads(b->n, count, loops, i, same);
+        body = new_if(b, b->inside[loops[i]], body);
+        if (!joined) continue;
+        Stmt *s = new_for(b, l->var, l->extent, l->role), *list = NULL;
+        s->extent = extent_of(b, loops[i]);
+        if (joined > 1) {
+            const int64_t threads = b->k->block[l->role - ROLE_thread_x];
+            s->var = add_var(b, "threads", threads);
+            s->extent = ex_i(b->x, threads);
+            list = take_apart(b, joined, same, ex_var(b->x, s->var));
+        }
+        stmt_append(&list, body);
+        s->body = list;
         body = s;
     }
     return body;
@@ -186,18 +231,12 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     int64_t total = 1;
     for (int i = 0; i < share; i++) total *= n->loop[n->order[i]].extent;
     int all = add_var(b, "part", total);
-    const Expr *rest = ex_var(b->x, all), *iterations = ex_i(b->x, 1);
-    Stmt *list = NULL, *loop = new_for(b, all, total, ROLE_parallel);
-    for (int i = share - 1; i >= 0; i--) body = new_if(b, b->inside[n->order[i]], body);
+    const Expr *iterations = ex_i(b->x, 1);
+    Stmt *list = take_apart(b, share, n->order, ex_var(b->x, all));
+    Stmt *loop = new_for(b, all, total, ROLE_parallel);
     for (int i = share - 1; i >= 0; i--) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        const Expr *until = b->until[n->order[i]], *extent = until ? until : ex_i(b->x, l->extent);
-        Stmt *let = stmt_new(b->p, ST_let);
-        let->var = l->var;
-        let->value = i ? ex_bin(b->x, EX_rem, rest, extent) : rest;
-        rest = ex_div(b->x, rest, extent);
-        iterations = ex_mul(b->x, iterations, extent);
-        stmt_append(&list, let);
+        body = new_if(b, b->inside[n->order[i]], body);
+        iterations = ex_mul(b->x, iterations, extent_of(b, n->order[i]));
     }
     loop->extent = iterations;
     stmt_append(&list, body);
@@ -347,6 +386,13 @@ static const Expr *without_limits(Build *b, const Expr *e) {
 
 /* --- staging ---------------------------------------------------------------------------------- */
 
+/* Does a matrix unit do the product? */
+static bool has_unit(const Nest *n) {
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].role == ROLE_tile) return true;
+    return false;
+}
+
 typedef struct UsedVars {
     bool var[MAX_VARS];
 } UsedVars;
@@ -429,42 +475,102 @@ static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
 }
 
 /* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
- * what threads along x read at once lies side by side, vectors of it whole. Lines are padded, so
- * that threads that load elements of several steps at once do not all write to one bank (a few
- * still do where each loads several steps), and loads of 16 bytes stay possible. */
-static const Expr *tile_place(Build *b, int count, const int *loops, DType dt, int64_t *size) {
-    enum { REDUCED, OTHERS, ALONG_X, OF_VECTOR, PARTS };
+ * what threads along x read at once lies side by side, vectors of it whole. If steps lie side by
+ * side in memory, a warp's tile has a line of them for each row (or column) instead. Lines are
+ * padded, so that threads that load elements of several steps at once do not all write to one bank
+ * (a few still do where each loads several steps), and loads of 16 bytes stay possible. */
+static const Expr *tile_place(Build *b, int count, const int *loops, bool along_steps, DType dt,
+                              int64_t *size) {
+    enum { REDUCED, OTHERS, ALONG_Y, ALONG_X, OF_VECTOR, PARTS };
     Exprs *x = b->x;
-    const Expr *line = ex_i(x, 0), *step = line;
-    int64_t length = 1, steps = 1;
+    const Expr *place[2] = {ex_i(x, 0), ex_i(x, 0)}; /* of a line, in it */
+    int64_t extent[2] = {1, 1};
     for (int part = 0; part < PARTS; part++)
         for (int i = 0; i < count; i++) {
             const NestLoop *l = &b->n->loop[loops[i]];
-            const int own = l->reduce                  ? REDUCED
-                            : l->role == ROLE_thread_x ? ALONG_X
-                            : l->role == ROLE_vector   ? OF_VECTOR
-                                                       : OTHERS;
+            const int own = l->reduce                                    ? REDUCED
+                            : l->role == ROLE_thread_x                   ? ALONG_X
+                            : l->role == ROLE_thread_y && has_unit(b->n) ? ALONG_Y
+                            : l->role == ROLE_vector                     ? OF_VECTOR
+                                                                         : OTHERS;
             if (own != part) continue;
-            const Expr **at = part == REDUCED ? &step : &line;
-            *at = ex_add(x, ex_mul(x, *at, ex_i(x, l->extent)), ex_var(x, l->var));
-            *(part == REDUCED ? &steps : &length) *= l->extent;
+            const bool inside = l->reduce == along_steps;
+            place[inside] =
+                ex_add(x, ex_mul(x, place[inside], ex_i(x, l->extent)), ex_var(x, l->var));
+            extent[inside] *= l->extent;
         }
-    length += SHARED_PADDING / (int64_t)dt_store(dt);
-    *size = steps * length;
-    return ex_add(x, ex_mul(x, step, ex_i(x, length)), line);
+    const int64_t length = extent[1] + SHARED_PADDING / (int64_t)dt_store(dt);
+    *size = extent[0] * length;
+    return ex_add(x, ex_mul(x, place[0], ex_i(x, length)), place[1]);
 }
 
-/* How many neighbouring elements of `factor` a thread loads at once: those of loop `fastest`. */
-static int64_t loaded_at_once(Build *b, const Expr *factor, const NestLoop *fastest) {
-    const int64_t few = b->n->target->at_once;
-    int64_t stride;
-    if (factor->op == EX_select && ex_same_below(b->x, factor->arg[0], fastest->var, few))
-        factor = factor->arg[1]; /* a number beyond an edge */
-    if (factor->op != EX_load || (factor->dt != DT_f32 && factor->dt != DT_i32) ||
-        fastest->extent % few || !ex_stride(factor->arg[0], fastest->var, &stride) || stride != 1)
-        return 1;
-    const Expr *first = ex_subst_var(b->x, factor->arg[0], fastest->var, ex_i(b->x, 0));
-    return ex_is_multiple(simplify(b, first), few) ? few : 1;
+/* Loops from number `from` on that together go through `extent` neighbouring elements, of which a
+ * thread loads `few` at once. */
+typedef struct Run {
+    int from;
+    int64_t extent, few;
+} Run;
+
+/* The variables of loops, the last of the list the fastest, for element `number` of them all. */
+static void number_to_vars(Build *b, int count, const int *loops, const Expr *number,
+                           const Expr **to) {
+    for (int i = count - 1; i >= 0; i--) {
+        const NestLoop *l = &b->n->loop[loops[i]];
+        const Expr *extent = ex_i(b->x, l->extent);
+        to[l->var] = i ? ex_bin(b->x, EX_rem, number, extent) : number;
+        number = ex_div(b->x, number, extent);
+    }
+}
+
+/* Is `condition` the same for all elements that are loaded at once? */
+static bool same_for_few(Build *b, const Expr *condition, const Run *run, int count,
+                         const int *loops) {
+    const int one = b->k->vars.n, fews = one + 1; /* variables for a moment */
+    const Expr *to[MAX_VARS] = {0}, *number = ex_var(b->x, fews);
+    b->extent[one] = run->few;
+    b->extent[fews] = run->extent / run->few;
+    number = ex_add(b->x, ex_mul(b->x, number, ex_i(b->x, run->few)), ex_var(b->x, one));
+    number_to_vars(b, count - run->from, loops + run->from, number, to);
+    condition = ex_subst_vars(b->x, condition, MAX_VARS, to);
+    return ex_same_below(b->x, ex_simplify(b->x, condition, fews + 1, b->extent), one, run->few);
+}
+
+/* Do the innermost loops go through `factor` in runs of which so many may be loaded at once? */
+static bool read_run(Build *b, const Expr *factor, int64_t few, int count, const int *loops,
+                     Run *run) {
+    const Expr *load = factor->op == EX_select ? factor->arg[1] : factor; /* not beyond an edge */
+    *run = (Run){count, 1, few};
+    if (load->op != EX_load) return false;
+    const Expr *first = load->arg[0];
+    while (run->extent < few && run->from > 0) {
+        const NestLoop *l = &b->n->loop[loops[--run->from]];
+        int64_t stride;
+        if (!ex_stride(load->arg[0], l->var, &stride) || stride != run->extent) return false;
+        first = ex_subst_var(b->x, first, l->var, ex_i(b->x, 0));
+        run->extent *= l->extent;
+    }
+    return run->extent % few == 0 && ex_is_multiple(simplify(b, first), few) &&
+           (load == factor || same_for_few(b, factor->arg[0], run, count, loops));
+}
+
+/* What the innermost loops do with `factor`; few = 1: nothing is loaded at once. */
+static Run find_run(Build *b, const Expr *factor, int count, const int *loops) {
+    const int64_t most = b->n->target->at_once * 4 / (int64_t)dt_store((DType)factor->dt);
+    const bool narrow = has_unit(b->n), words = factor->dt == DT_f32 || factor->dt == DT_i32;
+    Run run;
+    for (int64_t few = most; few > 1 && (words || narrow); few = narrow ? few / 2 : 1)
+        if (read_run(b, factor, few, count, loops, &run)) return run;
+    return (Run){count, 1, 1};
+}
+
+const Expr *nest_narrow_factor(Exprs *x, const Expr *factor) {
+    if (factor->op == EX_cast) {
+        const DType dt = (DType)factor->arg[0]->dt;
+        return dt == DT_bf16 || dt == DT_f16 ? factor->arg[0] : NULL;
+    }
+    if (factor->op != EX_select || !ex_is_zero(factor->arg[2])) return NULL;
+    const Expr *e = nest_narrow_factor(x, factor->arg[1]);
+    return e ? ex_select(x, factor->arg[0], e, ex_num(x, (DType)e->dt, 0)) : NULL;
 }
 
 /* A factor of the product on its way into shared memory. */
@@ -494,10 +600,13 @@ static Staged stage(Build *b, int f, const Expr *factor, int at) {
         total *= l->extent;
     }
     DType dt = (DType)factor->dt;
-    const Expr *place = tile_place(b, count, loops, dt, &size);
+    int sorted[NEST_MAX_LOOPS];
+    memcpy(sorted, loops, (size_t)count * sizeof *loops);
     fastest_last(b, factor, count, loops);
-    Staged s = {.few = count ? loaded_at_once(b, factor, &n->loop[loops[count - 1]]) : 1,
-                .ahead = -1};
+    const bool along_steps = has_unit(n) && count && n->loop[loops[count - 1]].reduce;
+    const Expr *place = tile_place(b, count, sorted, along_steps, dt, &size);
+    const Run run = find_run(b, factor, count, loops);
+    Staged s = {.few = run.few, .ahead = -1};
     s.tile = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &size);
     total /= s.few;
     s.rounds = (total + threads - 1) / threads;
@@ -505,15 +614,13 @@ static Staged stage(Build *b, int f, const Expr *factor, int at) {
     s.one = s.few > 1 ? add_var(b, f ? "one_b" : "one_a", s.few) : -1;
     const Expr *e = ex_add(x, ex_mul(x, ex_var(x, s.round), ex_i(x, threads)), tid);
     /* element e of the tile (or `few` of them), taken apart into the loops it stands for */
-    const Expr *to[MAX_VARS] = {0}, *rest = e;
-    for (int i = count - 1; i >= 0; i--) {
-        const NestLoop *l = &n->loop[loops[i]];
-        const bool vector = s.few > 1 && i == count - 1;
-        const int64_t extent = vector ? l->extent / s.few : l->extent;
-        to[l->var] = i ? ex_bin(x, EX_rem, rest, ex_i(x, extent)) : rest;
-        if (vector) to[l->var] = ex_add(x, ex_mul(x, to[l->var], ex_i(x, s.few)), ex_var(x, s.one));
-        rest = ex_div(x, rest, ex_i(x, extent));
+    const Expr *to[MAX_VARS] = {0}, *fews = ex_i(x, run.extent / run.few), *own = e;
+    if (s.few > 1) {
+        own = run.from > 0 ? ex_bin(x, EX_rem, e, fews) : e;
+        own = ex_add(x, ex_mul(x, own, ex_i(x, s.few)), ex_var(x, s.one));
+        number_to_vars(b, count - run.from, loops + run.from, own, to);
     }
+    number_to_vars(b, run.from, loops, ex_div(x, e, fews), to);
     s.value = ex_subst_vars(x, factor, MAX_VARS, to);
     s.place = ex_subst_vars(x, place, MAX_VARS, to);
     s.inside = simplify(b, ex_lt(x, e, ex_i(x, total)));
@@ -704,6 +811,10 @@ static const Expr *guarded_factor(Build *b, const Expr *factor) {
     const bool laid = factor->op == EX_load && b->args[factor->k.i] != b->n->op->in[factor->k.i];
     const Expr *inside = b->guard[0] && !laid ? concerning(b, b->guard[0], &used) : NULL;
     if (b->guard[1]) inside = inside ? ex_and(b->x, inside, b->guard[1]) : b->guard[1];
+    if (inside && factor->op == EX_select && ex_is_zero(factor->arg[2])) { /* padding */
+        inside = ex_and(b->x, inside, factor->arg[0]);
+        factor = factor->arg[1];
+    }
     return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
 
@@ -825,10 +936,14 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     if (stage_at >= 0) {
         const Expr *part[2];
         for (int f = 0; f < 2; f++) {
-            part[f] = guarded_factor(b, body->arg[f]);
-            if (n->stage_loop[f] < 0) continue;
-            staged[n_staged++] = stage(b, f, part[f], stage_at);
-            part[f] = b->factor[f];
+            part[f] = body->arg[f];
+            const Expr *narrow = has_unit(n) ? nest_narrow_factor(b->x, part[f]) : NULL;
+            part[f] = guarded_factor(b, narrow ? narrow : part[f]);
+            if (n->stage_loop[f] >= 0) {
+                staged[n_staged++] = stage(b, f, part[f], stage_at);
+                part[f] = b->factor[f];
+            }
+            if (narrow) part[f] = ex_cast(b->x, (DType)body->dt, part[f]);
         }
         body = ex_mul(b->x, part[0], part[1]);
     } else if (inside) {
@@ -866,12 +981,6 @@ static void find_acc(void *user, const Expr *e) {
         u->count++;
         if (e->op == EX_add) u->sum = e;
     }
-}
-
-static bool has_unit(const Nest *n) {
-    for (int i = 0; i < n->n_order; i++)
-        if (n->loop[n->order[i]].role == ROLE_tile) return true;
-    return false;
 }
 
 /* What a sum may start with: `identity`, or, of integers, what is added to the result anyway. Then
@@ -982,7 +1091,7 @@ static Stmt *build_reduction(Build *b) {
     } else if (n->lane_loop >= 0) {
         stmt_append(&list, combine_lanes(b, at, tile_size));
     } else {
-        Stmt *parts = has_unit(n) ? finish_parts(b, store) : NULL;
+        Stmt *parts = has_unit(n) && !n->target->blocks ? finish_parts(b, store) : NULL;
         stmt_append(&list, parts ? parts : wrap(b, b->n_tile, b->tile, store));
     }
     return wrap_outer(b, first, list);
@@ -1097,7 +1206,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         b.loop_var[n->order[i]] = ex_var(b.x, l->var);
         if (l->role >= ROLE_block_x && l->role <= ROLE_block_z)
             k->grid[l->role - ROLE_block_x] = l->extent;
-        if (is_thread(l->role)) k->block[l->role - ROLE_thread_x] = l->extent;
+        if (is_thread(l->role)) k->block[l->role - ROLE_thread_x] *= l->extent;
     }
     for (int i = 0; i < n->n_coords; i++) {
         b.coord[i] = simplify(&b, ex_subst_vars(b.x, n->coord[i], NEST_MAX_LOOPS, b.loop_var));

@@ -94,22 +94,31 @@ static bool is_of_threads(const NestLoop *l) {
     return !l->reduce && is_thread(l->role);
 }
 
+/* Is it a tile's steps that warps load side by side? */
+static bool is_of_warps(const Nest *n, const NestLoop *l) {
+    return n->target->warp_tiles && l->role == ROLE_tile;
+}
+
 /* The loops as constants lie: as they run, but for one of streams, which is before the other
- * reduction loops, and those of threads, which are behind these. */
+ * reduction loops, those of threads, which are behind these, and one of warps, which is behind all.
+ */
 static void lay_loops(const Nest *n, int *order) {
     bool streams = n->stream_loop >= 0;
-    int last = n->n_order - 1; /* position of the last reduction loop */
+    int last = n->n_order - 1, k = 0; /* last: position of the last reduction loop */
     while (last > 0 && !n->loop[n->order[last]].reduce) last--;
-    for (int i = 0, k = 0; i < n->n_order; i++) {
+    for (int i = 0; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
         if (streams && l->reduce) {
             order[k++] = n->stream_loop;
             streams = false;
         }
-        if (n->order[i] != n->stream_loop && !is_of_threads(l)) order[k++] = n->order[i];
+        if (n->order[i] != n->stream_loop && !is_of_threads(l) && !is_of_warps(n, l))
+            order[k++] = n->order[i];
         for (int j = 0; i == last && j < n->n_order; j++)
             if (is_of_threads(&n->loop[n->order[j]])) order[k++] = n->order[j];
     }
+    for (int i = 0; i < n->n_order; i++)
+        if (is_of_warps(n, &n->loop[n->order[i]])) order[k++] = n->order[i];
 }
 
 /* False if they have too many iterations for `numel` elements of a constant. */

@@ -91,6 +91,12 @@ static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
     return rows >= 8 && columns >= 8 && (dt_is_float(dt) || dt == DT_i32);
 }
 
+bool product_of_warps(const Target *t, Exprs *x, const Expr *body) {
+    if (!t->warp_tiles || body->op != EX_mul || body->dt != DT_f32) return false;
+    const Expr *a = nest_narrow_factor(x, body->arg[0]), *b = nest_narrow_factor(x, body->arg[1]);
+    return a && b && a->dt == b->dt;
+}
+
 /* How a block computes its part of a product: what it has, what a thread has of that, and how many
  * steps of the reduction are in shared memory at once. For each time that it is filled `n` blocks
  * of a multiprocessor take wait + n * work cycles, or n * least if that is more: fitted to 7,500
@@ -100,6 +106,13 @@ typedef struct BlockTile {
     int64_t rows, columns, thread_rows, thread_columns, depth;
     double wait, work, least;
 } BlockTile;
+
+/* The threads of a warp, and the tile that they multiply at once (WARP_DEPTH in two steps). */
+#define WARP_X       4
+#define WARP_Y       8
+#define WARP_ROWS    16
+#define WARP_COLUMNS 8
+#define WARP_DEPTH   32
 
 /* clang-format off */
 static const BlockTile block_tiles[] = {
@@ -113,6 +126,18 @@ static const BlockTile block_tiles[] = {
     {8, 64, 2, 4, 32, 600, 300, 400},    {64, 8, 4, 2, 32, 600, 300, 400},
     {16, 16, 2, 2, 32, 600, 150, 200},   {8, 8, 1, 2, 32, 600, 60, 80},
 };
+
+/* The same of tiles that warps multiply, of several of theirs. Nobody has measured these: a
+ * multiprocessor is taken to multiply and add 1,024 numbers a cycle and to move 128 bytes to or from
+ * shared memory, one after the other. */
+static const BlockTile warp_tiles[] = {
+    {128, 128, 8, 8, WARP_DEPTH, 500, 1020, 1020}, {64, 128, 8, 8, WARP_DEPTH, 500, 540, 540},
+    {128, 64, 8, 8, WARP_DEPTH, 500, 540, 540},    {64, 64, 4, 8, WARP_DEPTH, 500, 320, 320},
+    {32, 128, 4, 8, WARP_DEPTH, 500, 340, 340},    {32, 64, 4, 4, WARP_DEPTH, 500, 210, 210},
+    {64, 32, 4, 4, WARP_DEPTH, 500, 210, 210},     {32, 32, 2, 4, WARP_DEPTH, 500, 130, 130},
+    {16, 64, 2, 4, WARP_DEPTH, 500, 140, 140},     {64, 8, 2, 2, WARP_DEPTH, 500, 100, 100},
+    {16, 32, 2, 2, WARP_DEPTH, 500, 90, 90},       {16, 8, 2, 2, WARP_DEPTH, 500, 30, 30},
+};
 /* clang-format on */
 
 #define LEAST_SIDE   32  /* of a tile, unless there are not so many rows or columns */
@@ -123,7 +148,7 @@ static int64_t threads_of(const BlockTile *tile) {
 }
 
 static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
-    const int64_t size = (int64_t)dt_store(s->dt);
+    const int64_t sum = (int64_t)dt_store(s->dt), size = s->warps ? 2 : sum;
     if ((tile->rows < LEAST_SIDE && s->rows >= LEAST_SIDE) ||
         (tile->columns < LEAST_SIDE && s->columns >= LEAST_SIDE))
         return false;
@@ -132,7 +157,7 @@ static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
         tiles_of(s->columns, tile->columns) > t->max_grid || s->batches > t->max_grid)
         return false;
     return threads_of(tile) <= t->block_threads && line * tile->depth * size <= t->shared_bytes &&
-           tile->thread_rows * tile->thread_columns * size <= MOST_SUMS;
+           tile->thread_rows * tile->thread_columns * sum <= MOST_SUMS;
 }
 
 /* Cycles: where there are pieces, a second kernel adds them up. */
@@ -150,10 +175,11 @@ static double cost_of_tile(const Target *t, const BlockTile *tile, const Product
 
 /* The tile that costs least; NULL: there is none. */
 static const BlockTile *choose_block_tile(const Target *t, const ProductSize *s, double *cost) {
-    const BlockTile *best = NULL;
+    const BlockTile *best = NULL, *tiles = s->warps ? warp_tiles : block_tiles;
+    const size_t count = s->warps ? sizeof warp_tiles : sizeof block_tiles;
     *cost = HUGE_VAL;
-    for (size_t i = 0; i < sizeof block_tiles / sizeof *block_tiles; i++) {
-        const BlockTile *tile = &block_tiles[i];
+    for (size_t i = 0; i < count / sizeof *tiles; i++) {
+        const BlockTile *tile = &tiles[i];
         const double own = cost_of_tile(t, tile, s);
         if (own >= *cost || !fits(t, s, tile)) continue;
         *cost = own;
@@ -193,17 +219,19 @@ static void turn_product(const Nest *n, Product *m) {
 
 /* The reduction as one loop over what is in shared memory at once, and one over that. Of a window
  * the places are outside and a chunk of the channels inside: what a step reads then lies at one
- * place of the window. */
-static void split_depth(Nest *n, const Product *m, int64_t most, int *outer, int *inner) {
+ * place of the window. `whole`: it takes so many steps, even if there are less. */
+static void split_depth(Nest *n, const Product *m, int64_t most, bool whole, int *outer,
+                        int *inner) {
     int deepest = m->depth[0], others[MAX_RANK] = {0}, count = 0;
     for (int i = 1; i < m->n_depth; i++)
         if (n->loop[m->depth[i]].extent > n->loop[deepest].extent) deepest = m->depth[i];
     const int64_t extent = n->loop[deepest].extent;
-    int64_t chunk = extent < most ? extent : most;
-    while (extent % chunk) chunk--;
-    if (extent == m->depths || chunk < LEAST_CHUNK) {
+    int64_t chunk = whole || extent > most ? most : extent;
+    while (!whole && extent % chunk) chunk--;
+    const bool wasted = whole && tiles_of(extent, most) * most * 3 > extent * 4;
+    if (extent == m->depths || chunk < LEAST_CHUNK || wasted) {
         const int depth = fuse_all(n, m->n_depth, m->depth);
-        nest_split(n, depth, m->depths < most ? m->depths : most, outer, inner);
+        nest_split(n, depth, whole || m->depths > most ? most : m->depths, outer, inner);
         return;
     }
     for (int i = 0; i < m->n_depth; i++)
@@ -212,13 +240,67 @@ static void split_depth(Nest *n, const Product *m, int64_t most, int *outer, int
     *outer = nest_fuse(n, fuse_all(n, count, others), deepest);
 }
 
-/* Does the factor read a constant whose elements for neighbouring rows (or columns) do not lie side
- * by side? */
-static bool is_scattered(const Nest *n, int factor, int neighbours) {
+/* Does the factor read a constant whose elements for neighbouring rows (or columns), or, of warps,
+ * steps do not lie side by side? */
+static bool is_scattered(const Nest *n, int factor, int neighbours, int steps) {
     const Expr *e = nest_body(n)->arg[factor];
+    const bool warps = n->loop[steps].role == ROLE_tile;
     int64_t stride;
+    if (warps) e = nest_narrow_factor(n->x, e);
     return e->op == EX_load && nest_can_pack(n, e->k.i, e->arg[0]) &&
-           !(ex_stride(e->arg[0], neighbours, &stride) && (stride == 0 || stride == 1));
+           !(ex_stride(e->arg[0], neighbours, &stride) && (stride == 0 || stride == 1)) &&
+           !(warps && ex_stride(e->arg[0], steps, &stride) && stride == 1);
+}
+
+/* Both factors go through shared memory, and are packed if neighbouring rows or columns of one lie
+ * scattered. */
+static void stage_factors(Nest *n, int at, int steps, int row, int column) {
+    nest_stage(n, 0, at);
+    nest_stage(n, 1, at);
+    for (int f = 0; f < 2; f++)
+        if (is_scattered(n, f, row, steps) || is_scattered(n, f, column, steps)) {
+            nest_pack(n);
+            break;
+        }
+}
+
+/* A product of numbers of 16 bits, of which each warp multiplies tiles of 16 x 8, and its threads
+ * have the sums as the instruction spreads them (runtime/cuda_intrin.h):
+ *
+ *   batch  row_o column_o  row_w column_w   row_y    column_x  depth_o  depth_i
+ *   block.z     .y     .x  thread.z (both)  thread.y thread.x           tile
+ *
+ *   row_m  column_m  row_h  column_v
+ *   unroll unroll    unroll vector
+ */
+static void warps_product(Nest *n, Product *m, const BlockTile *tile) {
+    const int64_t rows = tile->thread_rows * WARP_Y, columns = tile->thread_columns * WARP_X;
+    int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
+    int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
+    int row_o, row_w, row_m, row_h, row_y, col_o, col_w, col_m, col_x, col_v, depth_o, depth_i;
+    nest_split(n, row, tile->rows, &row_o, &row_w);
+    nest_split(n, row_w, rows, &row_w, &row_m);
+    nest_split(n, row_m, WARP_ROWS, &row_m, &row_h);
+    nest_split(n, row_h, WARP_Y, &row_h, &row_y);
+    nest_split(n, column, tile->columns, &col_o, &col_w);
+    nest_split(n, col_w, columns, &col_w, &col_m);
+    nest_split(n, col_m, WARP_COLUMNS, &col_m, &col_x);
+    nest_split(n, col_x, WARP_COLUMNS / WARP_X, &col_x, &col_v);
+    split_depth(n, m, tile->depth, true, &depth_o, &depth_i);
+    if (batch >= 0) nest_bind(n, batch, ROLE_block_z);
+    const int loops[] = {row_o,   col_o, row_w, col_w, row_y, col_x,
+                         depth_i, row_m, col_m, row_h, col_v};
+    static const Role roles[] = {ROLE_block_y,  ROLE_block_x,  ROLE_thread_z, ROLE_thread_z,
+                                 ROLE_thread_y, ROLE_thread_x, ROLE_tile,     ROLE_unroll,
+                                 ROLE_unroll,   ROLE_unroll,   ROLE_vector};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) nest_bind(n, loops[i], roles[i]);
+    int order[13], k = 0;
+    if (batch >= 0) order[k++] = batch;
+    for (int i = 0; i < 6; i++) order[k++] = loops[i];
+    order[k++] = depth_o;
+    for (int i = 6; i < 11; i++) order[k++] = loops[i];
+    nest_order(n, k, order);
+    stage_factors(n, depth_o, depth_i, row_y, col_v);
 }
 
 /* A product, tiled over blocks and threads with both factors in shared memory:
@@ -230,9 +312,15 @@ static bool is_scattered(const Nest *n, int factor, int neighbours) {
 static bool blocks_product(Nest *n, Product *m) {
     double cost;
     turn_product(n, m);
-    const ProductSize size = {(DType)n->op->body->dt, m->rows, m->columns, m->batches, m->depths};
+    const Expr *body = n->op->body;
+    const bool warps = product_of_warps(n->target, n->x, body);
+    const ProductSize size = {(DType)body->dt, warps, m->rows, m->columns, m->batches, m->depths};
     const BlockTile *tile = choose_block_tile(n->target, &size, &cost);
     if (!tile) return false;
+    if (warps) {
+        warps_product(n, m, tile);
+        return true;
+    }
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
     int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
     const int64_t at_once = n->target->at_once;
@@ -244,7 +332,7 @@ static bool blocks_product(Nest *n, Product *m) {
     nest_split(n, column, tile->columns, &col_o, &col_i);
     nest_split(n, col_i, threads * vector, &col_e, &col_i);
     nest_split(n, col_i, vector, &col_t, &col_v);
-    split_depth(n, m, tile->depth, &depth_o, &depth_i);
+    split_depth(n, m, tile->depth, false, &depth_o, &depth_i);
     nest_bind(n, row_o, ROLE_block_y);
     nest_bind(n, col_o, ROLE_block_x);
     if (batch >= 0) nest_bind(n, batch, ROLE_block_z);
@@ -259,13 +347,7 @@ static bool blocks_product(Nest *n, Product *m) {
     order[k++] = depth_o, order[k++] = depth_i;
     order[k++] = row_e, order[k++] = col_e, order[k++] = col_v;
     nest_order(n, k, order);
-    nest_stage(n, 0, depth_o);
-    nest_stage(n, 1, depth_o);
-    for (int f = 0; f < 2; f++)
-        if (is_scattered(n, f, row_e) || is_scattered(n, f, col_v)) {
-            nest_pack(n);
-            break;
-        }
+    stage_factors(n, depth_o, depth_i, row_e, col_v);
     return true;
 }
 

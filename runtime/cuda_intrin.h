@@ -28,7 +28,7 @@
 #else
 #define MLCC_GLOBAL(THREADS) static void
 #define MLCC_DEVICE          static inline __attribute__((unused))
-#define MLCC_SHARED          __shared__
+#define MLCC_SHARED          __shared__ __attribute__((aligned(16)))
 #if defined(__clang__)
 #define MLCC_UNROLL _Pragma("unroll")
 #else
@@ -39,18 +39,22 @@
 /* ---- what threads read and write at once ---- */
 
 #ifdef MLCC_ON_DEVICE
-#define MLCC_WIDE __align__(16)
+#define MLCC_WIDE(bytes) __align__(bytes)
 #else
-#define MLCC_WIDE __attribute__((aligned(16), may_alias))
+#define MLCC_WIDE(bytes) __attribute__((aligned(bytes), may_alias))
 #endif
 
-typedef struct MLCC_WIDE mlcc_f32x4 {
-    float e[4];
-} mlcc_f32x4;
+/* clang-format off */
+typedef struct MLCC_WIDE(8) mlcc_f32x2 { float e[2]; } mlcc_f32x2;
+typedef struct MLCC_WIDE(16) mlcc_f32x4 { float e[4]; } mlcc_f32x4;
+typedef struct MLCC_WIDE(8) mlcc_i32x2 { int e[2]; } mlcc_i32x2;
+typedef struct MLCC_WIDE(16) mlcc_i32x4 { int e[4]; } mlcc_i32x4;
 
-typedef struct MLCC_WIDE mlcc_i32x4 {
-    int e[4];
-} mlcc_i32x4;
+/* The words are there so that compilers copy these. */
+typedef union MLCC_WIDE(4) mlcc_u16x2 { unsigned short e[2]; unsigned int word[1]; } mlcc_u16x2;
+typedef union MLCC_WIDE(8) mlcc_u16x4 { unsigned short e[4]; unsigned int word[2]; } mlcc_u16x4;
+typedef union MLCC_WIDE(16) mlcc_u16x8 { unsigned short e[8]; unsigned int word[4]; } mlcc_u16x8;
+/* clang-format on */
 
 /* ---- 16-bit floats as bit patterns ---- */
 
@@ -279,4 +283,22 @@ MLCC_DEVICE void mlcc_ldmatrix_x4_trans(unsigned int *r, const void *row) {
 }
 
 #endif
+
+/* A tile of sums, four in each lane, plus products of 16 steps. With mlcc_ldmatrix_x4 each lane has
+ * loaded 32 steps of 8 rows to four registers, of the next 8 to the four behind them, and of 8
+ * columns to four; `rows` and `columns` are the first of the two registers for these 16 steps. */
+#define MLCC_WARP_PRODUCT(type)                                                                    \
+    const unsigned int a[4] = {rows[0], rows[4], rows[1], rows[5]};                                \
+    mlcc_mma_m16n8k16_##type(sums, a, columns, sums)
+
+MLCC_DEVICE void mlcc_warp_product_f16(float *sums, const unsigned int *rows,
+                                       const unsigned int *columns) {
+    MLCC_WARP_PRODUCT(f16);
+}
+
+MLCC_DEVICE void mlcc_warp_product_bf16(float *sums, const unsigned int *rows,
+                                        const unsigned int *columns) {
+    MLCC_WARP_PRODUCT(bf16);
+}
+
 #endif

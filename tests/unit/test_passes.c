@@ -240,7 +240,7 @@ static void test_schedule_text(void **state) {
 }
 
 /* Devices of some architectures are small: products are cut into fewer pieces for them. */
-static void test_multiprocessors(void **state) {
+static void test_devices(void **state) {
     const Target *cuda = target_find("cuda");
     (void)state;
     assert_int_equal(target_for_arch(cuda, "sm_87").multiprocessors, 16);
@@ -249,6 +249,10 @@ static void test_multiprocessors(void **state) {
     assert_int_equal(target_for_arch(cuda, "sm_999").multiprocessors, cuda->multiprocessors);
     assert_int_equal(target_for_arch(cuda, NULL).multiprocessors, cuda->multiprocessors);
     assert_int_equal(target_for_arch(target_find("c"), "sm_87").multiprocessors, 0);
+    assert_true(target_for_arch(cuda, "sm_80,sm_90a,compute_80").warp_tiles);
+    assert_false(target_for_arch(cuda, "sm_90a,sm_75").warp_tiles);
+    assert_true(target_for_arch(cuda, "cpu").warp_tiles);
+    assert_false(target_for_arch(target_find("vulkan"), NULL).warp_tiles);
 }
 
 /* The bound on the coordinates of one operator. */
@@ -718,7 +722,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < n_files; i++)
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
     if (all) {
-        tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_multiprocessors);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_devices);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_wrong_schedules, setup,
                                                                         teardown);
         tests[n++] =
