@@ -45,7 +45,7 @@ int64_t buffer_elements(const Buffer *b) {
 
 bool is_narrow_array(const Printer *p, const Buffer *b) {
     return b->space != SPACE_param && !is_scalar_buffer(b) && p->d->wide[b->dt] &&
-           dt_store(b->dt) == 2;
+           dt_store(b->dt) <= 2;
 }
 
 bool held_wide(const Printer *p, const Buffer *b) {

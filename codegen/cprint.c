@@ -113,7 +113,7 @@ static bool set_at_once(Printer *p, const Stmt *alloc) {
 /* The type of `count` elements in memory that are read or written at once; NULL: there is none. */
 static const char *wide_type(const Printer *p, DType dt, int64_t count) {
     const int64_t bytes = count * (int64_t)dt_store(dt);
-    if (!p->d->wide[dt] || (bytes != 4 && bytes != 8 && bytes != 16)) return NULL;
+    if (!p->d->wide[dt] || bytes > 16 || (bytes & (bytes - 1))) return NULL;
     return arena_printf(p->scratch, "%s%lld", p->d->wide[dt], (long long)count);
 }
 

@@ -215,8 +215,8 @@ const char *mem_type(Unit *unit, DType dt);
 /* True if the buffer's elements are held in their register type. */
 bool held_wide(const Printer *p, const Buffer *b);
 bool is_scalar_buffer(const Buffer *b);
-/* Is it the kernel's own array of floats of 16 bits, held as in memory because several of them are
- * read and written at once? */
+/* Is it the kernel's own array of numbers of one or two bytes, held as in memory because several of
+ * them are read and written at once? */
 bool is_narrow_array(const Printer *p, const Buffer *b);
 /* `raw`, as memory holds it, as a value of its register type. */
 const char *print_loaded(Printer *p, DType dt, const char *raw);

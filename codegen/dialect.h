@@ -19,8 +19,8 @@ typedef struct Dialect {
 
     const char *reg[DT_count]; /* type of a value, by register type (dt_reg) */
     const char *mem[DT_count]; /* type of an element in memory */
-    /* Type of several elements in memory, of 8 or 16 bytes, that are read and written at once from
-     * a multiple of these, without their number; .e[i] is one. NULL: there is none. */
+    /* Type of 2, 4 ... elements in memory, of 16 bytes at most, that are read and written at once
+     * from a multiple of these, without their number; .e[i] is one. NULL: there is none. */
     const char *wide[DT_count];
     bool call_casts;           /* float(x) instead of (float)x */
     bool wraps;                /* signed arithmetic and INT_MIN / -1 wrap by definition */
@@ -42,7 +42,8 @@ typedef struct Dialect {
     bool gcc_makes_vectors; /* of its loops, not always the right ones: see cops.c */
     bool prefetch;          /* there is MLCC_PREFETCH; else nothing is printed */
     const char *unroll;     /* line before a loop to be unrolled; NULL: none */
-    bool warp_tiles;        /* there are mlcc_ldmatrix_x4 and mlcc_warp_product_<type> */
+    bool warp_tiles;        /* there are mlcc_ldmatrix_x4 and
+                               mlcc_warp_product_<type>_<type> */
     const char *shared;     /* qualifier of shared memory; NULL: there is none */
     bool global_shared;     /* shared memory is declared outside of functions */
     const char *block_at[3], *thread_at[3]; /* expressions of type int; NULL: plain loops */

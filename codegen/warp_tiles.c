@@ -1,24 +1,26 @@
-/* Products of floats of 16 bits that warps multiply, a tile of 16 x 8 sums at a time; see cprint.h.
+/* Products of floats of 16 bits, or of bytes, that warps multiply, a tile of 16 x 8 sums at a time;
+ * see cprint.h.
  *
- * A reduction loop of role tile, of WARP_DEPTH steps, around loops of rows, columns, the two halves
- * of a tile's rows and its pairs of columns, with both factors in shared memory. By the kernel each
- * thread adds up its own sums: rows by its place along y, pairs of columns by that along x. The
- * instruction spreads a tile's sums over the lanes just so (runtime/cuda_intrin.h), and each lane
- * loads a part of the operands for all of them.
+ * A reduction loop of role tile, of steps of WARP_BYTES, around loops of rows, columns, the two
+ * halves of a tile's rows and its pairs of columns, with both factors in shared memory. By the
+ * kernel each thread adds up its own sums: rows by its place along y, pairs of columns by that
+ * along x. The instruction spreads a tile's sums over the lanes just so (runtime/cuda_intrin.h),
+ * and each lane loads a part of the operands for all of them.
  */
 #include "codegen/cexpr.h"
 
 #define TEXT(...)  arena_printf(p->scratch, __VA_ARGS__)
 #define WARP_X     4
 #define WARP_Y     8
-#define WARP_DEPTH 32
-#define LINE       8 /* numbers of 16 bytes, which one lane gives the address of */
+#define LINES      8 /* of which one instruction loads WARP_BYTES each */
+#define WARP_BYTES 64
+#define LANE_BYTES 16 /* which one lane gives the address of */
 
-/* An operand: eight of its rows (or columns), called lines, of WARP_DEPTH steps are loaded by one
- * instruction. */
+/* An operand, its rows (or columns) called lines. */
 typedef struct Operand {
     const Expr *load;
     int64_t line, step; /* strides in shared memory */
+    int64_t each;       /* numbers of LANE_BYTES */
 } Operand;
 
 typedef struct WarpTile {
@@ -56,22 +58,24 @@ static bool read_operand(const Printer *p, const WarpTile *t, const Expr *factor
                          const int *others, Operand *o) {
     const Expr *load = factor->op == EX_cast ? factor->arg[0] : NULL;
     if (!load || load->op != EX_load || load->n != 1 || !p->d->wide[load->dt] ||
-        dt_store((DType)load->dt) != 2 ||
+        (DType)factor->dt != (dt_is_float((DType)load->dt) ? DT_f32 : DT_i32) ||
         p->k->buffers.items[load->k.i]->space != SPACE_shared)
         return false;
     const Expr *index = load->arg[0];
     for (; *others >= 0; others++)
         if (!has_stride(index, *others, 0)) return false;
-    o->load = load;
+    const int64_t size = (int64_t)dt_store((DType)load->dt);
+    *o = (Operand){.load = load, .each = LANE_BYTES / size};
+    if (size > 2 || !ex_is_int(t->loop->extent, WARP_BYTES / size)) return false;
     if (!ex_stride(index, line, &o->line) || !ex_stride(index, t->loop->var, &o->step)) return false;
-    /* one of them lies side by side, and so each group of LINE begins where 16 bytes do */
-    return (o->line == 1 && o->step % LINE == 0) || (o->step == 1 && o->line % LINE == 0);
+    if (o->step == 1) return o->line % o->each == 0;
+    return size == 2 && o->line == 1 && o->step % o->each == 0;
 }
 
 static bool read_warp_tile(const Printer *p, const Stmt *s, WarpTile *t) {
     *t = (WarpTile){.loop = s, .row = s->body};
-    if (!p->d->warp_tiles || s->role != ROLE_tile || !ex_is_int(s->extent, WARP_DEPTH) ||
-        p->k->block[0] != WARP_X || p->k->block[1] != WARP_Y || s->body->next)
+    if (!p->d->warp_tiles || s->role != ROLE_tile || p->k->block[0] != WARP_X ||
+        p->k->block[1] != WARP_Y || s->body->next)
         return false;
     t->column = inside_of(t->row, 0);
     t->half = inside_of(t->column, 0);
@@ -85,8 +89,8 @@ static bool read_warp_tile(const Printer *p, const Stmt *s, WarpTile *t) {
         if (sum->arg[i]->op == EX_load && sum->arg[i]->k.i == t->store->buffer &&
             sum->arg[i]->arg[0] == index)
             product = sum->arg[1 - i];
-    if (!product || product->op != EX_mul || product->dt != DT_f32 ||
-        !has_stride(index, t->half->var, 2) || !has_stride(index, t->pair->var, 1))
+    if (!product || product->op != EX_mul || !has_stride(index, t->half->var, 2) ||
+        !has_stride(index, t->pair->var, 1))
         return false;
     const int not_rows[] = {t->x, t->column->var, t->pair->var, -1};
     const int not_columns[] = {t->y, t->row->var, t->half->var, -1};
@@ -94,13 +98,13 @@ static bool read_warp_tile(const Printer *p, const Stmt *s, WarpTile *t) {
         if (read_operand(p, t, product->arg[i], t->y, not_rows, &t->rows) &&
             read_operand(p, t, product->arg[1 - i], t->pair->var, not_columns, &t->columns) &&
             has_stride(t->columns.load->arg[0], t->x, 2 * t->columns.line))
-            return t->rows.load->dt == t->columns.load->dt;
+            return product->dt == DT_i32 || t->rows.load->dt == t->columns.load->dt;
     return false;
 }
 
-/* Where what this lane gives the address of begins: lane i that of line i % 8, steps 8 * (i / 8)
- * and on, or, where lines lie side by side, of step i, eight of those. NULL: not where 16 bytes
- * do. */
+/* Where what this lane gives the address of begins: lane i that of line i % LINES, quarter i /
+ * LINES of the steps, or, where lines lie side by side, of step i, all of those. NULL: not where
+ * LANE_BYTES do. */
 static const Expr *lane_place(Printer *p, const WarpTile *t, const Operand *o, const Expr *half) {
     Exprs *x = p->x;
     const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
@@ -109,12 +113,12 @@ static const Expr *lane_place(Printer *p, const WarpTile *t, const Operand *o, c
     at[t->half->var] = half;
     const Expr *first = ex_subst_vars(x, o->load->arg[0], p->k->vars.n, at);
     first = ex_simplify(x, first, p->k->vars.n, p->extent);
-    if (!ex_is_multiple(first, LINE)) return NULL;
+    if (!ex_is_multiple(first, o->each)) return NULL;
     const Expr *step = ex_add(x, ex_mul(x, lane_y, ex_i(x, WARP_X)), lane_x);
     if (o->step == 1) {
-        const Expr *line = ex_bin(x, EX_rem, step, ex_i(x, LINE));
+        const Expr *line = ex_bin(x, EX_rem, step, ex_i(x, LINES));
         first = ex_add(x, first, ex_mul(x, line, ex_i(x, o->line)));
-        step = ex_mul(x, ex_div(x, step, ex_i(x, LINE)), ex_i(x, LINE));
+        step = ex_mul(x, ex_div(x, step, ex_i(x, LINES)), ex_i(x, o->each));
     }
     first = ex_add(x, first, ex_mul(x, step, ex_i(x, o->step)));
     return ex_simplify(x, first, p->k->vars.n, p->extent);
@@ -167,9 +171,9 @@ bool print_warp_tile(Printer *p, const Stmt *s) {
     sums = ex_simplify(p->x, sums, p->k->vars.n, p->extent);
     const int mark = p->named.n;
     begin_statement(p, 1, &sums);
-    print_line(p, "mlcc_warp_product_%s(%s + %s, %s + 2 * %s, %s + 4 * %s + 2 * %s);",
-               dt_name((DType)t.rows.load->dt), p->buffer[t.store->buffer], print_root(p, sums), a,
-               step, b, column, step);
+    print_line(p, "mlcc_warp_product_%s_%s(%s + %s, %s + 2 * %s, %s + 4 * %s + 2 * %s);",
+               dt_name((DType)t.rows.load->dt), dt_name((DType)t.columns.load->dt),
+               p->buffer[t.store->buffer], print_root(p, sums), a, step, b, column, step);
     end_statement(p, mark);
     for (int i = 0; i < 3; i++) close_loop(p);
     return true;

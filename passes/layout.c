@@ -14,6 +14,7 @@
  * stay as declared.
  */
 #include "passes/inline.h"
+#include "passes/nest.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -295,9 +296,16 @@ static void copy_outputs(Layout *l) {
     }
 }
 
+/* Do warps of a device multiply in products, which want steps side by side? */
+static bool has_warps(const Graph *g, const PassOptions *o) {
+    if (o->target->warp_tiles && (o->precision == DT_bf16 || o->precision == DT_f16)) return true;
+    for (const Op *op = g->first; op; op = op->next)
+        if (op_is_product(op) && product_of_warps(o->target, g->x, op->body)) return true;
+    return false;
+}
+
 void pass_layout(Graph *g, const PassOptions *o) {
-    const bool narrow = o->precision == DT_bf16 || o->precision == DT_f16;
-    if (o->target->blocks && !(o->target->warp_tiles && narrow)) return;
+    if (o->target->blocks && !has_warps(g, o)) return;
     lift_epilogues(g, o);
     Layout l = {.g = g, .target = o->target};
     copy_outputs(&l);

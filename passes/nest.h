@@ -121,8 +121,12 @@ static inline bool is_thread(Role role) {
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);
 
-/* A factor of a product before it is widened from floats of 16 bits; NULL: it is not. */
+/* A factor of a product before it is widened from floats of 16 bits or from bytes; NULL: it is not.
+ */
 const Expr *nest_narrow_factor(Exprs *x, const Expr *factor);
+/* The bytes of an operand of this body of a product if warps of a device multiply tiles of such
+ * (floats of 16 bits, or bytes), which it widens; else 0. */
+int product_of_warps(const Target *t, Exprs *x, const Expr *body);
 
 /* The register in which threads that reduce together have what comes of it. */
 #define ROW_RESULT "result"

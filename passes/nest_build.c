@@ -476,9 +476,9 @@ static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
 
 /* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
  * what threads along x read at once lies side by side, vectors of it whole. If steps lie side by
- * side in memory, a warp's tile has a line of them for each row (or column) instead. Lines are
- * padded, so that threads that load elements of several steps at once do not all write to one bank
- * (a few still do where each loads several steps), and loads of 16 bytes stay possible. */
+ * side in memory, and of bytes, a warp's tile has a line of them for each row (or column). Lines
+ * are padded, so that threads that load elements of several steps at once do not all write to one
+ * bank (a few still do where each loads several steps), and loads of 16 bytes stay possible. */
 static const Expr *tile_place(Build *b, int count, const int *loops, bool along_steps, DType dt,
                               int64_t *size) {
     enum { REDUCED, OTHERS, ALONG_Y, ALONG_X, OF_VECTOR, PARTS };
@@ -566,7 +566,8 @@ static Run find_run(Build *b, const Expr *factor, int count, const int *loops) {
 const Expr *nest_narrow_factor(Exprs *x, const Expr *factor) {
     if (factor->op == EX_cast) {
         const DType dt = (DType)factor->arg[0]->dt;
-        return dt == DT_bf16 || dt == DT_f16 ? factor->arg[0] : NULL;
+        const bool half = dt == DT_bf16 || dt == DT_f16, byte = dt == DT_u8 || dt == DT_i8;
+        return half || byte ? factor->arg[0] : NULL;
     }
     if (factor->op != EX_select || !ex_is_zero(factor->arg[2])) return NULL;
     const Expr *e = nest_narrow_factor(x, factor->arg[1]);
@@ -603,7 +604,8 @@ static Staged stage(Build *b, int f, const Expr *factor, int at) {
     int sorted[NEST_MAX_LOOPS];
     memcpy(sorted, loops, (size_t)count * sizeof *loops);
     fastest_last(b, factor, count, loops);
-    const bool along_steps = has_unit(n) && count && n->loop[loops[count - 1]].reduce;
+    const bool along_steps =
+        has_unit(n) && count && (n->loop[loops[count - 1]].reduce || dt_store(dt) == 1);
     const Expr *place = tile_place(b, count, sorted, along_steps, dt, &size);
     const Run run = find_run(b, factor, count, loops);
     Staged s = {.few = run.few, .ahead = -1};

@@ -17,16 +17,13 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
-/* Of a product; warps: those of a device multiply it (product_of_warps); depth: the elements of its
- * reduction. */
+/* Of a product; narrow: see product_of_warps; depth: the elements of its reduction. */
 typedef struct ProductSize {
     DType dt;
-    bool warps;
+    int narrow;
     int64_t rows, columns, batches, depth;
 } ProductSize;
 
-/* Does this body of a product widen floats of 16 bits of which warps multiply tiles? */
-bool product_of_warps(const Target *t, Exprs *x, const Expr *body);
 /* What a product costs on a device, in cycles, if it is cut into so many pieces of its depth which
  * are added up afterwards; infinite: products of such a type or with so few rows or columns are not
  * tiled. */

@@ -91,10 +91,13 @@ static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
     return rows >= 8 && columns >= 8 && (dt_is_float(dt) || dt == DT_i32);
 }
 
-bool product_of_warps(const Target *t, Exprs *x, const Expr *body) {
-    if (!t->warp_tiles || body->op != EX_mul || body->dt != DT_f32) return false;
+int product_of_warps(const Target *t, Exprs *x, const Expr *body) {
+    if (!t->warp_tiles || body->op != EX_mul) return 0;
     const Expr *a = nest_narrow_factor(x, body->arg[0]), *b = nest_narrow_factor(x, body->arg[1]);
-    return a && b && a->dt == b->dt;
+    if (!a || !b) return 0;
+    const int bytes = (int)dt_store((DType)a->dt);
+    if (body->dt == DT_f32 && bytes == 2 && a->dt == b->dt) return 2;
+    return body->dt == DT_i32 && bytes == 1 && dt_store((DType)b->dt) == 1;
 }
 
 /* How a block computes its part of a product: what it has, what a thread has of that, and how many
@@ -107,12 +110,12 @@ typedef struct BlockTile {
     double wait, work, least;
 } BlockTile;
 
-/* The threads of a warp, and the tile that they multiply at once (WARP_DEPTH in two steps). */
+/* The threads of a warp, and the tile that they multiply: bytes of a row, in two steps. */
 #define WARP_X       4
 #define WARP_Y       8
 #define WARP_ROWS    16
 #define WARP_COLUMNS 8
-#define WARP_DEPTH   32
+#define WARP_BYTES   64
 
 /* clang-format off */
 static const BlockTile block_tiles[] = {
@@ -127,16 +130,16 @@ static const BlockTile block_tiles[] = {
     {16, 16, 2, 2, 32, 600, 150, 200},   {8, 8, 1, 2, 32, 600, 60, 80},
 };
 
-/* The same of tiles that warps multiply, of several of theirs. Nobody has measured these: a
- * multiprocessor is taken to multiply and add 1,024 numbers a cycle and to move 128 bytes to or from
- * shared memory, one after the other. */
+/* The same of tiles that warps multiply, of several of theirs; depth in bytes. Nobody has measured
+ * these: a multiprocessor is taken to multiply and add 1,024 numbers of 16 bits a cycle and to move
+ * 128 bytes to or from shared memory, one after the other. */
 static const BlockTile warp_tiles[] = {
-    {128, 128, 8, 8, WARP_DEPTH, 500, 1020, 1020}, {64, 128, 8, 8, WARP_DEPTH, 500, 540, 540},
-    {128, 64, 8, 8, WARP_DEPTH, 500, 540, 540},    {64, 64, 4, 8, WARP_DEPTH, 500, 320, 320},
-    {32, 128, 4, 8, WARP_DEPTH, 500, 340, 340},    {32, 64, 4, 4, WARP_DEPTH, 500, 210, 210},
-    {64, 32, 4, 4, WARP_DEPTH, 500, 210, 210},     {32, 32, 2, 4, WARP_DEPTH, 500, 130, 130},
-    {16, 64, 2, 4, WARP_DEPTH, 500, 140, 140},     {64, 8, 2, 2, WARP_DEPTH, 500, 100, 100},
-    {16, 32, 2, 2, WARP_DEPTH, 500, 90, 90},       {16, 8, 2, 2, WARP_DEPTH, 500, 30, 30},
+    {128, 128, 8, 8, WARP_BYTES, 500, 1020, 1020}, {64, 128, 8, 8, WARP_BYTES, 500, 540, 540},
+    {128, 64, 8, 8, WARP_BYTES, 500, 540, 540},    {64, 64, 4, 8, WARP_BYTES, 500, 320, 320},
+    {32, 128, 4, 8, WARP_BYTES, 500, 340, 340},    {32, 64, 4, 4, WARP_BYTES, 500, 210, 210},
+    {64, 32, 4, 4, WARP_BYTES, 500, 210, 210},     {32, 32, 2, 4, WARP_BYTES, 500, 130, 130},
+    {16, 64, 2, 4, WARP_BYTES, 500, 140, 140},     {64, 8, 2, 2, WARP_BYTES, 500, 100, 100},
+    {16, 32, 2, 2, WARP_BYTES, 500, 90, 90},       {16, 8, 2, 2, WARP_BYTES, 500, 30, 30},
 };
 /* clang-format on */
 
@@ -147,8 +150,12 @@ static int64_t threads_of(const BlockTile *tile) {
     return tile->rows / tile->thread_rows * (tile->columns / tile->thread_columns);
 }
 
+static int64_t depth_of(const BlockTile *tile, const ProductSize *s) {
+    return s->narrow ? tile->depth / s->narrow : tile->depth;
+}
+
 static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
-    const int64_t sum = (int64_t)dt_store(s->dt), size = s->warps ? 2 : sum;
+    const int64_t sum = (int64_t)dt_store(s->dt), size = s->narrow ? s->narrow : sum;
     if ((tile->rows < LEAST_SIDE && s->rows >= LEAST_SIDE) ||
         (tile->columns < LEAST_SIDE && s->columns >= LEAST_SIDE))
         return false;
@@ -156,7 +163,8 @@ static bool fits(const Target *t, const ProductSize *s, const BlockTile *tile) {
     if (tiles_of(s->rows, tile->rows) > t->max_grid ||
         tiles_of(s->columns, tile->columns) > t->max_grid || s->batches > t->max_grid)
         return false;
-    return threads_of(tile) <= t->block_threads && line * tile->depth * size <= t->shared_bytes &&
+    return threads_of(tile) <= t->block_threads &&
+           line * depth_of(tile, s) * size <= t->shared_bytes &&
            tile->thread_rows * tile->thread_columns * sum <= MOST_SUMS;
 }
 
@@ -168,15 +176,16 @@ static double cost_of_tile(const Target *t, const BlockTile *tile, const Product
     const double blocks =
         (double)(tiles_of(s->rows, tile->rows) * tiles_of(s->columns, tile->columns) * s->batches);
     const double each = ceil(blocks / t->multiprocessors);
-    const double steps = (double)tiles_of(s->depth, tile->depth);
-    const double part = (double)s->depth / (steps * (double)tile->depth); /* of a step's work */
+    const int64_t depth = depth_of(tile, s);
+    const double steps = (double)tiles_of(s->depth, depth);
+    const double part = (double)s->depth / (steps * (double)depth); /* of a step's work */
     return steps * fmax(tile->wait + each * part * tile->work, each * part * tile->least);
 }
 
 /* The tile that costs least; NULL: there is none. */
 static const BlockTile *choose_block_tile(const Target *t, const ProductSize *s, double *cost) {
-    const BlockTile *best = NULL, *tiles = s->warps ? warp_tiles : block_tiles;
-    const size_t count = s->warps ? sizeof warp_tiles : sizeof block_tiles;
+    const BlockTile *best = NULL, *tiles = s->narrow ? warp_tiles : block_tiles;
+    const size_t count = s->narrow ? sizeof warp_tiles : sizeof block_tiles;
     *cost = HUGE_VAL;
     for (size_t i = 0; i < count / sizeof *tiles; i++) {
         const BlockTile *tile = &tiles[i];
@@ -240,16 +249,17 @@ static void split_depth(Nest *n, const Product *m, int64_t most, bool whole, int
     *outer = nest_fuse(n, fuse_all(n, count, others), deepest);
 }
 
-/* Does the factor read a constant whose elements for neighbouring rows (or columns), or, of warps,
- * steps do not lie side by side? */
+/* Does the factor read a constant whose elements for neighbouring rows (or columns) do not lie side
+ * by side? Of what warps multiply steps may, and of bytes they must. */
 static bool is_scattered(const Nest *n, int factor, int neighbours, int steps) {
     const Expr *e = nest_body(n)->arg[factor];
     const bool warps = n->loop[steps].role == ROLE_tile;
     int64_t stride;
     if (warps) e = nest_narrow_factor(n->x, e);
-    return e->op == EX_load && nest_can_pack(n, e->k.i, e->arg[0]) &&
-           !(ex_stride(e->arg[0], neighbours, &stride) && (stride == 0 || stride == 1)) &&
-           !(warps && ex_stride(e->arg[0], steps, &stride) && stride == 1);
+    if (e->op != EX_load || !nest_can_pack(n, e->k.i, e->arg[0])) return false;
+    if (warps && ex_stride(e->arg[0], steps, &stride) && stride == 1) return false;
+    if (!ex_stride(e->arg[0], neighbours, &stride)) return true;
+    return stride != 0 && (stride != 1 || (warps && dt_store((DType)e->dt) == 1));
 }
 
 /* Both factors go through shared memory, and are packed if neighbouring rows or columns of one lie
@@ -264,8 +274,8 @@ static void stage_factors(Nest *n, int at, int steps, int row, int column) {
         }
 }
 
-/* A product of numbers of 16 bits, of which each warp multiplies tiles of 16 x 8, and its threads
- * have the sums as the instruction spreads them (runtime/cuda_intrin.h):
+/* A product of floats of 16 bits or of bytes, of which each warp multiplies tiles of 16 x 8, and
+ * its threads have the sums as the instruction spreads them (runtime/cuda_intrin.h):
  *
  *   batch  row_o column_o  row_w column_w   row_y    column_x  depth_o  depth_i
  *   block.z     .y     .x  thread.z (both)  thread.y thread.x           tile
@@ -273,7 +283,7 @@ static void stage_factors(Nest *n, int at, int steps, int row, int column) {
  *   row_m  column_m  row_h  column_v
  *   unroll unroll    unroll vector
  */
-static void warps_product(Nest *n, Product *m, const BlockTile *tile) {
+static void warps_product(Nest *n, Product *m, const BlockTile *tile, int64_t depth) {
     const int64_t rows = tile->thread_rows * WARP_Y, columns = tile->thread_columns * WARP_X;
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);
     int batch = m->n_batch ? fuse_all(n, m->n_batch, m->batch) : -1;
@@ -286,7 +296,7 @@ static void warps_product(Nest *n, Product *m, const BlockTile *tile) {
     nest_split(n, col_w, columns, &col_w, &col_m);
     nest_split(n, col_m, WARP_COLUMNS, &col_m, &col_x);
     nest_split(n, col_x, WARP_COLUMNS / WARP_X, &col_x, &col_v);
-    split_depth(n, m, tile->depth, true, &depth_o, &depth_i);
+    split_depth(n, m, depth, true, &depth_o, &depth_i);
     if (batch >= 0) nest_bind(n, batch, ROLE_block_z);
     const int loops[] = {row_o,   col_o, row_w, col_w, row_y, col_x,
                          depth_i, row_m, col_m, row_h, col_v};
@@ -313,12 +323,12 @@ static bool blocks_product(Nest *n, Product *m) {
     double cost;
     turn_product(n, m);
     const Expr *body = n->op->body;
-    const bool warps = product_of_warps(n->target, n->x, body);
-    const ProductSize size = {(DType)body->dt, warps, m->rows, m->columns, m->batches, m->depths};
+    const int narrow = product_of_warps(n->target, n->x, body);
+    const ProductSize size = {(DType)body->dt, narrow, m->rows, m->columns, m->batches, m->depths};
     const BlockTile *tile = choose_block_tile(n->target, &size, &cost);
     if (!tile) return false;
-    if (warps) {
-        warps_product(n, m, tile);
+    if (narrow) {
+        warps_product(n, m, tile, depth_of(tile, &size));
         return true;
     }
     int row = fuse_all(n, m->n_row, m->row), column = fuse_all(n, m->n_column, m->column);

@@ -54,6 +54,14 @@ typedef struct MLCC_WIDE(16) mlcc_i32x4 { int e[4]; } mlcc_i32x4;
 typedef union MLCC_WIDE(4) mlcc_u16x2 { unsigned short e[2]; unsigned int word[1]; } mlcc_u16x2;
 typedef union MLCC_WIDE(8) mlcc_u16x4 { unsigned short e[4]; unsigned int word[2]; } mlcc_u16x4;
 typedef union MLCC_WIDE(16) mlcc_u16x8 { unsigned short e[8]; unsigned int word[4]; } mlcc_u16x8;
+typedef union MLCC_WIDE(2) mlcc_u8x2 { unsigned char e[2]; unsigned short word[1]; } mlcc_u8x2;
+typedef union MLCC_WIDE(4) mlcc_u8x4 { unsigned char e[4]; unsigned int word[1]; } mlcc_u8x4;
+typedef union MLCC_WIDE(8) mlcc_u8x8 { unsigned char e[8]; unsigned int word[2]; } mlcc_u8x8;
+typedef union MLCC_WIDE(16) mlcc_u8x16 { unsigned char e[16]; unsigned int word[4]; } mlcc_u8x16;
+typedef union MLCC_WIDE(2) mlcc_i8x2 { signed char e[2]; unsigned short word[1]; } mlcc_i8x2;
+typedef union MLCC_WIDE(4) mlcc_i8x4 { signed char e[4]; unsigned int word[1]; } mlcc_i8x4;
+typedef union MLCC_WIDE(8) mlcc_i8x8 { signed char e[8]; unsigned int word[2]; } mlcc_i8x8;
+typedef union MLCC_WIDE(16) mlcc_i8x16 { signed char e[16]; unsigned int word[4]; } mlcc_i8x16;
 /* clang-format on */
 
 /* ---- 16-bit floats as bit patterns ---- */
@@ -157,6 +165,9 @@ MLCC_DEVICE void mlcc_cp_async_commit(void) {
  * holds rows 2t + 8r and the next, column g, c[i] and d[i] hold row g + 8 * (i / 2), column 2t + i
  * % 2. `d` and `c` may be the same array.
  *
+ * Of bytes, a has 32 columns and b as many rows: four bytes take the place of two halves. Their
+ * sums wrap around.
+ *
  * mlcc_ldmatrix_x4 loads four 8x8 matrices of 16-bit numbers from shared memory: lane i gives the
  * address of row i % 8 of matrix i / 8 (16 bytes, aligned to 16) and gets in r[m] columns 2t and 2t
  * + 1 of row g of matrix m; with _trans, rows 2t and 2t + 1 of column g.
@@ -179,6 +190,21 @@ MLCC_DEVICE void mlcc_mma_m16n8k16_bf16(float *d, const unsigned int *a, const u
                                         const float *c) {
     MLCC_MMA_M16N8K16("bf16");
 }
+
+#define MLCC_PTX_u8 "u8"
+#define MLCC_PTX_i8 "s8"
+
+#define MLCC_MMA_BYTES(rows, columns)                                                              \
+    MLCC_DEVICE void mlcc_mma_m16n8k32_##rows##_##columns(int *d, const unsigned int *a,           \
+                                                          const unsigned int *b, const int *c) {   \
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." MLCC_PTX_##rows                      \
+                     "." MLCC_PTX_##columns                                                        \
+                     ".s32 "                                                                       \
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"         \
+                     : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),           \
+                       "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));                                \
+    }
 
 #define MLCC_LDMATRIX_X4(trans)                                                                    \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0, %1, %2, %3}, [%4];"       \
@@ -250,6 +276,49 @@ MLCC_DEVICE void mlcc_mma_m16n8k16_bf16(float *d, const unsigned int *a, const u
     mlcc_emu_warp(0xffffffffu, mlcc_emu_mma_bf16, &all);
 }
 
+typedef struct mlcc_emu_mma_bytes {
+    int *d;
+    const unsigned int *a, *b;
+    const int *c;
+    int signed_a, signed_b;
+} mlcc_emu_mma_bytes;
+
+MLCC_DEVICE void mlcc_emu_mma_bytes_op(void *const *args, unsigned int lanes) {
+    const mlcc_emu_mma_bytes *all = (const mlcc_emu_mma_bytes *)args[0];
+    const int half_a = all->signed_a ? 128 : 0, half_b = all->signed_b ? 128 : 0;
+    int a[16][32], b[32][8];
+    unsigned int c[16][8];
+    if (lanes != 0xffffffffu) __builtin_trap();
+    for (int lane = 0; lane < 32; lane++) {
+        const mlcc_emu_mma_bytes *m = (const mlcc_emu_mma_bytes *)args[lane];
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 16; i++)
+            a[g + 8 * (i / 4 % 2)][4 * t + 16 * (i / 8) + i % 4] =
+                (int)((m->a[i / 4] >> 8 * (i % 4) & 255u) ^ (unsigned int)half_a) - half_a;
+        for (int i = 0; i < 8; i++)
+            b[4 * t + 16 * (i / 4) + i % 4][g] =
+                (int)((m->b[i / 4] >> 8 * (i % 4) & 255u) ^ (unsigned int)half_b) - half_b;
+        for (int i = 0; i < 4; i++) c[g + 8 * (i / 2)][2 * t + i % 2] = (unsigned int)m->c[i];
+    }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+            unsigned int sum = c[row][column];
+            for (int k = 0; k < 32; k++) sum += (unsigned int)(a[row][k] * b[k][column]);
+            ((const mlcc_emu_mma_bytes *)args[lane])->d[i] = (int)sum;
+        }
+}
+
+#define MLCC_SIGNED_u8 0
+#define MLCC_SIGNED_i8 1
+
+#define MLCC_MMA_BYTES(rows, columns)                                                              \
+    MLCC_DEVICE void mlcc_mma_m16n8k32_##rows##_##columns(int *d, const unsigned int *a,           \
+                                                          const unsigned int *b, const int *c) {   \
+        mlcc_emu_mma_bytes all = {d, a, b, c, MLCC_SIGNED_##rows, MLCC_SIGNED_##columns};          \
+        mlcc_emu_warp(0xffffffffu, mlcc_emu_mma_bytes_op, &all);                                   \
+    }
+
 typedef struct mlcc_emu_ldmatrix {
     unsigned int *r;
     const unsigned short *row;
@@ -284,21 +353,27 @@ MLCC_DEVICE void mlcc_ldmatrix_x4_trans(unsigned int *r, const void *row) {
 
 #endif
 
-/* A tile of sums, four in each lane, plus products of 16 steps. With mlcc_ldmatrix_x4 each lane has
- * loaded 32 steps of 8 rows to four registers, of the next 8 to the four behind them, and of 8
- * columns to four; `rows` and `columns` are the first of the two registers for these 16 steps. */
-#define MLCC_WARP_PRODUCT(type)                                                                    \
-    const unsigned int a[4] = {rows[0], rows[4], rows[1], rows[5]};                                \
-    mlcc_mma_m16n8k16_##type(sums, a, columns, sums)
+MLCC_MMA_BYTES(u8, u8)
+MLCC_MMA_BYTES(u8, i8)
+MLCC_MMA_BYTES(i8, u8)
+MLCC_MMA_BYTES(i8, i8)
 
-MLCC_DEVICE void mlcc_warp_product_f16(float *sums, const unsigned int *rows,
-                                       const unsigned int *columns) {
-    MLCC_WARP_PRODUCT(f16);
-}
+/* A tile of sums, four in each lane, plus products of 32 bytes of each row and column. With
+ * mlcc_ldmatrix_x4 each lane has loaded 64 bytes of 8 rows to four registers, of the next 8 to the
+ * four behind them, and of 8 columns to four; `rows` and `columns` are the first of the two
+ * registers for these 32. */
+#define MLCC_WARP_PRODUCT(type, types, shape)                                                      \
+    MLCC_DEVICE void mlcc_warp_product_##types(type *sums, const unsigned int *rows,               \
+                                               const unsigned int *columns) {                      \
+        const unsigned int a[4] = {rows[0], rows[4], rows[1], rows[5]};                            \
+        mlcc_mma_##shape(sums, a, columns, sums);                                                  \
+    }
 
-MLCC_DEVICE void mlcc_warp_product_bf16(float *sums, const unsigned int *rows,
-                                        const unsigned int *columns) {
-    MLCC_WARP_PRODUCT(bf16);
-}
+MLCC_WARP_PRODUCT(float, f16_f16, m16n8k16_f16)
+MLCC_WARP_PRODUCT(float, bf16_bf16, m16n8k16_bf16)
+MLCC_WARP_PRODUCT(int, u8_u8, m16n8k32_u8_u8)
+MLCC_WARP_PRODUCT(int, u8_i8, m16n8k32_u8_i8)
+MLCC_WARP_PRODUCT(int, i8_u8, m16n8k32_i8_u8)
+MLCC_WARP_PRODUCT(int, i8_i8, m16n8k32_i8_i8)
 
 #endif

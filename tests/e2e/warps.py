@@ -85,7 +85,7 @@ def convolution(folder, channels, maps, size, **attributes):
     label = label.replace("[", "").replace("]", "").replace(", ", "")
     save(
         folder,
-        f"conv_{channels}_{maps}_{size}_{label}",
+        f"window_{channels}_{maps}_{size}_{label}",
         nodes,
         [("x", F, [1, 4, size, size])],
         [("y", F, [1, maps, "height", "width"])],

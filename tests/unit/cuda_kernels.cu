@@ -173,6 +173,28 @@ k_hgemm(const unsigned short *__restrict__ a, const unsigned short *__restrict__
     for (int i = 0; i < 4; i++) c[(t / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = sum[i];
 }
 
+/* c[16][8] = a[16][64] * b[8][64] transposed, of bytes that are signed as the bits of `kind` say. */
+MLCC_GLOBAL(32)
+k_bytes(const unsigned int *__restrict__ a, const unsigned int *__restrict__ b, int *__restrict__ c,
+        int kind) {
+    __shared__ __attribute__((aligned(16))) unsigned int s[24 * 16];
+    const int t = (int)threadIdx.x;
+    unsigned int rows[8], columns[4];
+    int sum[4] = {0, 0, 0, 0};
+    for (int i = t; i < 24 * 16; i += 32) s[i] = i < 16 * 16 ? a[i] : b[i - 16 * 16];
+    __syncwarp();
+    mlcc_ldmatrix_x4(rows, &s[t % 8 * 16 + t / 8 * 4]);
+    mlcc_ldmatrix_x4(rows + 4, &s[(8 + t % 8) * 16 + t / 8 * 4]);
+    mlcc_ldmatrix_x4(columns, &s[(16 + t % 8) * 16 + t / 8 * 4]);
+    for (int step = 0; step < 4; step += 2) {
+        if (kind == 0) mlcc_warp_product_u8_u8(sum, rows + step, columns + step);
+        if (kind == 1) mlcc_warp_product_i8_u8(sum, rows + step, columns + step);
+        if (kind == 2) mlcc_warp_product_u8_i8(sum, rows + step, columns + step);
+        if (kind == 3) mlcc_warp_product_i8_i8(sum, rows + step, columns + step);
+    }
+    for (int i = 0; i < 4; i++) c[(t / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = sum[i];
+}
+
 /* Transposes an 8x8 matrix and zero-fills the tail of the last row. */
 MLCC_GLOBAL(32) k_trans(const unsigned short *__restrict__ a, unsigned int *__restrict__ out) {
     __shared__ __attribute__((aligned(16))) unsigned short s[4][64];
@@ -251,6 +273,7 @@ TRAMP(k_reduce, I(0), I(1), N(2))
 TRAMP(k_atomics, F(0), *(unsigned long long **)p[1])
 TRAMP(k_warp, I(0))
 TRAMP(k_hgemm, H(0), H(1), F(2), N(3), N(4))
+TRAMP(k_bytes, (unsigned int *)I(0), (unsigned int *)I(1), I(2), N(3))
 TRAMP(k_trans, H(0), *(unsigned int **)p[1])
 TRAMP(k_half, F(0), F(1), F(2), N(3))
 TRAMP(k_math, F(0), *(double **)p[1])
@@ -266,7 +289,7 @@ static const mlcc_gpu_kernel kernels[] = {
     ROW(k_step, 64, 1, 1, 3, 2),    ROW(k_add, 256, 1, 1, 3, 1),     ROW(k_where, 2, 3, 4, 1, 0),
     ROW(k_sgemm, 256, 1, 1, 3, 3),  ROW(k_softmax, 128, 1, 1, 2, 1), ROW(k_reduce, 256, 1, 1, 2, 1),
     ROW(k_atomics, 64, 1, 1, 2, 0), ROW(k_warp, 64, 1, 1, 1, 0),     ROW(k_hgemm, 32, 1, 1, 3, 2),
-    ROW(k_trans, 32, 1, 1, 2, 0),   ROW(k_half, 256, 1, 1, 3, 1),    ROW(k_math, 32, 1, 1, 2, 0),
+    ROW(k_bytes, 32, 1, 1, 3, 1),   ROW(k_trans, 32, 1, 1, 2, 0),   ROW(k_half, 256, 1, 1, 3, 1),    ROW(k_math, 32, 1, 1, 2, 0),
     ROW(k_stuck, 64, 1, 1, 1, 0)};
 
 /* v = x * w; for row < 2 for column < 3: v = v * w + 10 * row + column; y = v * x. Each in one

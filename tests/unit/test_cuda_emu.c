@@ -308,6 +308,29 @@ static void test_matrix_units(void **unused) {
     lib.model->close(state);
 }
 
+static void test_matrix_units_bytes(void **unused) {
+    unsigned char *bytes = aligned_alloc(16, 24 * 64);
+    const unsigned char *a = bytes, *b = bytes + 16 * 64;
+    int *c = calloc(16 * 8, sizeof *c);
+    uint32_t seed = 9;
+    (void)unused;
+    void *state = open_state(1);
+    for (int i = 0; i < 24 * 64; i++) bytes[i] = (unsigned char)(noise(&seed) >> 8);
+    for (int kind = 0; kind < 4; kind++) {
+        LAUNCH(state, "k_bytes", 1, 1, 1, &a, &b, &c, &kind);
+        for (int i = 0; i < 128; i++) {
+            int sum = 0;
+            for (int j = 0; j < 64; j++) {
+                const int x = a[i / 8 * 64 + j], y = b[i % 8 * 64 + j];
+                sum += (kind & 1 ? (signed char)x : x) * (kind & 2 ? (signed char)y : y);
+            }
+            assert_int_equal(sum, c[i]);
+        }
+    }
+    free(bytes), free(c);
+    lib.model->close(state);
+}
+
 static void test_half(void **unused) {
     enum { N = 131072 };
     (void)unused;
@@ -455,6 +478,7 @@ int main(void) {
         cmocka_unit_test(test_reduce_and_atomics),
         cmocka_unit_test(test_warp),
         cmocka_unit_test(test_matrix_units),
+        cmocka_unit_test(test_matrix_units_bytes),
         cmocka_unit_test(test_half),
         cmocka_unit_test(test_math),
         cmocka_unit_test(test_stuck),

@@ -108,7 +108,7 @@ MLCC_GLOBAL(128) k0_matmul(const unsigned short *__restrict__ x0,
             for (int step = 0; step < 2; step++) {
                 MLCC_UNROLL
                 for (int i1iio = 0; i1iio < 1; i1iio++) {
-                    mlcc_warp_product_bf16(acc + 0, rows + 2 * step,
+                    mlcc_warp_product_bf16_bf16(acc + 0, rows + 2 * step,
                         columns + 4 * i1iio + 2 * step);
                 }
             }
@@ -220,7 +220,7 @@ MLCC_GLOBAL(128) k1_conv(const unsigned short *__restrict__ x0,
             for (int step = 0; step < 2; step++) {
                 MLCC_UNROLL
                 for (int i2iio = 0; i2iio < 1; i2iio++) {
-                    mlcc_warp_product_f16(acc + 0, rows + 2 * step,
+                    mlcc_warp_product_f16_f16(acc + 0, rows + 2 * step,
                         columns + 4 * i2iio + 2 * step);
                 }
             }
