@@ -3,6 +3,8 @@
     python3 -m bench.tiles --compile     # with nvcc: bench/tiles.cu for each tile, into build/tiles
     python3 -m bench.tiles FILE          # with CuPy: measures them, prints the table, writes FILE
 
+With --warps both are of bf16, by tensor cores: the table of warp_tiles.
+
 Products are those of BERT-base, of ResNet-50, and squares, in pieces of their depth; constants come
 from memory beyond the L2 cache, as in a model. Each is checked once, then timed as a CUDA graph. The
 table: cycles for each time that shared memory is filled, by how many blocks a multiprocessor has.
@@ -28,6 +30,15 @@ TILES = [
     if min(rows, columns) * depth * of_rows * of_columns >= 4 * rows * columns
     and (rows + columns + 8) * depth <= 12 << 10
 ]
+# of bf16, by warps; depth: in bytes, as in the table
+WARP_TILES = [
+    (rows, columns, of_rows, of_columns, 64)
+    for rows, columns, of_rows, of_columns in [
+        (128, 128, 8, 8), (64, 128, 8, 8), (128, 64, 8, 8), (64, 64, 4, 8), (64, 64, 8, 4),
+        (32, 128, 4, 8), (32, 64, 4, 4), (64, 32, 4, 4), (32, 32, 2, 4), (16, 64, 2, 4),
+        (16, 32, 2, 2), (64, 8, 2, 2), (16, 8, 2, 2),
+    ]
+]
 # rows, columns, depth, and whether the rows (of a convolution's weights) are the constant
 PRODUCTS = [
     (128, 768, 768, 0), (128, 2304, 768, 0), (128, 3072, 768, 0), (128, 768, 3072, 0),
@@ -40,19 +51,26 @@ PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 LAUNCH_US, TOTAL_US, TOTAL_BYTES_US = 2.5, 1.7, 4e6  # beside the product: see `cycles`
 
 
-def cubin(tile, by_columns):
-    return BUILT / ("_".join(map(str, tile)) + f"_{by_columns}.cubin")
+def cubin(tile, by_columns, warps):
+    kind = "warps" if warps else by_columns
+    return BUILT / ("_".join(map(str, tile)) + f"_{kind}.cubin")
 
 
-def compile_all(arch):
+def steps_of(tile, warps):
+    """The depth of what is in shared memory at once."""
+    return tile[4] // 2 if warps else tile[4]
+
+
+def compile_all(arch, warps):
     BUILT.mkdir(parents=True, exist_ok=True)
-    names = ("ROWS", "COLUMNS", "THREAD_ROWS", "THREAD_COLUMNS", "DEPTH")
-    for tile in TILES:
-        for by_columns in (0, 1):
+    names = ("ROWS", "COLUMNS", "THREAD_ROWS", "THREAD_COLUMNS")
+    for tile in WARP_TILES if warps else TILES:
+        for by_columns in (0,) if warps else (0, 1):
             defines = [f"-D{name}={value}" for name, value in zip(names, tile)]
             subprocess.run(
-                ["nvcc", "-std=c++17", "-cubin", f"-arch={arch}", *defines,
-                 f"-DA_BY_COLUMNS={by_columns}", "-o", cubin(tile, by_columns),
+                ["nvcc", "-std=c++17", "-cubin", f"-arch={arch}", f"-I{ROOT}", *defines,
+                 f"-DDEPTH={steps_of(tile, warps)}", f"-DA_BY_COLUMNS={by_columns}",
+                 f"-DWARPS={int(warps)}", "-o", cubin(tile, by_columns, warps),
                  ROOT / "bench" / "tiles.cu"],
                 check=True)
 
@@ -76,7 +94,16 @@ def graph_us(cupy, stream, launch, launches):
     return best
 
 
-def measure():
+def operands(cupy, count, lines, depth, warps):
+    """So many matrices of lines of the depth, turned unless warps read them, and the first of them."""
+    floats = [cupy.random.standard_normal((lines, depth), dtype=cupy.float32) for _ in range(count)]
+    if not warps:
+        return [cupy.ascontiguousarray(each.T) for each in floats], floats[0]
+    bits = [(each.view(cupy.uint32) >> 16).astype(cupy.uint16) for each in floats]
+    return bits, (bits[0].astype(cupy.uint32) << 16).view(cupy.float32)
+
+
+def measure(warps):
     """(product, tile, pieces, microseconds) of all that fit."""
     import cupy
     import numpy as np
@@ -85,26 +112,28 @@ def measure():
     results = []
     for rows, columns, depth, by_columns in PRODUCTS:
         constants = max(1, min(24, int(80e6 / (depth * (rows if by_columns else columns) * 4))))
-        a = [cupy.random.standard_normal((depth, rows) if by_columns else (rows, depth),
-                                         dtype=cupy.float32)
-             for _ in range(constants if by_columns else 1)]
-        b = [cupy.random.standard_normal((depth, columns), dtype=cupy.float32)
-             for _ in range(1 if by_columns else constants)]
+        a, first_a = operands(cupy, constants if by_columns else 1, rows, depth, warps)
+        b, first_b = operands(cupy, 1 if by_columns else constants, columns, depth, warps)
+        if not by_columns and not warps:
+            a = [first_a]
         c = cupy.empty((rows, columns), cupy.float32)
         parts = cupy.empty((max(PIECES), rows, columns), cupy.float32)
-        wanted = (a[0].T if by_columns else a[0]).astype(cupy.float64) @ b[0].astype(cupy.float64)
-        for tile in TILES:
+        wanted = first_a.astype(cupy.float64) @ first_b.astype(cupy.float64).T
+        for tile in WARP_TILES if warps else TILES:
             if rows % tile[0] or columns % tile[1]:
                 continue
-            module = cupy.RawModule(path=str(cubin(tile, by_columns)))
+            module = cupy.RawModule(path=str(cubin(tile, by_columns, warps)))
             product, total = module.get_function("product"), module.get_function("total")
+            threads = (tile[1] // tile[3], tile[0] // tile[2])
+            if warps:
+                threads = (threads[0] * threads[1], 1)
             for pieces in PIECES:
                 grid = (columns // tile[1], rows // tile[0], pieces)
-                if depth % (pieces * tile[4]) or grid[0] * grid[1] * pieces > 1056:
+                if depth % (pieces * steps_of(tile, warps)) or grid[0] * grid[1] * pieces > 1056:
                     continue
 
                 def launch(i):
-                    product(grid, (tile[1] // tile[3], tile[0] // tile[2]),
+                    product(grid, threads,
                             (a[i % len(a)], b[i % len(b)], parts if pieces > 1 else c,
                              np.int32(rows), np.int32(columns), np.int32(depth)))
                     if pieces > 1:
@@ -124,11 +153,11 @@ def measure():
     return results
 
 
-def table(results, multiprocessors, clock_mhz):
+def table(results, warps, multiprocessors, clock_mhz):
     """Median cycles of a step, by tile and by blocks of a multiprocessor."""
     cycles = collections.defaultdict(list)
     for (rows, columns, depth, _), tile, pieces, us in results:
-        steps = depth // pieces // tile[4]
+        steps = depth // pieces // steps_of(tile, warps)
         if steps < 6:
             continue
         blocks = -(-(rows // tile[0] * (columns // tile[1]) * pieces) // multiprocessors)
@@ -144,17 +173,18 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", help="the report")
     parser.add_argument("--compile", action="store_true", help="with nvcc, for --arch")
+    parser.add_argument("--warps", action="store_true", help="of bf16, by tensor cores")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--clock", type=float, default=1980, help="MHz that multiprocessors reach")
     options = parser.parse_args()
     if options.compile:
-        compile_all(options.arch)
+        compile_all(options.arch, options.warps)
     if options.file:
         import cupy
 
         properties = cupy.cuda.runtime.getDeviceProperties(0)
-        results = measure()
-        found = table(results, properties["multiProcessorCount"], options.clock)
+        results = measure(options.warps)
+        found = table(results, options.warps, properties["multiProcessorCount"], options.clock)
         for (tile, blocks), cycles in found.items():
             print(tile, blocks, round(cycles))
         report = {"gpu": properties["name"].decode(), "clock_mhz": options.clock,
