@@ -621,7 +621,7 @@ static const Expr *simplify(Simplifier *s, const Expr *e) {
         r = simplify_div(s, r->arg[0], r->arg[1]->k.i, r->op == EX_rem);
     else if (r->op == EX_lt || r->op == EX_le || r->op == EX_eq || r->op == EX_ne)
         r = simplify_compare(s, r);
-    else if ((r->op == EX_min || r->op == EX_max) && r->dt == DT_i32 &&
+    else if ((r->op == EX_min || r->op == EX_max) && (r->dt == DT_i32 || r->dt == DT_i64) &&
              bounds(&s->ranges, r->arg[0], &al, &ah) && bounds(&s->ranges, r->arg[1], &bl, &bh)) {
         if (ah <= bl)
             r = r->op == EX_min ? r->arg[0] : r->arg[1];

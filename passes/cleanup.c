@@ -41,8 +41,10 @@ void graph_take_in(Graph *g, Op *last, Op *op) {
 void graph_drop_inputs(Graph *g, Op *op) {
     Loads u = {g->x, ARENA_ARRAY(g->arena, op->n_in + 1, bool),
                ARENA_ARRAY(g->arena, op->n_in + 1, int)};
-    const Expr **part[] = {&op->body, &op->post, &op->guard};
-    const int n_parts = (int)(sizeof part / sizeof *part);
+    const Expr **part[3 + MAX_RANK] = {&op->body, &op->post, &op->guard};
+    int n_parts = 3;
+    for (int i = 0; op->target && i < op->out[0]->rank; i++) part[n_parts++] = &op->target[i];
+    u.loaded[0] |= op->kind == OP_scatter; /* which is copied */
     for (int i = 0; i < n_parts; i++)
         if (*part[i]) ex_visit(g->arena, *part[i], note_load, &u);
     Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);

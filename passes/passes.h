@@ -27,6 +27,7 @@ Program *run_passes(Graph *g, const PassOptions *o);
 void pass_dce(Graph *g, const PassOptions *o);
 void pass_integer(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
+void pass_progressions(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_unjoin(Graph *g, const PassOptions *o);
 void pass_winograd(Graph *g, const PassOptions *o);
