@@ -21,7 +21,8 @@ __device__ void load(uint4 *next, const unsigned short *from, int depth, int thr
 #pragma unroll
     for (int i = 0; i < LOADS(LINES); i++) {
         const int e = (i * THREADS + thread) * WIDE;
-        if (e < LINES * DEPTH) next[i] = *(const uint4 *)(from + (size_t)(e / DEPTH) * depth + e % DEPTH);
+        const unsigned short *at = from + (size_t)(e / DEPTH) * depth + e % DEPTH;
+        if (e < LINES * DEPTH) next[i] = *(const uint4 *)at;
     }
 }
 
@@ -59,7 +60,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         unsigned int of_a[8], of_b[THREAD_COLUMNS / 2][4];
 #pragma unroll
-        for (int j = 0; j < THREAD_COLUMNS / 2; j++) mlcc_ldmatrix_x4(of_b[j], own_b + j * 8 * LINE);
+        for (int j = 0; j < THREAD_COLUMNS / 2; j++)
+            mlcc_ldmatrix_x4(of_b[j], own_b + j * 8 * LINE);
 #pragma unroll
         for (int i = 0; i < THREAD_ROWS / 2; i++) {
             mlcc_ldmatrix_x4(of_a, own_a + i * 16 * LINE);

@@ -2,6 +2,7 @@
 #include "codegen/cexpr.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 #define LONGEST_LINE  92
@@ -123,7 +124,8 @@ static void print_narrow_alloc(Printer *p, const Buffer *b, const char *name) {
     const char *wide = names_take(&p->names, arena_printf(p->scratch, "%s_wide", name), "wide");
     print_line(p, "%s %s[%lld];", wide_type(p, b->dt, each), wide,
                (long long)((buffer_elements(b) + each - 1) / each));
-    print_line(p, "%s *const %s = %s->e;", mem_type(p->unit, b->dt), name, wide);
+    const char *type = mem_type(p->unit, b->dt);
+    print_line(p, "%s *const %s = (%s *)%s;", type, name, type, wide);
 }
 
 static void print_alloc(Printer *p, const Stmt *s) {
@@ -466,6 +468,15 @@ static void read_wide(void *user, const Expr *e) {
     use_wide(w, e, name);
 }
 
+/* The elements of a wide one that all are `number`, as an initializer. */
+static const char *print_same(const Wide *w, DType dt, const Expr *number) {
+    Text list = text_new(w->p->scratch);
+    const char *each = print_stored(w->p, dt, number);
+    if (ex_is_zero(number) && !(dt_is_float(dt) && signbit(number->k.f))) return "0";
+    for (int64_t i = 0; i < w->count; i++) text_addf(&list, "%s%s", i ? ", " : "", each);
+    return text_get(&list);
+}
+
 /* The same of `condition ? load : number`, which is read at once or not at all. */
 static void read_wide_if(Wide *w) {
     Printer *p = w->p;
@@ -480,10 +491,8 @@ static void read_wide_if(Wide *w) {
     const Expr *roots[] = {first_of(p, e->arg[0], w->var), e->arg[2]};
     const char *name = wide_name(p);
     begin_statement(p, 2, roots);
-    const char *other = print_stored(p, dt, e->arg[2]);
-    Text others = text_new(p->scratch);
-    for (int64_t i = 0; i < w->count; i++) text_addf(&others, "%s%s", i ? ", " : "", other);
-    print_line(p, "%s %s = {{%s}};", wide_type(p, dt, w->count), name, text_get(&others));
+    print_line(p, "%s %s = {{%s}};", wide_type(p, dt, w->count), name,
+               print_same(w, dt, e->arg[2]));
     print_line(p, "if (%s) {", print_root(p, roots[0]));
     p->indent++;
     int mark = p->named.n;

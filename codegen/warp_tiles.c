@@ -8,12 +8,10 @@
  * and each lane loads a part of the operands for all of them.
  */
 #include "codegen/cexpr.h"
+#include "ir/tile_plan.h"
 
 #define TEXT(...)  arena_printf(p->scratch, __VA_ARGS__)
-#define WARP_X     4
-#define WARP_Y     8
-#define LINES      8 /* of which one instruction loads WARP_BYTES each */
-#define WARP_BYTES 64
+#define LINES      8  /* of which one instruction loads WARP_BYTES each */
 #define LANE_BYTES 16 /* which one lane gives the address of */
 
 /* An operand, its rows (or columns) called lines. */
@@ -42,7 +40,8 @@ static int var_of_role(const Stmt *s, Role role) {
 
 /* The only statement of a loop, if that is unrolled and runs so often; 0: however often. */
 static const Stmt *inside_of(const Stmt *s, int64_t extent) {
-    const bool fits = s && s->kind == ST_for && (s->role == ROLE_unroll || s->role == ROLE_vector) &&
+    const bool fits = s && s->kind == ST_for &&
+                      (s->role == ROLE_unroll || s->role == ROLE_vector) &&
                       ex_is_const(s->extent) && (!extent || s->extent->k.i == extent);
     return fits && !s->body->next ? s->body : NULL;
 }
@@ -67,7 +66,8 @@ static bool read_operand(const Printer *p, const WarpTile *t, const Expr *factor
     const int64_t size = (int64_t)dt_store((DType)load->dt);
     *o = (Operand){.load = load, .each = LANE_BYTES / size};
     if (size > 2 || !ex_is_int(t->loop->extent, WARP_BYTES / size)) return false;
-    if (!ex_stride(index, line, &o->line) || !ex_stride(index, t->loop->var, &o->step)) return false;
+    if (!ex_stride(index, line, &o->line) || !ex_stride(index, t->loop->var, &o->step))
+        return false;
     if (o->step == 1) return o->line % o->each == 0;
     return size == 2 && o->line == 1 && o->step % o->each == 0;
 }

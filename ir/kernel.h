@@ -35,7 +35,7 @@ typedef enum Role {
     ROLE_vector,   /* innermost, independent, contiguous: to be vectorised */
     ROLE_unroll,
     ROLE_tile,    /* of a reduction, around rows and columns of sums: a tile of a matrix unit, of
-                     which each iteration is a word */
+                     which each iteration is a word, or of a device's warps, a step */
     ROLE_pair,    /* of a reduction, around rows and columns of sums of products of unsigned and
                      signed bytes, by fours: sums over the loop of the first two, and of the last
                      two of the four fit into 16 bits */
@@ -120,9 +120,9 @@ typedef struct Step {
                   where both are one state's memory */
     int64_t trips; /* loop; its counter is ctr <number of loops around> */
     int64_t each;
-    bool apart;    /* loop: no iteration needs another, there is no loop inside, and what one makes
-                      for itself lies together: so several threads may each do some, with a block of
-                      memory of their own in place of this one */
+    bool apart; /* loop: no iteration needs another, there is no loop inside, and what one makes
+                   for itself lies together: so several threads may each do some, with a block of
+                   memory of their own in place of this one */
     int64_t own_offset, own_bytes; /* in the arena, filled by the memory plan */
 } Step;
 

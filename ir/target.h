@@ -26,7 +26,7 @@ typedef struct Target {
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
-    bool warp_tiles;    /* a warp multiplies tiles of floats of 16 bits */
+    bool warp_tiles;    /* a warp multiplies tiles, of floats of 16 bits and of bytes */
     bool half_vectors;  /* vectors of half floats are loaded and decoded by an instruction or two */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
     bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors.
@@ -37,11 +37,11 @@ typedef struct Target {
     int64_t shared_bytes;       /* shared memory of a block */
     int block_threads;          /* threads of a block by default */
     int max_block_threads;
-    int64_t max_grid; /* blocks in one grid dimension */
-    int few_blocks;   /* grids of fewer leave multiprocessors of a large device idle */
-    int at_once;      /* elements of 4 bytes that a thread reads or writes as one; 1: no more */
+    int64_t max_grid;    /* blocks in one grid dimension */
+    int few_blocks;      /* grids of fewer leave multiprocessors of a large device idle */
+    int at_once;         /* elements of 4 bytes that a thread reads or writes as one; 1: no more */
     int multiprocessors; /* that schedules keep at work */
-    int buffer_align; /* of every tensor in the arena and the weights, bytes */
+    int buffer_align;    /* of every tensor in the arena and the weights, bytes */
 } Target;
 
 const Target *target_find(const char *name);

@@ -1,4 +1,6 @@
-/* Which registers of a matrix unit hold the tiles of a product: Intel's AMX (Software Developer's
+/* Tiles of products that matrix units multiply.
+ *
+ * Which registers of a matrix unit hold the tiles of a product: Intel's AMX (Software Developer's
  * Manual, volume 1, chapter 18) has eight, of at most 16 rows of 16 words of 32 bits.
  *
  * The accumulators are a grid of pieces of rows and pieces of columns. All of them stay in
@@ -13,6 +15,14 @@
 
 #define TILE_SIDE      16 /* rows of a tile, and words of 32 bits in one of them */
 #define TILE_REGISTERS 8
+
+/* Of a device: threads of a warp along x and y, the sums that one instruction adds to, and the
+ * bytes of each row and column that are loaded for two instructions (runtime/cuda_intrin.h). */
+#define WARP_X       4
+#define WARP_Y       8
+#define WARP_ROWS    16
+#define WARP_COLUMNS 8
+#define WARP_BYTES   64
 
 typedef struct TilePieces {
     int n;

@@ -11,10 +11,10 @@
 
 #include <math.h>
 
-#define LONGEST_SUM   4096 /* of floats, in plain loops */
-#define LEAST_PIECE   2048 /* for a block of threads */
-#define MOST_BLOCKS   1024 /* as many as a large device has at work */
-#define LEAST_DEPTH   64   /* of a piece of a product */
+#define LONGEST_SUM 4096 /* of floats, in plain loops */
+#define LEAST_PIECE 2048 /* for a block of threads */
+#define MOST_BLOCKS 1024 /* as many as a large device has at work */
+#define LEAST_DEPTH 64   /* of a piece of a product */
 
 typedef struct Reads {
     const Op *op;
@@ -89,7 +89,7 @@ static const Expr *find_product_load(Graph *g, const Op *op, int64_t depth, Want
         *(in[0] == in[1] ? &batches : &extent[in[1]]) *= out->shape[i];
     }
     wanted->product = (ProductSize){(DType)op->body->dt,
-                                    product_of_warps(wanted->target, g->x, op->body),
+                                    nest_warp_bytes(wanted->target, g->x, op->body),
                                     extent[0],
                                     extent[1],
                                     batches,

@@ -1,4 +1,5 @@
-/* layout: chooses which dimension of a tensor is innermost in memory, for targets of plain loops.
+/* layout: chooses which dimension of a tensor is innermost in memory, for targets of plain loops,
+ * and for devices if their warps multiply in some product: then everywhere.
  *
  * A convolution is fastest where the channels lie side by side: its columns are then a vector of
  * results, and what it reads for the next step of the reduction is next to what it has just read.
@@ -300,7 +301,7 @@ static void copy_outputs(Layout *l) {
 static bool has_warps(const Graph *g, const PassOptions *o) {
     if (o->target->warp_tiles && (o->precision == DT_bf16 || o->precision == DT_f16)) return true;
     for (const Op *op = g->first; op; op = op->next)
-        if (op_is_product(op) && product_of_warps(o->target, g->x, op->body)) return true;
+        if (op_is_product(op) && nest_warp_bytes(o->target, g->x, op->body)) return true;
     return false;
 }
 

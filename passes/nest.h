@@ -126,7 +126,7 @@ void nest_fix(Nest *n, int a, const Expr *value);
 const Expr *nest_narrow_factor(Exprs *x, const Expr *factor);
 /* The bytes of an operand of this body of a product if warps of a device multiply tiles of such
  * (floats of 16 bits, or bytes), which it widens; else 0. */
-int product_of_warps(const Target *t, Exprs *x, const Expr *body);
+int nest_warp_bytes(const Target *t, Exprs *x, const Expr *body);
 
 /* The register in which threads that reduce together have what comes of it. */
 #define ROW_RESULT "result"

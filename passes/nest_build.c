@@ -165,16 +165,26 @@ static const Expr *extent_of(Build *b, int loop) {
     return b->until[loop] ? b->until[loop] : ex_i(b->x, b->n->loop[loop].extent);
 }
 
-/* Statements that compute the variables of loops, the last of the list innermost, from `number`,
- * the number of an iteration of all of them as one. */
-static Stmt *take_apart(Build *b, int count, const int *loops, const Expr *number) {
-    Stmt *list = NULL;
+/* The variables of loops, the last of the list innermost, for `number`, that of an iteration of all
+ * of them as one. */
+static void number_to_vars(Build *b, int count, const int *loops, const Expr *number,
+                           const Expr **to) {
     for (int i = count - 1; i >= 0; i--) {
         const Expr *extent = extent_of(b, loops[i]);
+        to[b->n->loop[loops[i]].var] = i ? ex_bin(b->x, EX_rem, number, extent) : number;
+        number = ex_div(b->x, number, extent);
+    }
+}
+
+/* Statements that compute them. */
+static Stmt *take_apart(Build *b, int count, const int *loops, const Expr *number) {
+    const Expr *to[MAX_VARS] = {0};
+    Stmt *list = NULL;
+    number_to_vars(b, count, loops, number, to);
+    for (int i = count - 1; i >= 0; i--) {
         Stmt *let = stmt_new(b->p, ST_let);
         let->var = b->n->loop[loops[i]].var;
-        let->value = i ? ex_bin(b->x, EX_rem, number, extent) : number;
-        number = ex_div(b->x, number, extent);
+        let->value = to[let->var];
         stmt_append(&list, let);
     }
     return list;
@@ -511,46 +521,25 @@ typedef struct Run {
     int64_t extent, few;
 } Run;
 
-/* The variables of loops, the last of the list the fastest, for element `number` of them all. */
-static void number_to_vars(Build *b, int count, const int *loops, const Expr *number,
-                           const Expr **to) {
-    for (int i = count - 1; i >= 0; i--) {
-        const NestLoop *l = &b->n->loop[loops[i]];
-        const Expr *extent = ex_i(b->x, l->extent);
-        to[l->var] = i ? ex_bin(b->x, EX_rem, number, extent) : number;
-        number = ex_div(b->x, number, extent);
-    }
-}
-
-/* Is `condition` the same for all elements that are loaded at once? */
-static bool same_for_few(Build *b, const Expr *condition, const Run *run, int count,
-                         const int *loops) {
-    const int one = b->k->vars.n, fews = one + 1; /* variables for a moment */
-    const Expr *to[MAX_VARS] = {0}, *number = ex_var(b->x, fews);
-    b->extent[one] = run->few;
-    b->extent[fews] = run->extent / run->few;
-    number = ex_add(b->x, ex_mul(b->x, number, ex_i(b->x, run->few)), ex_var(b->x, one));
-    number_to_vars(b, count - run->from, loops + run->from, number, to);
-    condition = ex_subst_vars(b->x, condition, MAX_VARS, to);
-    return ex_same_below(b->x, ex_simplify(b->x, condition, fews + 1, b->extent), one, run->few);
-}
-
 /* Do the innermost loops go through `factor` in runs of which so many may be loaded at once? */
 static bool read_run(Build *b, const Expr *factor, int64_t few, int count, const int *loops,
                      Run *run) {
-    const Expr *load = factor->op == EX_select ? factor->arg[1] : factor; /* not beyond an edge */
+    const int one = b->k->vars.n, fews = one + 1; /* variables for a moment */
+    const Expr *to[MAX_VARS] = {0}, *number = ex_var(b->x, fews);
     *run = (Run){count, 1, few};
-    if (load->op != EX_load) return false;
-    const Expr *first = load->arg[0];
-    while (run->extent < few && run->from > 0) {
-        const NestLoop *l = &b->n->loop[loops[--run->from]];
-        int64_t stride;
-        if (!ex_stride(load->arg[0], l->var, &stride) || stride != run->extent) return false;
-        first = ex_subst_var(b->x, first, l->var, ex_i(b->x, 0));
-        run->extent *= l->extent;
-    }
-    return run->extent % few == 0 && ex_is_multiple(simplify(b, first), few) &&
-           (load == factor || same_for_few(b, factor->arg[0], run, count, loops));
+    while (run->extent % few && run->from > 0) run->extent *= b->n->loop[loops[--run->from]].extent;
+    if (run->extent % few || fews >= MAX_VARS) return false;
+    b->extent[one] = few;
+    b->extent[fews] = run->extent / few;
+    number = ex_add(b->x, ex_mul(b->x, number, ex_i(b->x, few)), ex_var(b->x, one));
+    number_to_vars(b, count - run->from, loops + run->from, number, to);
+    factor = ex_simplify(b->x, ex_subst_vars(b->x, factor, MAX_VARS, to), fews + 1, b->extent);
+    const bool chosen = factor->op == EX_select; /* not beyond an edge */
+    const Expr *load = chosen ? factor->arg[1] : factor;
+    int64_t stride;
+    return load->op == EX_load && ex_stride(load->arg[0], one, &stride) && stride == 1 &&
+           ex_is_multiple(ex_subst_var(b->x, load->arg[0], one, ex_i(b->x, 0)), few) &&
+           (!chosen || ex_same_below(b->x, factor->arg[0], one, few));
 }
 
 /* What the innermost loops do with `factor`; few = 1: nothing is loaded at once. */
@@ -572,6 +561,15 @@ const Expr *nest_narrow_factor(Exprs *x, const Expr *factor) {
     if (factor->op != EX_select || !ex_is_zero(factor->arg[2])) return NULL;
     const Expr *e = nest_narrow_factor(x, factor->arg[1]);
     return e ? ex_select(x, factor->arg[0], e, ex_num(x, (DType)e->dt, 0)) : NULL;
+}
+
+int nest_warp_bytes(const Target *t, Exprs *x, const Expr *body) {
+    if (!t->warp_tiles || body->op != EX_mul) return 0;
+    const Expr *a = nest_narrow_factor(x, body->arg[0]), *b = nest_narrow_factor(x, body->arg[1]);
+    if (!a || !b) return 0;
+    const int bytes = (int)dt_store((DType)a->dt);
+    if (body->dt == DT_f32 && bytes == 2 && a->dt == b->dt) return 2;
+    return body->dt == DT_i32 && bytes == 1 && dt_store((DType)b->dt) == 1;
 }
 
 /* A factor of the product on its way into shared memory. */

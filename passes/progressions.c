@@ -1,7 +1,8 @@
 /* progressions: an index that a constant holds is computed where the constant grows evenly.
  *
  * Exporters write a window of a tensor as a Gather by a table of places, and an assignment to a
- * slice as a ScatterND by the places of all its elements. Such tables hold base + step0 * i0 + step1
+ * slice as a ScatterND by the places of all its elements. Such tables hold base + step0 * i0 +
+ * step1
  * * i1 ..., so the load of one becomes that sum: what reads by it then moves along its coordinates
  * like a slice, and clamps to where the tensor ends fall away.
  */
@@ -74,15 +75,22 @@ static const Expr *as_sum(Tables *t, const Expr *load) {
     return grows_evenly(v, data, first, extent, apart, step) ? ex_cast(x, v->dt, sum) : NULL;
 }
 
-/* Notes the loads of constants that are sums, of those by whose value something is loaded or stored.
- */
-static void find_sums(Tables *t, const Expr *e, bool index) {
-    const Expr *sum = index && e->op == EX_load ? as_sum(t, e) : NULL;
-    if (sum && t->count < MOST_LOADS) {
-        t->load[t->count] = e;
-        t->sum[t->count++] = sum;
-    }
-    for (int i = 0; i < e->n; i++) find_sums(t, e->arg[i], index || e->op == EX_load);
+/* Notes a load of a constant that is a sum, in an expression of indices. */
+static void note_sum(void *user, const Expr *e) {
+    Tables *t = user;
+    if (e->op != EX_load || t->count == MOST_LOADS) return;
+    for (int i = 0; i < t->count; i++)
+        if (t->load[i] == e) return;
+    t->load[t->count] = e;
+    t->sum[t->count] = as_sum(t, e);
+    t->count += t->sum[t->count] != NULL;
+}
+
+/* Notes those by whose value something is loaded. */
+static void note_indices(void *user, const Expr *e) {
+    Tables *t = user;
+    for (int i = 0; e->op == EX_load && i < e->n; i++)
+        ex_visit(t->g->arena, e->arg[i], note_sum, t);
 }
 
 /* With the sums in place of the loads, wherever these are: what is loaded by one may hang on it. */
@@ -94,9 +102,9 @@ static const Expr *with_sums(const Tables *t, const Expr *e) {
 static void apply(Graph *g, Op *op) {
     Tables t = {.g = g, .op = op, .n = op_extents(op, t.extent)};
     const int n_target = op->target ? op->out[0]->rank : 0;
-    find_sums(&t, op->body, false);
-    if (op->post) find_sums(&t, op->post, false);
-    for (int i = 0; i < n_target; i++) find_sums(&t, op->target[i], true);
+    ex_visit(g->arena, op->body, note_indices, &t);
+    if (op->post) ex_visit(g->arena, op->post, note_indices, &t);
+    for (int i = 0; i < n_target; i++) ex_visit(g->arena, op->target[i], note_sum, &t);
     if (!t.count) return;
     op->body = with_sums(&t, op->body);
     if (op->post) op->post = with_sums(&t, op->post);

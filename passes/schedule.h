@@ -17,7 +17,7 @@ typedef struct Product {
 bool find_product(Nest *n, Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
-/* Of a product; narrow: see product_of_warps; depth: the elements of its reduction. */
+/* Of a product; narrow: see nest_warp_bytes; depth: the elements of its reduction. */
 typedef struct ProductSize {
     DType dt;
     int narrow;

@@ -1,6 +1,7 @@
 /* The first schedule for grids of blocks: rows and columns of a product are fused, tiled over
  * blocks and threads, both factors staged in shared memory. Long reductions with few results are
  * split over the threads of a block. All else is one element per thread. */
+#include "ir/tile_plan.h"
 #include "passes/rows.h"
 #include "passes/schedule.h"
 
@@ -91,15 +92,6 @@ static bool is_tiled(DType dt, int64_t rows, int64_t columns) {
     return rows >= 8 && columns >= 8 && (dt_is_float(dt) || dt == DT_i32);
 }
 
-int product_of_warps(const Target *t, Exprs *x, const Expr *body) {
-    if (!t->warp_tiles || body->op != EX_mul) return 0;
-    const Expr *a = nest_narrow_factor(x, body->arg[0]), *b = nest_narrow_factor(x, body->arg[1]);
-    if (!a || !b) return 0;
-    const int bytes = (int)dt_store((DType)a->dt);
-    if (body->dt == DT_f32 && bytes == 2 && a->dt == b->dt) return 2;
-    return body->dt == DT_i32 && bytes == 1 && dt_store((DType)b->dt) == 1;
-}
-
 /* How a block computes its part of a product: what it has, what a thread has of that, and how many
  * steps of the reduction are in shared memory at once. For each time that it is filled `n` blocks
  * of a multiprocessor take wait + n * work cycles, or n * least if that is more: fitted to 7,500
@@ -109,13 +101,6 @@ typedef struct BlockTile {
     int64_t rows, columns, thread_rows, thread_columns, depth;
     double wait, work, least;
 } BlockTile;
-
-/* The threads of a warp, and the tile that they multiply: bytes of a row, in two steps. */
-#define WARP_X       4
-#define WARP_Y       8
-#define WARP_ROWS    16
-#define WARP_COLUMNS 8
-#define WARP_BYTES   64
 
 /* clang-format off */
 static const BlockTile block_tiles[] = {
@@ -130,9 +115,9 @@ static const BlockTile block_tiles[] = {
     {16, 16, 2, 2, 32, 600, 150, 200},   {8, 8, 1, 2, 32, 600, 60, 80},
 };
 
-/* The same of tiles that warps multiply, of several of theirs; depth in bytes. Nobody has measured
- * these: a multiprocessor is taken to multiply and add 1,024 numbers of 16 bits a cycle and to move
- * 128 bytes to or from shared memory, one after the other. */
+/* The same of tiles that warps multiply, of several of theirs, but for the depth, in bytes. Nobody has
+ * measured these: a multiprocessor is taken to multiply and add 1,024 numbers of 16 bits a cycle and
+ * to move 128 bytes to or from shared memory, one after the other. */
 static const BlockTile warp_tiles[] = {
     {128, 128, 8, 8, WARP_BYTES, 500, 1020, 1020}, {64, 128, 8, 8, WARP_BYTES, 500, 540, 540},
     {128, 64, 8, 8, WARP_BYTES, 500, 540, 540},    {64, 64, 4, 8, WARP_BYTES, 500, 320, 320},
@@ -143,8 +128,8 @@ static const BlockTile warp_tiles[] = {
 };
 /* clang-format on */
 
-#define LEAST_SIDE   32  /* of a tile, unless there are not so many rows or columns */
-#define MOST_SUMS    256 /* bytes of a thread */
+#define LEAST_SIDE 32  /* of a tile, unless there are not so many rows or columns */
+#define MOST_SUMS  256 /* bytes of a thread */
 
 static int64_t threads_of(const BlockTile *tile) {
     return tile->rows / tile->thread_rows * (tile->columns / tile->thread_columns);
@@ -239,7 +224,10 @@ static void split_depth(Nest *n, const Product *m, int64_t most, bool whole, int
     while (!whole && extent % chunk) chunk--;
     const bool wasted = whole && tiles_of(extent, most) * most * 3 > extent * 4;
     if (extent == m->depths || chunk < LEAST_CHUNK || wasted) {
-        const int depth = fuse_all(n, m->n_depth, m->depth);
+        for (int i = 0; i < m->n_depth; i++)
+            if (!whole || m->depth[i] != deepest) others[count++] = m->depth[i];
+        if (whole) others[count++] = deepest; /* warps load its steps at once */
+        const int depth = fuse_all(n, count, others);
         nest_split(n, depth, whole || m->depths > most ? most : m->depths, outer, inner);
         return;
     }
@@ -250,7 +238,7 @@ static void split_depth(Nest *n, const Product *m, int64_t most, bool whole, int
 }
 
 /* Does the factor read a constant whose elements for neighbouring rows (or columns) do not lie side
- * by side? Of what warps multiply steps may, and of bytes they must. */
+ * by side? For warps it will do if steps lie side by side, and of bytes nothing else will. */
 static bool is_scattered(const Nest *n, int factor, int neighbours, int steps) {
     const Expr *e = nest_body(n)->arg[factor];
     const bool warps = n->loop[steps].role == ROLE_tile;
@@ -323,7 +311,7 @@ static bool blocks_product(Nest *n, Product *m) {
     double cost;
     turn_product(n, m);
     const Expr *body = n->op->body;
-    const int narrow = product_of_warps(n->target, n->x, body);
+    const int narrow = nest_warp_bytes(n->target, n->x, body);
     const ProductSize size = {(DType)body->dt, narrow, m->rows, m->columns, m->batches, m->depths};
     const BlockTile *tile = choose_block_tile(n->target, &size, &cost);
     if (!tile) return false;

@@ -327,6 +327,8 @@ typedef struct mlcc_emu_ldmatrix {
 
 MLCC_DEVICE void mlcc_emu_ldmatrix_op(void *const *args, unsigned int lanes) {
     if (lanes != 0xffffffffu) __builtin_trap();
+    for (int lane = 0; lane < 32; lane++)
+        if ((size_t)((const mlcc_emu_ldmatrix *)args[lane])->row % 16) __builtin_trap();
     for (int lane = 0; lane < 32; lane++) {
         const mlcc_emu_ldmatrix *l = (const mlcc_emu_ldmatrix *)args[lane];
         const int g = lane / 4, t = lane % 4;

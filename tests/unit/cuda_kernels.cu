@@ -173,7 +173,7 @@ k_hgemm(const unsigned short *__restrict__ a, const unsigned short *__restrict__
     for (int i = 0; i < 4; i++) c[(t / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = sum[i];
 }
 
-/* c[16][8] = a[16][64] * b[8][64] transposed, of bytes that are signed as the bits of `kind` say. */
+/* c[16][8] = a[16][64] * b[8][64] transposed, of bytes, signed as the bits of `kind` say. */
 MLCC_GLOBAL(32)
 k_bytes(const unsigned int *__restrict__ a, const unsigned int *__restrict__ b, int *__restrict__ c,
         int kind) {
@@ -289,7 +289,8 @@ static const mlcc_gpu_kernel kernels[] = {
     ROW(k_step, 64, 1, 1, 3, 2),    ROW(k_add, 256, 1, 1, 3, 1),     ROW(k_where, 2, 3, 4, 1, 0),
     ROW(k_sgemm, 256, 1, 1, 3, 3),  ROW(k_softmax, 128, 1, 1, 2, 1), ROW(k_reduce, 256, 1, 1, 2, 1),
     ROW(k_atomics, 64, 1, 1, 2, 0), ROW(k_warp, 64, 1, 1, 1, 0),     ROW(k_hgemm, 32, 1, 1, 3, 2),
-    ROW(k_bytes, 32, 1, 1, 3, 1),   ROW(k_trans, 32, 1, 1, 2, 0),   ROW(k_half, 256, 1, 1, 3, 1),    ROW(k_math, 32, 1, 1, 2, 0),
+    ROW(k_trans, 32, 1, 1, 2, 0),   ROW(k_half, 256, 1, 1, 3, 1),    ROW(k_math, 32, 1, 1, 2, 0),
+    ROW(k_bytes, 32, 1, 1, 3, 1),
     ROW(k_stuck, 64, 1, 1, 1, 0)};
 
 /* v = x * w; for row < 2 for column < 3: v = v * w + 10 * row + column; y = v * x. Each in one

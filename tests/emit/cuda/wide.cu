@@ -22,7 +22,7 @@ MLCC_GLOBAL(64) k0_matmul_t(const float *__restrict__ x0, const float *__restric
     }
     MLCC_UNROLL
     for (int load_a = 0; load_a < 2; load_a++) {
-        mlcc_f32x4 w0 = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        mlcc_f32x4 w0 = {{0}};
         if (i1o * 32 + i1iio * 4 < 36) {
             w0 = *(const mlcc_f32x4 *)(x0 + load_a * 288 + i0io * 36 + i1o * 32 + i1iio * 4);
         }
@@ -34,7 +34,7 @@ MLCC_GLOBAL(64) k0_matmul_t(const float *__restrict__ x0, const float *__restric
     }
     MLCC_UNROLL
     for (int load_b = 0; load_b < 2; load_b++) {
-        mlcc_f32x4 w2 = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        mlcc_f32x4 w2 = {{0}};
         const int v3 = i0o * 32 + load_b * 16 + i0io * 2 + i1iio / 4;
         if (v3 < 40) {
             w2 = *(const mlcc_f32x4 *)(x1 + i0o * 512 + load_b * 256 + i0io * 32 + i1iio * 4);
