@@ -67,7 +67,10 @@ def gpu_rates():
 def gpu():
     """The name of the first GPU, its compute capability and driver, as nvidia-smi says them."""
     query = ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
-    done = subprocess.run(query, check=True, capture_output=True, text=True)
+    try:
+        done = subprocess.run(query, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise SystemExit("bench: no NVIDIA driver here: nvidia-smi is not found") from None
     names = ("gpu", "compute_capability", "driver")
     return dict(zip(names, done.stdout.splitlines()[0].split(", ")))
 

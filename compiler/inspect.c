@@ -73,6 +73,51 @@ static void print_tensor(Session *s, const char *what, TensorInfo t) {
     printf("\n");
 }
 
+/* A tensor as the model declares it; dimensions without an extent by their names, or as --dim calls
+ * them. */
+static void print_declared(Session *s, const char *what, const Onnx__ValueInfoProto *v) {
+    const Onnx__TypeProto *type = v->type;
+    const char *name = v->name ? v->name : "";
+    printf("%s: %s ", what, shown_name(s, name));
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE) {
+        printf("%s\n", type ? "no tensor" : "of a type that is not declared");
+        return;
+    }
+    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
+    const DType dt = dt_from_onnx(type->tensor_type->elem_type);
+    printf("%s[", dt == DT_none ? "?" : dt_name(dt));
+    for (size_t i = 0; shape && i < shape->n_dim; i++) {
+        const Onnx__TensorShapeProto__Dimension *dim = shape->dim[i];
+        const bool fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        const bool named =
+            dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+            dim->dim_param && *dim->dim_param;
+        printf("%s", i ? ", " : "");
+        if (fixed && dim->dim_value >= 0)
+            printf("%lld", (long long)dim->dim_value);
+        else if (named)
+            printf("%s", shown_name(s, dim->dim_param));
+        else
+            printf("%s", shown_name(s, arena_printf(&s->arena, "%s.%zu", name, i)));
+    }
+    printf("%s]\n", shape ? "" : "...");
+}
+
+static bool is_initializer(const Onnx__GraphProto *graph, const char *name) {
+    for (size_t i = 0; name && i < graph->n_initializer; i++)
+        if (graph->initializer[i]->name && !strcmp(graph->initializer[i]->name, name)) return true;
+    return false;
+}
+
+/* What can be said before dimensions have values, whose names one wants to know. */
+static void print_ends(Session *s, const Onnx__GraphProto *graph) {
+    for (size_t i = 0; i < graph->n_input; i++)
+        if (!is_initializer(graph, graph->input[i]->name))
+            print_declared(s, "declared input", graph->input[i]);
+    for (size_t i = 0; i < graph->n_output; i++)
+        print_declared(s, "declared output", graph->output[i]);
+}
+
 int command_inspect(Session *s) {
     Graph *g = session_graph(s);
     if (s->model.proto && s->model.proto->graph) {
@@ -88,6 +133,7 @@ int command_inspect(Session *s) {
                    (long long)proto->opset_import[i]->version);
         printf("\nnodes: %zu\n", proto->graph->n_node);
         print_ops(s);
+        if (!g) print_ends(s, proto->graph);
     }
     if (!g) return 0;
     pass_dce(g, NULL);

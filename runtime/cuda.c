@@ -126,7 +126,8 @@ static int open_driver(State *state) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return mlcc_gpu_fail(&state->message, MLCC_E_DRIVER,
-                             "libcuda.so.1 not found: install the NVIDIA driver");
+                             "libcuda.so.1 not found: install the NVIDIA driver, or compile with "
+                             "-march=cpu");
 #define CALL(name, symbol, parameters)                                                             \
     *(void **)&driver->name = dlsym(library, #symbol);                                             \
     if (!driver->name) missing = #symbol;
@@ -325,8 +326,8 @@ static int launch_step(void *opaque, const mlcc_gpu_step *step, const int32_t *s
 }
 
 /* Records all launches as one graph. (That a kernel is set up while the one before it runs, by
- * programmatic dependent launches, made models 2 to 32 % slower on an H100.) Any failure but that of
- * the steps themselves only means that run does without. */
+ * programmatic dependent launches, made models 2 to 32 % slower on an H100.) Any failure but that
+ * of the steps themselves only means that run does without. */
 static void open_graph(State *state) {
     const Driver *driver = &state->driver;
     CUgraph graph = NULL;

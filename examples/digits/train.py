@@ -14,8 +14,11 @@ derivative.
 Seeds are fixed, so that a second run gives the same network up to the rounding of numpy's BLAS.
 """
 
+import os
 import pathlib
 import sys
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products this small wait for each other
 
 import numpy as np
 import onnx
@@ -255,6 +258,7 @@ def write_heldout(pixels, labels, path):
 def main():
     here = pathlib.Path(__file__).resolve().parent
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here
+    folder.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     pixels = digits.images.astype(np.float32)[:, None]
     labels = digits.target

@@ -34,8 +34,8 @@ enum {
     MLCC_E_DEVICE = 4,   /* the device failed while it ran */
     MLCC_E_FILE = 5,     /* the weights file is missing or not the one compiled with the model */
     MLCC_E_EXTENT = 6    /* `run`: extents that it computes, or is given, are beyond those that the
-                            model    was compiled for, or contradict each other. Outputs and states
-                            mean    nothing then */
+                            model was compiled for, or contradict each other. Outputs and states
+                            mean nothing then */
 };
 
 typedef struct mlcc_tensor {
