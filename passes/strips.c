@@ -196,6 +196,32 @@ static bool cuts_columns(const Strips *s, const Op *op, const Span *span, int n_
     return false;
 }
 
+typedef struct Panels {
+    int coord;
+    int64_t count; /* of a strip */
+    bool cut;
+} Panels;
+
+static void look_at_panel(void *user, const Expr *e) {
+    Panels *u = user;
+    if ((e->op != EX_div && e->op != EX_rem) || !ex_is_const(e->arg[1]) ||
+        e->arg[0]->op != EX_var || e->arg[0]->k.i != u->coord)
+        return;
+    const int64_t panel = e->arg[1]->k.i;
+    u->cut |= panel > 0 && u->count % panel && panel % u->count;
+}
+
+/* Would strips begin in the middle of panels that the operator reads? No index then grows evenly.
+ */
+static bool cuts_panels(const Strips *s, const Op *op, const Span *span, int n_axes) {
+    for (int a = 0; a < n_axes; a++) {
+        Panels u = {span[a].coord, span[a].count, false};
+        if (u.count < op->out[0]->shape[u.coord]) ex_visit(s->scratch, op->body, look_at_panel, &u);
+        if (u.cut) return true;
+    }
+    return false;
+}
+
 /* Does a coordinate of the result vary that is not the first axis'? What a strip gains hangs on the
  * run then: of attention with few of many tokens it lost 4 % of BERT's time. */
 static bool varies_inside(const Value *v, const Span *span) {
@@ -219,7 +245,8 @@ static Chain grow(Strips *s, Op *last, int n_axes, const int *coord, const Axis 
         if (c.n == MOST_MEMBERS) break;
         if (!s->from_chain[v->id] || s->from_chain[v->id] != s->uses[v->id]) continue;
         if (!spans_of(s, &c, v, span) || cuts_transform(&c, op, span) ||
-            cuts_columns(s, op, span, n_axes) || varies_inside(v, span))
+            cuts_columns(s, op, span, n_axes) || cuts_panels(s, op, span, n_axes) ||
+            varies_inside(v, span))
             continue;
         add_member(s, &c, op, span);
         c.gain = chain_gain(s, &c);
