@@ -1,5 +1,5 @@
 /* layout: chooses which dimension of a tensor is innermost in memory, for targets of plain loops,
- * and for devices if their warps multiply in some product: then everywhere.
+ * and around what warps of devices multiply.
  *
  * A convolution is fastest where the channels lie side by side: its columns are then a vector of
  * results, and what it reads for the next step of the reduction is next to what it has just read.
@@ -95,9 +95,17 @@ static void look_at_factors(const Layout *l, const Op *op, Factor f[2]) {
     }
 }
 
+/* Does the operator want channels side by side? On devices only products do that their warps
+ * compute, or will once `narrow` has had a look at them. */
+static bool has_wishes(const Graph *g, const PassOptions *o, const Op *op) {
+    const bool narrow = o->precision == DT_bf16 || o->precision == DT_f16;
+    if (!op_is_product(op)) return false;
+    return !o->target->blocks || (narrow && o->target->warp_tiles) ||
+           nest_warp_bytes(o->target, g->x, op->body);
+}
+
 static void product_wishes(Layout *l, const Op *op) {
     Factor f[2];
-    if (!op_is_product(op)) return;
     look_at_factors(l, op, f);
     if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
     uint32_t weights = f[f[1].constant].vars;
@@ -297,16 +305,13 @@ static void copy_outputs(Layout *l) {
     }
 }
 
-/* Do warps of a device multiply in products, which want steps side by side? */
-static bool has_warps(const Graph *g, const PassOptions *o) {
-    if (o->target->warp_tiles && (o->precision == DT_bf16 || o->precision == DT_f16)) return true;
-    for (const Op *op = g->first; op; op = op->next)
-        if (op_is_product(op) && nest_warp_bytes(o->target, g->x, op->body)) return true;
-    return false;
-}
-
 void pass_layout(Graph *g, const PassOptions *o) {
-    if (o->target->blocks && !has_warps(g, o)) return;
+    bool any = !o->target->blocks;
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_layout(op->sub, o);
+        any |= has_wishes(g, o, op);
+    }
+    if (!any) return;
     lift_epilogues(g, o);
     Layout l = {.g = g, .target = o->target};
     copy_outputs(&l);
@@ -314,10 +319,8 @@ void pass_layout(Graph *g, const PassOptions *o) {
     l.axis = ARENA_ARRAY(g->arena, g->n_values, int);
     for (int i = 0; i < g->n_values; i++) l.axis[i] = -1;
     find_fixed(&l);
-    for (Op *op = g->first; op; op = op->next) {
-        if (op->sub) pass_layout(op->sub, o);
-        product_wishes(&l, op);
-    }
+    for (Op *op = g->first; op; op = op->next)
+        if (has_wishes(g, o, op)) product_wishes(&l, op);
     if (!l.changed) return;
     for (int round = 0; round < 8 && l.changed; round++) {
         l.changed = false;

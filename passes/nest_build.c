@@ -646,10 +646,22 @@ static const Expr *ahead_place(Build *b, const Staged *s) {
     return s->few > 1 ? ex_add(b->x, at, ex_var(b->x, s->one)) : at;
 }
 
+/* Stores a staged element. Of a narrow type that is loaded or a number a branch says which, for
+ * either is then stored as it is, without being decoded. */
+static Stmt *store_staged(Build *b, const Staged *s, int buffer, const Expr *at,
+                          const Expr *value) {
+    value = simplify(b, value);
+    if (s->few > 1 || dt_store((DType)value->dt) > 2 || value->op != EX_select)
+        return new_store(b, buffer, at, value);
+    Stmt *choice = new_if(b, value->arg[0], new_store(b, buffer, at, value->arg[1]));
+    choice->other = new_store(b, buffer, at, value->arg[2]);
+    return choice;
+}
+
 /* Loads what the iteration of loop `l` that `number` says needs into registers. */
 static Stmt *load_ahead(Build *b, const Staged *s, const NestLoop *l, const Expr *number) {
-    const Expr *value = simplify(b, ex_subst_var(b->x, s->value, l->var, number));
-    return for_staged(b, s, new_store(b, s->ahead, simplify(b, ahead_place(b, s)), value));
+    const Expr *value = ex_subst_var(b->x, s->value, l->var, number);
+    return for_staged(b, s, store_staged(b, s, s->ahead, ahead_place(b, s), value));
 }
 
 /* Puts it into the tile. */
@@ -659,7 +671,7 @@ static Stmt *fill_tile(Build *b, const Staged *s) {
         const Expr *at = simplify(b, ahead_place(b, s));
         value = ex_load(b->x, (DType)value->dt, s->ahead, 1, &at);
     }
-    return for_staged(b, s, new_store(b, s->tile, s->place, value));
+    return for_staged(b, s, store_staged(b, s, s->tile, s->place, value));
 }
 
 /* --- reductions ------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* progressions: an index that a constant holds is computed where the constant grows evenly.
  *
  * Exporters write a window of a tensor as a Gather by a table of places, and an assignment to a
- * slice as a ScatterND by the places of all its elements. Such tables hold base + step0 * i0 +
- * step1
- * * i1 ..., so the load of one becomes that sum: what reads by it then moves along its coordinates
- * like a slice, and clamps to where the tensor ends fall away.
+ * slice as a ScatterND by the places of all its elements. What such a table holds is a number, plus
+ * a step times the index for each of its dimensions. So the load of one becomes that sum: what
+ * reads by it then moves along its coordinates like a slice, and clamps to where the tensor ends
+ * fall away.
  */
 #include "ir/constant.h"
 #include "passes/passes.h"
