@@ -425,15 +425,18 @@ bool check_dims(Import *im) {
     bool ok = im->diag->n_errors == errors;
     for (int i = 0; im->options && i < im->options->n_dims; i++) {
         const DimOption *option = &im->options->dims[i];
+        const char *given = option->low == option->value
+                                ? arena_printf(im->arena, "%lld", (long long)option->value)
+                                : arena_printf(im->arena, "%lld..%lld", (long long)option->low,
+                                               (long long)option->value);
         if (option->low < 0 || option->value > INT32_MAX || option->low > option->value) {
-            diag_error(im->diag, E0001, "--dim %s=%lld: a dimension is between 0 and 2^31-1",
-                       option->name, (long long)option->value);
+            diag_error(im->diag, E0001, "--dim %s=%s: a dimension is between 0 and 2^31-1",
+                       option->name, given);
             ok = false;
         } else if (!option->used && strcmp(option->name, "*") != 0) {
             const char *list = list_symbols(im, false, "", "");
-            diag_error(im->diag, E0001,
-                       "--dim %s=%lld: the model has no such dimension; it has: %s", option->name,
-                       (long long)option->value, *list ? list : "none");
+            diag_error(im->diag, E0001, "--dim %s=%s: the model has no such dimension; it has: %s",
+                       option->name, given, *list ? list : "none");
             ok = false;
         }
     }
