@@ -21,6 +21,7 @@
 #define CALLER_CYCLES  0.1     /* the same of inputs and outputs, if they lie in its cache */
 #define NEAR_BYTES     1048576 /* that stay in a core's cache */
 #define READ_CYCLES    0.1     /* for a byte of others */
+#define FAR_CYCLES     0.045   /* for a byte of what a kernel reads or writes if that is more */
 #define WAKE_CYCLES    20000.0 /* for a thread that sleeps */
 #define ALIKE          1.25    /* spans of rows that were rounded up to tiles, to those of others */
 #define TILE_VECTORS   16      /* of sums that a matrix unit adds to in a cycle */
@@ -180,6 +181,16 @@ static void number_nodes(Gain *h, int *node) {
     }
 }
 
+/* How long the caches take for what the step reads and writes, a lane of each at most for each that
+ * it computes in so many cycles; weights are counted elsewhere. */
+static double far_cycles(const Step *step, double computed, int lanes) {
+    double bytes = 0;
+    for (int i = 0; i < step->kernel->n_params; i++)
+        if (!value_is_const(root_of(step->args[i]))) bytes += (double)value_bytes(step->args[i]);
+    bytes = fmin(bytes, 8.0 * lanes * computed);
+    return bytes > NEAR_BYTES ? FAR_CYCLES * bytes : 0;
+}
+
 static void add_steps(Gain *h, const int *node, int lanes) {
     const Program *p = h->p;
     double times = 1;
@@ -198,7 +209,8 @@ static void add_steps(Gain *h, const int *node, int lanes) {
             times = around.items[--around.n];
         } else {
             const Kernel *k = step->kernel;
-            h->node[node[s]].cycles += times * cycles_of(h->arena, k, k->body, lanes);
+            const double computed = cycles_of(h->arena, k, k->body, lanes);
+            h->node[node[s]].cycles += times * fmax(computed, far_cycles(step, computed, lanes));
             add_reads(h, step, node[s], times);
             add_writes(h, step, node[s], times);
         }
