@@ -5,36 +5,13 @@
  */
 #include "ir/constant.h"
 #include "ir/tile_plan.h"
-#include "passes/nest.h"
+#include "passes/nest_build.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define MAX_VARS (NEST_MAX_LOOPS * 2) /* loops and the few helpers that staging adds */
-
-typedef struct Build {
-    Nest *n;
-    Program *p;
-    Exprs *x;
-    Kernel *k;
-    Value **args;
-    const Expr *loop_var[NEST_MAX_LOOPS]; /* loop number -> kernel variable */
-    const Expr *coord[MAX_RANK];          /* coordinate -> expression of kernel variables */
-    const Expr *guard[2];
-    int64_t extent[MAX_VARS]; /* of kernel variables, for ex_simplify */
-    const Expr
-        *inside[NEST_MAX_LOOPS]; /* by loop number: what is in the loop runs where this holds */
-    const Expr *holds[MAX_RANK]; /* by coordinate: a condition that they imply; or NULL */
-    const Expr *until[NEST_MAX_LOOPS]; /* by loop number: its extent in a run; NULL: it is known */
-    const Expr *count[NEST_MAX_LOOPS]; /* ... how many of its iterations do something; NULL: all */
-    const Expr *acc;                   /* what `acc` in post stands for */
-    int tile[NEST_MAX_LOOPS], n_tile;  /* accumulator tile: loop numbers */
-    int acc_buffer;
-    const Expr *factor[2]; /* staged factors of the product, as shared loads; or NULL */
-} Build;
-
-static const Expr *simplify(Build *b, const Expr *e) {
+const Expr *nest_simplify(Build *b, const Expr *e) {
     return ex_simplify(b->x, e, b->k->vars.n, b->extent);
 }
 
@@ -118,10 +95,10 @@ static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *ar
 }
 
 static const Expr *rewrite(Build *b, const Expr *e) {
-    return simplify(b, ex_rewrite(b->x, e, rewrite_leaf, b));
+    return nest_simplify(b, ex_rewrite(b->x, e, rewrite_leaf, b));
 }
 
-static int add_var(Build *b, const char *name, int64_t extent) {
+int nest_add_var(Build *b, const char *name, int64_t extent) {
     int var = kernel_var(b->p, b->k, name, DT_i32, extent);
     b->extent[var] = extent;
     return var;
@@ -129,7 +106,7 @@ static int add_var(Build *b, const char *name, int64_t extent) {
 
 /* --- statements ------------------------------------------------------------------------------- */
 
-static Stmt *new_for(Build *b, int var, int64_t extent, Role role) {
+Stmt *nest_new_for(Build *b, int var, int64_t extent, Role role) {
     Stmt *s = stmt_new(b->p, ST_for);
     s->var = var;
     s->role = role;
@@ -137,16 +114,16 @@ static Stmt *new_for(Build *b, int var, int64_t extent, Role role) {
     return s;
 }
 
-static Stmt *new_store(Build *b, int buffer, const Expr *index, const Expr *value) {
+Stmt *nest_new_store(Build *b, int buffer, const Expr *index, const Expr *value) {
     Stmt *s = stmt_new(b->p, ST_store);
     s->buffer = buffer;
     s->index = ARENA_ARRAY(b->p->arena, 1, const Expr *);
-    s->index[0] = simplify(b, index);
-    s->value = simplify(b, value);
+    s->index[0] = nest_simplify(b, index);
+    s->value = nest_simplify(b, value);
     return s;
 }
 
-static Stmt *new_if(Build *b, const Expr *cond, Stmt *body) {
+Stmt *nest_new_if(Build *b, const Expr *cond, Stmt *body) {
     if (!cond || ex_is_int(cond, 1)) return body;
     Stmt *s = stmt_new(b->p, ST_if);
     s->value = cond;
@@ -154,7 +131,7 @@ static Stmt *new_if(Build *b, const Expr *cond, Stmt *body) {
     return s;
 }
 
-static Stmt *new_alloc(Build *b, int buffer) {
+Stmt *nest_new_alloc(Build *b, int buffer) {
     Stmt *s = stmt_new(b->p, ST_alloc);
     s->buffer = buffer;
     return s;
@@ -165,10 +142,8 @@ static const Expr *extent_of(Build *b, int loop) {
     return b->until[loop] ? b->until[loop] : ex_i(b->x, b->n->loop[loop].extent);
 }
 
-/* The variables of loops, the last of the list innermost, for `number`, that of an iteration of all
- * of them as one. */
-static void number_to_vars(Build *b, int count, const int *loops, const Expr *number,
-                           const Expr **to) {
+void nest_number_to_vars(Build *b, int count, const int *loops, const Expr *number,
+                         const Expr **to) {
     for (int i = count - 1; i >= 0; i--) {
         const Expr *extent = extent_of(b, loops[i]);
         to[b->n->loop[loops[i]].var] = i ? ex_bin(b->x, EX_rem, number, extent) : number;
@@ -180,7 +155,7 @@ static void number_to_vars(Build *b, int count, const int *loops, const Expr *nu
 static Stmt *take_apart(Build *b, int count, const int *loops, const Expr *number) {
     const Expr *to[MAX_VARS] = {0};
     Stmt *list = NULL;
-    number_to_vars(b, count, loops, number, to);
+    nest_number_to_vars(b, count, loops, number, to);
     for (int i = count - 1; i >= 0; i--) {
         Stmt *let = stmt_new(b->p, ST_let);
         let->var = b->n->loop[loops[i]].var;
@@ -203,20 +178,24 @@ static int of_same_threads(const Nest *n, int count, const int *loops, int at, i
     return found;
 }
 
-/* Wraps `body` in the loops, the last of the list innermost. Several that are bound to one role of
- * threads become one, where the outermost of them is. */
-static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
+bool nest_has_unit(const Nest *n) {
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].role == ROLE_tile) return true;
+    return false;
+}
+
+Stmt *nest_wrap(Build *b, int count, const int *loops, Stmt *body) {
     for (int i = count - 1; i >= 0; i--) {
         const NestLoop *l = &b->n->loop[loops[i]];
         int same[NEST_MAX_LOOPS];
         const int joined = of_same_threads(b->n, count, loops, i, same);
-        body = new_if(b, b->inside[loops[i]], body);
+        body = nest_new_if(b, b->inside[loops[i]], body);
         if (!joined) continue;
-        Stmt *s = new_for(b, l->var, l->extent, l->role), *list = NULL;
+        Stmt *s = nest_new_for(b, l->var, l->extent, l->role), *list = NULL;
         s->extent = extent_of(b, loops[i]);
         if (joined > 1) {
             const int64_t threads = b->k->block[l->role - ROLE_thread_x];
-            s->var = add_var(b, "threads", threads);
+            s->var = nest_add_var(b, "threads", threads);
             s->extent = ex_i(b->x, threads);
             list = take_apart(b, joined, same, ex_var(b->x, s->var));
         }
@@ -232,20 +211,20 @@ static Stmt *wrap(Build *b, int count, const int *loops, Stmt *body) {
 static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     Nest *n = b->n;
     int share = n->share < count ? n->share : count;
-    body = wrap(b, count - share, n->order + share, body);
+    body = nest_wrap(b, count - share, n->order + share, body);
     if (share <= 1) {
-        body = wrap(b, share, n->order, body);
+        body = nest_wrap(b, share, n->order, body);
         if (share) body->role = ROLE_parallel;
         return body;
     }
     int64_t total = 1;
     for (int i = 0; i < share; i++) total *= n->loop[n->order[i]].extent;
-    int all = add_var(b, "part", total);
+    int all = nest_add_var(b, "part", total);
     const Expr *iterations = ex_i(b->x, 1);
     Stmt *list = take_apart(b, share, n->order, ex_var(b->x, all));
-    Stmt *loop = new_for(b, all, total, ROLE_parallel);
+    Stmt *loop = nest_new_for(b, all, total, ROLE_parallel);
     for (int i = share - 1; i >= 0; i--) {
-        body = new_if(b, b->inside[n->order[i]], body);
+        body = nest_new_if(b, b->inside[n->order[i]], body);
         iterations = ex_mul(b->x, iterations, extent_of(b, n->order[i]));
     }
     loop->extent = iterations;
@@ -310,7 +289,7 @@ static const Expr *begin_within(Build *b, const Expr *at, int count, int first) 
                                      (l->role >= ROLE_block_x && l->role <= ROLE_block_z));
         if (i >= count || !outside) to[l->var] = ex_i(b->x, 0);
     }
-    return simplify(b, ex_subst_vars(b->x, at, b->k->vars.n, to));
+    return nest_simplify(b, ex_subst_vars(b->x, at, b->k->vars.n, to));
 }
 
 /* How often a loop runs until `at`, its variable times a step, as far as the last tile begins, or
@@ -347,7 +326,7 @@ static const Expr *iterations(Build *b, const Expr *at, const Expr *before, cons
         const Expr *count = count_to(b, at, l, limit, &whole);
         return count && whole >= b->n->op->out[0]->shape[d] ? count : NULL;
     }
-    at = simplify(b, ex_sub(x, at, before));
+    at = nest_simplify(b, ex_sub(x, at, before));
     const Expr *count = count_to(b, at, l, ex_sub(x, limit, before), &whole);
     return count ? ex_bin(x, EX_min, count, ex_i(x, l->extent)) : NULL;
 }
@@ -355,7 +334,8 @@ static const Expr *iterations(Build *b, const Expr *at, const Expr *before, cons
 /* Is `at` below the limit wherever `before` is? */
 static bool ends_together(Build *b, const Expr *before, const Expr *at, const Expr *limit) {
     int64_t low, high;
-    return ex_bounds(simplify(b, ex_sub(b->x, at, before)), b->k->vars.n, b->extent, &low, &high) &&
+    return ex_bounds(nest_simplify(b, ex_sub(b->x, at, before)), b->k->vars.n, b->extent, &low,
+                     &high) &&
            low >= 0 && ex_is_multiple(before, high + 1) && ex_is_multiple(limit, high + 1);
 }
 
@@ -391,287 +371,7 @@ static void apply_limits(Build *b, int first) {
 static const Expr *without_limits(Build *b, const Expr *e) {
     for (int d = 0; d < MAX_RANK; d++)
         if (b->holds[d]) e = ex_replace(b->x, e, b->holds[d], ex_int(b->x, DT_bool, 1));
-    return simplify(b, e);
-}
-
-/* --- staging ---------------------------------------------------------------------------------- */
-
-/* Does a matrix unit do the product? */
-static bool has_unit(const Nest *n) {
-    for (int i = 0; i < n->n_order; i++)
-        if (n->loop[n->order[i]].role == ROLE_tile) return true;
-    return false;
-}
-
-typedef struct UsedVars {
-    bool var[MAX_VARS];
-} UsedVars;
-
-static void find_vars(void *user, const Expr *e) {
-    UsedVars *u = user;
-    if (e->op == EX_var) u->var[e->k.i] = true;
-}
-
-/* The linear number of the thread in its block, and how many there are. */
-static const Expr *thread_number(Build *b, int64_t *threads) {
-    const Expr *tid = ex_i(b->x, 0);
-    *threads = 1;
-    for (Role role = ROLE_thread_z; role >= ROLE_thread_x; role--)
-        for (int i = 0; i < b->n->n_order; i++) {
-            const NestLoop *l = &b->n->loop[b->n->order[i]];
-            if (l->role != role) continue;
-            tid = ex_add(b->x, ex_mul(b->x, tid, ex_i(b->x, l->extent)), ex_var(b->x, l->var));
-            *threads *= l->extent;
-        }
-    return tid;
-}
-
-typedef struct Largest {
-    const Build *b;
-    const Expr *load; /* of the largest tensor */
-} Largest;
-
-static void find_largest(void *user, const Expr *e) {
-    Largest *u = user;
-    if (e->op != EX_load) return;
-    Value **args = u->b->args;
-    if (!u->load || value_numel(args[e->k.i]) > value_numel(args[u->load->k.i])) u->load = e;
-}
-
-/* How far apart are the first two elements that a loop of the tile runs through? */
-static int64_t first_step(Build *b, const Expr *load, const NestLoop *l) {
-    const Expr *at[MAX_VARS], *first[2];
-    for (int64_t k = 0; k < 2; k++) {
-        for (int i = 0; i < b->k->vars.n; i++) at[i] = ex_i(b->x, i == l->var ? k : 0);
-        first[k] = simplify(b, ex_subst_vars(b->x, load->arg[0], b->k->vars.n, at));
-        if (!ex_is_const(first[k])) return INT64_MAX;
-    }
-    const int64_t step = first[1]->k.i - first[0]->k.i;
-    return step < 0 ? -step : step;
-}
-
-typedef struct TileLoop {
-    int loop;
-    int64_t step; /* in memory */
-    bool last;    /* it goes behind those that are not */
-} TileLoop;
-
-static bool goes_before(TileLoop a, TileLoop b) {
-    return a.last == b.last ? a.step > b.step : b.last;
-}
-
-/* Orders the loops by their steps, the smallest last, so that neighbouring threads load
- * neighbouring elements; all of the reduction before the others if not only its steps are small:
- * lines of an image are longer than those of a window. */
-static void fastest_last(Build *b, const Expr *factor, int count, int *loops) {
-    Largest found = {.b = b};
-    TileLoop sorted[NEST_MAX_LOOPS];
-    int64_t least[2] = {INT64_MAX, INT64_MAX};
-    ex_visit(b->p->arena, factor, find_largest, &found);
-    if (!found.load) return;
-    for (int i = 0; i < count; i++) {
-        const NestLoop *l = &b->n->loop[loops[i]];
-        sorted[i] = (TileLoop){loops[i], first_step(b, found.load, l), l->reduce};
-        if (sorted[i].step < least[l->reduce]) least[l->reduce] = sorted[i].step;
-    }
-    for (int i = 0; i < count; i++) {
-        TileLoop own = sorted[i];
-        int at = i;
-        if (least[false] <= least[true]) own.last = !own.last;
-        for (; at > 0 && goes_before(own, sorted[at - 1]); at--) sorted[at] = sorted[at - 1];
-        sorted[at] = own;
-    }
-    for (int i = 0; i < count; i++) loops[i] = sorted[i].loop;
-}
-
-/* Where a tile's element lies in shared memory: in a line for each step of the reduction, in which
- * what threads along x read at once lies side by side, vectors of it whole. If steps lie side by
- * side in memory, and of bytes, a warp's tile has a line of them for each row (or column). Lines
- * are padded, so that threads that load elements of several steps at once do not all write to one
- * bank (a few still do where each loads several steps), and loads of 16 bytes stay possible. */
-static const Expr *tile_place(Build *b, int count, const int *loops, bool along_steps, DType dt,
-                              int64_t *size) {
-    enum { REDUCED, OTHERS, ALONG_Y, ALONG_X, OF_VECTOR, PARTS };
-    Exprs *x = b->x;
-    const Expr *place[2] = {ex_i(x, 0), ex_i(x, 0)}; /* of a line, in it */
-    int64_t extent[2] = {1, 1};
-    for (int part = 0; part < PARTS; part++)
-        for (int i = 0; i < count; i++) {
-            const NestLoop *l = &b->n->loop[loops[i]];
-            const int own = l->reduce                                    ? REDUCED
-                            : l->role == ROLE_thread_x                   ? ALONG_X
-                            : l->role == ROLE_thread_y && has_unit(b->n) ? ALONG_Y
-                            : l->role == ROLE_vector                     ? OF_VECTOR
-                                                                         : OTHERS;
-            if (own != part) continue;
-            const bool inside = l->reduce == along_steps;
-            place[inside] =
-                ex_add(x, ex_mul(x, place[inside], ex_i(x, l->extent)), ex_var(x, l->var));
-            extent[inside] *= l->extent;
-        }
-    const int64_t length = extent[1] + SHARED_PADDING / (int64_t)dt_store(dt);
-    *size = extent[0] * length;
-    return ex_add(x, ex_mul(x, place[0], ex_i(x, length)), place[1]);
-}
-
-/* Loops from number `from` on that together go through `extent` neighbouring elements, of which a
- * thread loads `few` at once. */
-typedef struct Run {
-    int from;
-    int64_t extent, few;
-} Run;
-
-/* Do the innermost loops go through `factor` in runs of which so many may be loaded at once? */
-static bool read_run(Build *b, const Expr *factor, int64_t few, int count, const int *loops,
-                     Run *run) {
-    const int one = b->k->vars.n, fews = one + 1; /* variables for a moment */
-    const Expr *to[MAX_VARS] = {0}, *number = ex_var(b->x, fews);
-    *run = (Run){count, 1, few};
-    while (run->extent % few && run->from > 0) run->extent *= b->n->loop[loops[--run->from]].extent;
-    if (run->extent % few || fews >= MAX_VARS) return false;
-    b->extent[one] = few;
-    b->extent[fews] = run->extent / few;
-    number = ex_add(b->x, ex_mul(b->x, number, ex_i(b->x, few)), ex_var(b->x, one));
-    number_to_vars(b, count - run->from, loops + run->from, number, to);
-    factor = ex_simplify(b->x, ex_subst_vars(b->x, factor, MAX_VARS, to), fews + 1, b->extent);
-    const bool chosen = factor->op == EX_select; /* not beyond an edge */
-    const Expr *load = chosen ? factor->arg[1] : factor;
-    int64_t stride;
-    return load->op == EX_load && ex_stride(load->arg[0], one, &stride) && stride == 1 &&
-           ex_is_multiple(ex_subst_var(b->x, load->arg[0], one, ex_i(b->x, 0)), few) &&
-           (!chosen || ex_same_below(b->x, factor->arg[0], one, few));
-}
-
-/* What the innermost loops do with `factor`; few = 1: nothing is loaded at once. */
-static Run find_run(Build *b, const Expr *factor, int count, const int *loops) {
-    const int64_t most = b->n->target->at_once * 4 / (int64_t)dt_store((DType)factor->dt);
-    const bool narrow = has_unit(b->n), words = factor->dt == DT_f32 || factor->dt == DT_i32;
-    Run run;
-    for (int64_t few = most; few > 1 && (words || narrow); few = narrow ? few / 2 : 1)
-        if (read_run(b, factor, few, count, loops, &run)) return run;
-    return (Run){count, 1, 1};
-}
-
-const Expr *nest_narrow_factor(Exprs *x, const Expr *factor) {
-    if (factor->op == EX_cast) {
-        const DType dt = (DType)factor->arg[0]->dt;
-        const bool half = dt == DT_bf16 || dt == DT_f16, byte = dt == DT_u8 || dt == DT_i8;
-        return half || byte ? factor->arg[0] : NULL;
-    }
-    if (factor->op != EX_select || !ex_is_zero(factor->arg[2])) return NULL;
-    const Expr *e = nest_narrow_factor(x, factor->arg[1]);
-    return e ? ex_select(x, factor->arg[0], e, ex_num(x, (DType)e->dt, 0)) : NULL;
-}
-
-int nest_warp_bytes(const Target *t, Exprs *x, const Expr *body) {
-    if (!t->warp_tiles || body->op != EX_mul) return 0;
-    const Expr *a = nest_narrow_factor(x, body->arg[0]), *b = nest_narrow_factor(x, body->arg[1]);
-    if (!a || !b) return 0;
-    const int bytes = (int)dt_store((DType)a->dt);
-    if (body->dt == DT_f32 && bytes == 2 && a->dt == b->dt) return 2;
-    return body->dt == DT_i32 && bytes == 1 && dt_store((DType)b->dt) == 1;
-}
-
-/* A factor of the product on its way into shared memory. */
-typedef struct Staged {
-    const Expr *value, *place; /* of an element that a thread moves: of the tensor, in the tile */
-    const Expr *inside;        /* is there one? NULL: in all rounds */
-    int round, one;            /* variables; one: of elements that are loaded at once */
-    int64_t rounds, few;
-    int tile;  /* the buffer */
-    int ahead; /* the buffer, in registers, of what is loaded before the tile is free; -1: none */
-} Staged;
-
-/* Loads factor `f` at position `at` of the order; b->factor[f] becomes the load from shared memory
- * that takes its place. */
-static Staged stage(Build *b, int f, const Expr *factor, int at) {
-    Nest *n = b->n;
-    Exprs *x = b->x;
-    UsedVars used = {{false}};
-    ex_visit(b->p->arena, factor, find_vars, &used);
-    int loops[NEST_MAX_LOOPS], count = 0;
-    int64_t total = 1, threads, size;
-    const Expr *tid = thread_number(b, &threads);
-    for (int i = 0; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        if (!used.var[l->var] || (i <= at && !is_thread(l->role))) continue;
-        loops[count++] = n->order[i];
-        total *= l->extent;
-    }
-    DType dt = (DType)factor->dt;
-    int sorted[NEST_MAX_LOOPS];
-    memcpy(sorted, loops, (size_t)count * sizeof *loops);
-    fastest_last(b, factor, count, loops);
-    const bool along_steps =
-        has_unit(n) && count && (n->loop[loops[count - 1]].reduce || dt_store(dt) == 1);
-    const Expr *place = tile_place(b, count, sorted, along_steps, dt, &size);
-    const Run run = find_run(b, factor, count, loops);
-    Staged s = {.few = run.few, .ahead = -1};
-    s.tile = kernel_buffer(b->p, b->k, f ? "tile_b" : "tile_a", SPACE_shared, dt, 1, &size);
-    total /= s.few;
-    s.rounds = (total + threads - 1) / threads;
-    s.round = add_var(b, f ? "load_b" : "load_a", s.rounds);
-    s.one = s.few > 1 ? add_var(b, f ? "one_b" : "one_a", s.few) : -1;
-    const Expr *e = ex_add(x, ex_mul(x, ex_var(x, s.round), ex_i(x, threads)), tid);
-    /* element e of the tile (or `few` of them), taken apart into the loops it stands for */
-    const Expr *to[MAX_VARS] = {0}, *fews = ex_i(x, run.extent / run.few), *own = e;
-    if (s.few > 1) {
-        own = run.from > 0 ? ex_bin(x, EX_rem, e, fews) : e;
-        own = ex_add(x, ex_mul(x, own, ex_i(x, s.few)), ex_var(x, s.one));
-        number_to_vars(b, count - run.from, loops + run.from, own, to);
-    }
-    number_to_vars(b, run.from, loops, ex_div(x, e, fews), to);
-    s.value = ex_subst_vars(x, factor, MAX_VARS, to);
-    s.place = ex_subst_vars(x, place, MAX_VARS, to);
-    s.inside = simplify(b, ex_lt(x, e, ex_i(x, total)));
-    place = simplify(b, place);
-    b->factor[f] = ex_load(x, dt, s.tile, 1, &place);
-    return s;
-}
-
-/* Statement `store` for all elements that a thread moves. */
-static Stmt *for_staged(Build *b, const Staged *s, Stmt *store) {
-    Stmt *loop = new_for(b, s->round, s->rounds, ROLE_unroll), *inner = store;
-    if (s->few > 1) {
-        inner = new_for(b, s->one, s->few, ROLE_vector);
-        inner->body = store;
-    }
-    loop->body = new_if(b, s->inside, inner);
-    return loop;
-}
-
-/* The register that holds an element which is loaded ahead. */
-static const Expr *ahead_place(Build *b, const Staged *s) {
-    const Expr *at = ex_mul(b->x, ex_var(b->x, s->round), ex_i(b->x, s->few));
-    return s->few > 1 ? ex_add(b->x, at, ex_var(b->x, s->one)) : at;
-}
-
-/* Stores a staged element. Of a narrow type that is loaded or a number a branch says which, for
- * either is then stored as it is, without being decoded. */
-static Stmt *store_staged(Build *b, const Staged *s, int buffer, const Expr *at,
-                          const Expr *value) {
-    value = simplify(b, value);
-    if (s->few > 1 || dt_store((DType)value->dt) > 2 || value->op != EX_select)
-        return new_store(b, buffer, at, value);
-    Stmt *choice = new_if(b, value->arg[0], new_store(b, buffer, at, value->arg[1]));
-    choice->other = new_store(b, buffer, at, value->arg[2]);
-    return choice;
-}
-
-/* Loads what the iteration of loop `l` that `number` says needs into registers. */
-static Stmt *load_ahead(Build *b, const Staged *s, const NestLoop *l, const Expr *number) {
-    const Expr *value = ex_subst_var(b->x, s->value, l->var, number);
-    return for_staged(b, s, store_staged(b, s, s->ahead, ahead_place(b, s), value));
-}
-
-/* Puts it into the tile. */
-static Stmt *fill_tile(Build *b, const Staged *s) {
-    const Expr *value = s->value;
-    if (s->ahead >= 0) {
-        const Expr *at = simplify(b, ahead_place(b, s));
-        value = ex_load(b->x, (DType)value->dt, s->ahead, 1, &at);
-    }
-    return for_staged(b, s, store_staged(b, s, s->tile, s->place, value));
+    return nest_simplify(b, e);
 }
 
 /* --- reductions ------------------------------------------------------------------------------- */
@@ -681,13 +381,13 @@ static const Expr *tile_index(Build *b) {
     for (int i = 0; i < b->n_tile; i++)
         index = ex_add(b->x, ex_mul(b->x, index, ex_i(b->x, b->n->loop[b->tile[i]].extent)),
                        b->loop_var[b->tile[i]]);
-    return simplify(b, index);
+    return nest_simplify(b, index);
 }
 
 /* Stores the output element at the op's output coordinates. */
 static Stmt *store_output(Build *b, const Expr *value) {
     const Expr *flat = output_index(b->n, b->coord);
-    return new_if(b, b->guard[0], new_store(b, b->n->op->n_in, flat, value));
+    return nest_new_if(b, b->guard[0], nest_new_store(b, b->n->op->n_in, flat, value));
 }
 
 #define COMBINED_AT_ONCE 8 /* by a thread; the last of them by each */
@@ -698,7 +398,7 @@ static const Expr *combined(Build *b, int buffer, const Expr *first, int64_t ste
     const DType dt = (DType)b->acc->dt;
     const Expr *all = ex_load(x, dt, buffer, 1, &first);
     for (int64_t i = 1; i < count; i++) {
-        const Expr *at = simplify(b, ex_add(x, first, ex_i(x, i * step)));
+        const Expr *at = nest_simplify(b, ex_add(x, first, ex_i(x, i * step)));
         all = ex_bin(x, combine_expr(b->n->op->combine), all, ex_load(x, dt, buffer, 1, &at));
     }
     return all;
@@ -712,8 +412,8 @@ static Stmt *combine_threads(Build *b, const NestLoop *l) {
     const Expr *tid = ex_var(x, l->var), *zero = ex_i(x, 0);
     DType dt = (DType)b->acc->dt;
     int shared = kernel_buffer(b->p, b->k, "partial", SPACE_shared, dt, 1, &l->extent);
-    stmt_append(&list, new_alloc(b, shared));
-    stmt_append(&list, new_store(b, shared, tid, b->acc));
+    stmt_append(&list, nest_new_alloc(b, shared));
+    stmt_append(&list, nest_new_store(b, shared, tid, b->acc));
     stmt_append(&list, stmt_new(b->p, ST_barrier));
     int64_t left = l->extent;
     while (left > COMBINED_AT_ONCE) {
@@ -722,17 +422,17 @@ static Stmt *combine_threads(Build *b, const NestLoop *l) {
         if (several == 1) break;
         left /= several;
         const Expr *all = combined(b, shared, tid, left, several);
-        Stmt *store = new_store(b, shared, tid, all);
-        stmt_append(&list, new_if(b, ex_lt(x, tid, ex_i(x, left)), store));
+        Stmt *store = nest_new_store(b, shared, tid, all);
+        stmt_append(&list, nest_new_if(b, ex_lt(x, tid, ex_i(x, left)), store));
         stmt_append(&list, stmt_new(b->p, ST_barrier));
     }
     b->acc = combined(b, shared, zero, 1, left);
     const int result =
         kernel_buffer(b->p, b->k, ROW_RESULT, SPACE_reg, b->n->op->out[0]->dt, 1, (int64_t[]){1});
-    stmt_append(&list, new_alloc(b, result));
-    stmt_append(&list, new_store(b, result, zero, rewrite(b, b->n->op->post)));
+    stmt_append(&list, nest_new_alloc(b, result));
+    stmt_append(&list, nest_new_store(b, result, zero, rewrite(b, b->n->op->post)));
     Stmt *store = store_output(b, ex_load(x, b->n->op->out[0]->dt, result, 1, &zero));
-    stmt_append(&list, new_if(b, ex_bin(x, EX_eq, tid, zero), store));
+    stmt_append(&list, nest_new_if(b, ex_bin(x, EX_eq, tid, zero), store));
     return list;
 }
 
@@ -745,11 +445,11 @@ static const Expr *tail_body(Build *b, int t) {
     vars[n->lane_loop] = ex_var(b->x, t);
     memcpy(coord, b->coord, sizeof coord);
     for (int i = 0; i < n->n_coords; i++)
-        b->coord[i] = simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, vars));
+        b->coord[i] = nest_simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, vars));
     const Expr *body = rewrite(b, n->op->body);
     memcpy(b->coord, coord, sizeof coord);
     if (!n->guard[1]) return body;
-    const Expr *guard = simplify(b, ex_subst_vars(b->x, n->guard[1], NEST_MAX_LOOPS, vars));
+    const Expr *guard = nest_simplify(b, ex_subst_vars(b->x, n->guard[1], NEST_MAX_LOOPS, vars));
     Scalar none = combine_identity(n->op->combine, (DType)body->dt);
     return ex_select(b->x, guard, body, ex_const(b->x, (DType)body->dt, none));
 }
@@ -765,69 +465,38 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
     int rows = b->n_tile - 1; /* the lanes are the last loop of the tile */
     Stmt *list = NULL, *row = NULL;
     int lane = kernel_buffer(b->p, b->k, "lane", SPACE_reg, dt, 1, &tile_size);
-    stmt_append(&list, new_alloc(b, lane));
-    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, lane, at, b->acc)));
+    stmt_append(&list, nest_new_alloc(b, lane));
+    stmt_append(&list, nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, lane, at, b->acc)));
     const Expr *to[MAX_VARS] = {0};
     to[n->loop[n->lane_loop].var] = ex_i(x, 0);
-    const Expr *first = simplify(b, ex_subst_vars(x, at, MAX_VARS, to));
+    const Expr *first = nest_simplify(b, ex_subst_vars(x, at, MAX_VARS, to));
     for (int64_t left = lanes; left > 1;) {
         int64_t half = left / 2;
-        int var = add_var(b, arena_printf(b->p->arena, "half%lld", (long long)half), half);
+        int var = nest_add_var(b, arena_printf(b->p->arena, "half%lld", (long long)half), half);
         const Expr *low = ex_add(x, first, ex_var(x, var));
         const Expr *high = ex_add(x, low, ex_i(x, left - half));
         const Expr *both =
             ex_bin(x, combine, ex_load(x, dt, lane, 1, &low), ex_load(x, dt, lane, 1, &high));
-        Stmt *loop = new_for(b, var, half, ROLE_vector);
-        loop->body = new_store(b, lane, low, both);
+        Stmt *loop = nest_new_for(b, var, half, ROLE_vector);
+        loop->body = nest_new_store(b, lane, low, both);
         stmt_append(&row, loop);
         left -= half;
     }
     b->acc = ex_load(x, dt, lane, 1, &first);
     if (n->lane_tail) {
-        int t = add_var(b, "tail", n->lane_tail);
-        Stmt *loop = new_for(b, t, n->lane_tail, ROLE_serial);
-        loop->body = new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
+        int t = nest_add_var(b, "tail", n->lane_tail);
+        Stmt *loop = nest_new_for(b, t, n->lane_tail, ROLE_serial);
+        loop->body = nest_new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
         int others[NEST_MAX_LOOPS], count = 0; /* the reduction's, in which the tail comes again */
         for (int i = 0; i < n->n_order; i++)
             if (n->loop[n->order[i]].reduce && n->order[i] != n->lane_outer &&
                 n->order[i] != n->lane_loop)
                 others[count++] = n->order[i];
-        stmt_append(&row, wrap(b, count, others, loop));
+        stmt_append(&row, nest_wrap(b, count, others, loop));
     }
     stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
-    stmt_append(&list, wrap(b, rows, b->tile, row));
+    stmt_append(&list, nest_wrap(b, rows, b->tile, row));
     return list;
-}
-
-/* The parts of a condition that have a variable in common with `used`; NULL if none has. */
-static const Expr *concerning(Build *b, const Expr *guard, const UsedVars *used) {
-    if (guard->op == EX_and) {
-        const Expr *left = concerning(b, guard->arg[0], used);
-        const Expr *right = concerning(b, guard->arg[1], used);
-        return left && right ? ex_and(b->x, left, right) : left ? left : right;
-    }
-    UsedVars own = {{false}};
-    ex_visit(b->p->arena, guard, find_vars, &own);
-    for (int i = 0; i < MAX_VARS; i++)
-        if (own.var[i] && used->var[i]) return guard;
-    return NULL;
-}
-
-/* A factor of the product, zero where the work is guarded. Of the spatial guard only what concerns
- * the factor is taken: its tile in shared memory would otherwise hold a copy for every row (or
- * column) of the other factor. A constant that was laid out for the nest has something there. */
-static const Expr *guarded_factor(Build *b, const Expr *factor) {
-    UsedVars used = {{false}};
-    ex_visit(b->p->arena, factor, find_vars, &used);
-    const Expr *zero = ex_num(b->x, (DType)factor->dt, 0);
-    const bool laid = factor->op == EX_load && b->args[factor->k.i] != b->n->op->in[factor->k.i];
-    const Expr *inside = b->guard[0] && !laid ? concerning(b, b->guard[0], &used) : NULL;
-    if (b->guard[1]) inside = inside ? ex_and(b->x, inside, b->guard[1]) : b->guard[1];
-    if (inside && factor->op == EX_select && ex_is_zero(factor->arg[2])) { /* padding */
-        inside = ex_and(b->x, inside, factor->arg[0]);
-        factor = factor->arg[1];
-    }
-    return inside ? simplify(b, ex_select(b->x, inside, factor, zero)) : factor;
 }
 
 typedef struct Loaded {
@@ -901,35 +570,6 @@ static const Expr *guards_to_loops(Build *b, int first) {
     return around;
 }
 
-/* The loops of a product whose factors go through shared memory, from the one on at whose top they
- * do; `update`: the rest of it. What its next iteration needs is loaded while one is at work, into
- * registers, if no other loop is around it. */
-static Stmt *staged_loops(Build *b, int n_staged, Staged *staged, int count, const int *serial,
-                          Stmt *update) {
-    const NestLoop *l = &b->n->loop[serial[count - 1]];
-    const bool ahead = count == 1 && l->role == ROLE_serial && l->extent > 1;
-    const Expr *at = ex_var(b->x, l->var), *next = ex_add(b->x, at, ex_i(b->x, 1));
-    Stmt *list = NULL, *body = NULL, *later = NULL;
-    for (int i = 0; i < n_staged; i++) {
-        Staged *s = &staged[i];
-        if (ahead) {
-            const int64_t size = s->rounds * s->few;
-            s->ahead = kernel_buffer(b->p, b->k, i ? "next_b" : "next_a", SPACE_reg,
-                                     (DType)s->value->dt, 1, &size);
-            stmt_append(&list, new_alloc(b, s->ahead));
-            stmt_append(&list, load_ahead(b, s, l, ex_i(b->x, 0)));
-            stmt_append(&later, load_ahead(b, s, l, next));
-        }
-        stmt_append(&body, fill_tile(b, s));
-    }
-    stmt_append(&body, stmt_new(b->p, ST_barrier));
-    if (later) stmt_append(&body, new_if(b, ex_lt(b->x, next, ex_i(b->x, l->extent)), later));
-    stmt_append(&body, update);
-    stmt_append(&body, stmt_new(b->p, ST_barrier));
-    stmt_append(&list, wrap(b, count, serial, body));
-    return list;
-}
-
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`;
  * with staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
@@ -946,23 +586,12 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     const Expr *around = stage_at < 0 ? guards_to_loops(b, first) : NULL;
     const Expr *inside = both_hold(b->x, b->guard[0], b->guard[1]);
     if (stage_at >= 0) {
-        const Expr *part[2];
-        for (int f = 0; f < 2; f++) {
-            part[f] = body->arg[f];
-            const Expr *narrow = has_unit(n) ? nest_narrow_factor(b->x, part[f]) : NULL;
-            part[f] = guarded_factor(b, narrow ? narrow : part[f]);
-            if (n->stage_loop[f] >= 0) {
-                staged[n_staged++] = stage(b, f, part[f], stage_at);
-                part[f] = b->factor[f];
-            }
-            if (narrow) part[f] = ex_cast(b->x, (DType)body->dt, part[f]);
-        }
-        body = ex_mul(b->x, part[0], part[1]);
+        body = nest_stage_factors(b, body, stage_at, staged, &n_staged);
     } else if (inside) {
         body = ex_select(b->x, inside, body, identity);
     }
-    Stmt *update =
-        new_store(b, b->acc_buffer, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
+    Stmt *update = nest_new_store(b, b->acc_buffer, at,
+                                  ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
         while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop &&
@@ -973,12 +602,12 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         if (unit) depth--; /* hints do not go into the tile */
         if (n->pack && n->target->vector_types)
             list = nest_fetch_ahead(n, b->k, body, b->args, b->count, first, first + depth, unit);
-        stmt_append(&list, wrap(b, count - depth, serial + depth, update));
-        return new_if(b, around, wrap(b, depth, serial, list));
+        stmt_append(&list, nest_wrap(b, count - depth, serial + depth, update));
+        return nest_new_if(b, around, nest_wrap(b, depth, serial, list));
     }
     int outside = stage_at + 1 - first;
-    update = wrap(b, count - outside, serial + outside, update);
-    return staged_loops(b, n_staged, staged, outside, serial, update);
+    update = nest_wrap(b, count - outside, serial + outside, update);
+    return nest_staged_loops(b, n_staged, staged, outside, serial, update);
 }
 
 typedef struct AccUses {
@@ -1001,7 +630,7 @@ static const Expr *first_value(Build *b, const Expr *identity, const Expr **post
     const Nest *n = b->n;
     AccUses u = {0};
     if (n->op->combine != COMBINE_sum || dt_is_float((DType)identity->dt) || b->guard[0] ||
-        n->target->blocks || n->lane_loop >= 0 || has_unit(n)) /* a unit begins with zeros */
+        n->target->blocks || n->lane_loop >= 0 || nest_has_unit(n)) /* a unit begins with zeros */
         return identity;
     ex_visit(b->p->arena, *post, find_acc, &u);
     if (u.count != 1 || !u.sum) return identity;
@@ -1015,10 +644,10 @@ static Stmt *with_vars(Build *b, const Stmt *from, const Expr *const *to) {
     Stmt *s = arena_copy(b->p->arena, from, sizeof *from);
     const Expr **part[] = {&s->extent, &s->value};
     for (int i = 0; i < 2; i++)
-        if (*part[i]) *part[i] = simplify(b, ex_subst_vars(b->x, *part[i], b->k->vars.n, to));
+        if (*part[i]) *part[i] = nest_simplify(b, ex_subst_vars(b->x, *part[i], b->k->vars.n, to));
     if (s->kind == ST_store) {
         s->index = ARENA_ARRAY(b->p->arena, 1, const Expr *);
-        s->index[0] = simplify(b, ex_subst_vars(b->x, from->index[0], b->k->vars.n, to));
+        s->index[0] = nest_simplify(b, ex_subst_vars(b->x, from->index[0], b->k->vars.n, to));
     }
     if (s->body) s->body = with_vars(b, s->body, to);
     if (s->other) s->other = with_vars(b, s->other, to);
@@ -1037,7 +666,7 @@ static Stmt *finish_parts(Build *b, Stmt *store) {
     const int64_t each = tile_part(rows->extent, b->n->loop[column].extent);
     int64_t stretch = rows->extent / each, parts = stretch;
     if (count > 2) parts *= b->n->loop[b->tile[0]].extent;
-    const int part = add_var(b, "done", parts), one = add_var(b, "row", each);
+    const int part = nest_add_var(b, "done", parts), one = nest_add_var(b, "row", each);
     const Expr **to = ARENA_ARRAY(b->p->arena, b->k->vars.n, const Expr *);
     const Expr *at = ex_var(b->x, part), *within = at;
     if (count > 2) {
@@ -1045,9 +674,10 @@ static Stmt *finish_parts(Build *b, Stmt *store) {
         within = ex_bin(b->x, EX_rem, at, ex_i(b->x, stretch));
     }
     to[rows->var] = ex_add(b->x, ex_mul(b->x, within, ex_i(b->x, each)), ex_var(b->x, one));
-    Stmt *loop = new_for(b, part, parts, ROLE_serial), *body = new_for(b, one, each, ROLE_unroll);
+    Stmt *loop = nest_new_for(b, part, parts, ROLE_serial),
+         *body = nest_new_for(b, one, each, ROLE_unroll);
     store = with_vars(b, store, to);
-    body->body = wrap(b, 1, &column, store);
+    body->body = nest_wrap(b, 1, &column, store);
     const NestLoop *columns = &b->n->loop[column];
     const Part what = {store, part, one, columns->var, parts, each, columns->extent};
     loop->body = nest_fetch_results(b->n, b->k, b->args, &what);
@@ -1090,21 +720,22 @@ static Stmt *build_reduction(Build *b) {
 
     Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
     for (int f = 0; f < 2; f++)
-        if (b->factor[f]) stmt_append(&list, new_alloc(b, (int)b->factor[f]->k.i));
-    stmt_append(&list, new_alloc(b, b->acc_buffer));
+        if (b->factor[f]) stmt_append(&list, nest_new_alloc(b, (int)b->factor[f]->k.i));
+    stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
-    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, at, start)));
+    stmt_append(&list,
+                nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, b->acc_buffer, at, start)));
     Stmt *store = across < 0 && n->lane_loop < 0 ? store_output(b, rewrite(b, post)) : NULL;
-    if (store && !has_unit(n)) stmt_append(&list, fetch_residual(b, store));
+    if (store && !nest_has_unit(n)) stmt_append(&list, fetch_residual(b, store));
     stmt_append(&list, loops);
     if (across >= 0) {
         stmt_append(&list, combine_threads(b, &n->loop[across]));
-        list = wrap(b, 1, &across, list);
+        list = nest_wrap(b, 1, &across, list);
     } else if (n->lane_loop >= 0) {
         stmt_append(&list, combine_lanes(b, at, tile_size));
     } else {
-        Stmt *parts = has_unit(n) && !n->target->blocks ? finish_parts(b, store) : NULL;
-        stmt_append(&list, parts ? parts : wrap(b, b->n_tile, b->tile, store));
+        Stmt *parts = nest_has_unit(n) && !n->target->blocks ? finish_parts(b, store) : NULL;
+        stmt_append(&list, parts ? parts : nest_wrap(b, b->n_tile, b->tile, store));
     }
     return wrap_outer(b, first, list);
 }
@@ -1128,15 +759,16 @@ static Stmt *build_scan_loops(Build *b) {
     const Expr *index = tile_index(b);
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &index);
     const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, rewrite(b, op->body));
-    Stmt *update = new_if(b, b->guard[0], new_store(b, b->acc_buffer, index, next));
+    Stmt *update = nest_new_if(b, b->guard[0], nest_new_store(b, b->acc_buffer, index, next));
     Stmt *store = store_output(b, rewrite(b, op->post));
     Stmt *body = NULL, *list = NULL;
     stmt_append(&body, op->exclusive ? store : update);
     stmt_append(&body, op->exclusive ? update : store);
     const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
-    stmt_append(&list, new_alloc(b, b->acc_buffer));
-    stmt_append(&list, wrap(b, b->n_tile, b->tile, new_store(b, b->acc_buffer, index, identity)));
-    stmt_append(&list, wrap(b, 1, &n->order[at], wrap(b, b->n_tile, b->tile, body)));
+    stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
+    stmt_append(
+        &list, nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, b->acc_buffer, index, identity)));
+    stmt_append(&list, nest_wrap(b, 1, &n->order[at], nest_wrap(b, b->n_tile, b->tile, body)));
     return wrap_outer(b, at, list);
 }
 
@@ -1144,16 +776,16 @@ static Stmt *build_updates(Build *b) {
     const Op *op = b->n->op;
     const Expr *index[MAX_RANK];
     for (int i = 0; i < op->out[0]->rank; i++) index[i] = rewrite(b, op->target[i]);
-    const Expr *at = simplify(b, flat_index(b->x, op->out[0], index));
+    const Expr *at = nest_simplify(b, flat_index(b->x, op->out[0], index));
     const Expr *value = rewrite(b, op->body);
     if (op->combine != COMBINE_none) {
         const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
         value = ex_bin(b->x, combine_expr(op->combine), old, value);
     }
-    Stmt *store = new_store(b, op->n_in, at, value);
+    Stmt *store = nest_new_store(b, op->n_in, at, value);
     const Expr *guard = op->guard ? rewrite(b, op->guard) : NULL;
-    store = new_if(b, b->guard[0], new_if(b, guard, store));
-    return wrap(b, b->n->n_order, b->n->order, store);
+    store = nest_new_if(b, b->guard[0], nest_new_if(b, guard, store));
+    return nest_wrap(b, b->n->n_order, b->n->order, store);
 }
 
 /* The element of a map. Where others write it, it is stored again as it is (`split` cuts that
@@ -1164,10 +796,10 @@ static Stmt *build_element(Build *b) {
     for (int d = 0; d < op->out[0]->rank; d++) /* what lies beyond is another's place */
         if (b->n->dense[d] && b->n->limit[d] && !b->holds[d])
             inside = both_hold(b->x, inside, ex_lt(b->x, b->coord[d], b->n->limit[d]));
-    if (!op->guard) return new_if(b, inside, store_output(b, value));
+    if (!op->guard) return nest_new_if(b, inside, store_output(b, value));
     const Expr *guard = rewrite(b, op->guard);
-    if (b->n->target->blocks) return new_if(b, guard, store_output(b, value));
-    const Expr *at = simplify(b, flat_index(b->x, op->out[0], b->coord));
+    if (b->n->target->blocks) return nest_new_if(b, guard, store_output(b, value));
+    const Expr *at = nest_simplify(b, flat_index(b->x, op->out[0], b->coord));
     const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
     return store_output(b, ex_select(b->x, guard, value, old));
 }
@@ -1214,20 +846,21 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     b.args[op->n_in] = op->out[0];
     for (int i = 0; i < n->n_order; i++) {
         NestLoop *l = &n->loop[n->order[i]];
-        l->var = add_var(&b, l->name, l->extent);
+        l->var = nest_add_var(&b, l->name, l->extent);
         b.loop_var[n->order[i]] = ex_var(b.x, l->var);
         if (l->role >= ROLE_block_x && l->role <= ROLE_block_z)
             k->grid[l->role - ROLE_block_x] = l->extent;
         if (is_thread(l->role)) k->block[l->role - ROLE_thread_x] *= l->extent;
     }
     for (int i = 0; i < n->n_coords; i++) {
-        b.coord[i] = simplify(&b, ex_subst_vars(b.x, n->coord[i], NEST_MAX_LOOPS, b.loop_var));
+        b.coord[i] = nest_simplify(&b, ex_subst_vars(b.x, n->coord[i], NEST_MAX_LOOPS, b.loop_var));
         ex_visit(p->arena, b.coord[i], note_counter, k);
     }
     note_counters(&b);
     for (int i = 0; i < 2; i++)
         if (n->guard[i])
-            b.guard[i] = simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));
+            b.guard[i] =
+                nest_simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));
     for (int i = 0; i <= op->n_in; i++) {
         int64_t numel = value_span(b.args[i]);
         const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";

@@ -1,0 +1,68 @@
+/* A kernel as nest_build makes it, shared by its files: nest_build.c, and nest_stage.c for factors
+ * of products that go through shared memory. */
+#ifndef PASSES_NEST_BUILD_H
+#define PASSES_NEST_BUILD_H
+
+#include "passes/nest.h"
+
+#define MAX_VARS (NEST_MAX_LOOPS * 2) /* loops and the few helpers that staging adds */
+
+typedef struct Build {
+    Nest *n;
+    Program *p;
+    Exprs *x;
+    Kernel *k;
+    Value **args;
+    const Expr *loop_var[NEST_MAX_LOOPS]; /* loop number -> kernel variable */
+    const Expr *coord[MAX_RANK];          /* coordinate -> expression of kernel variables */
+    const Expr *guard[2];
+    int64_t extent[MAX_VARS]; /* of kernel variables, for ex_simplify */
+    const Expr
+        *inside[NEST_MAX_LOOPS]; /* by loop number: what is in the loop runs where this holds */
+    const Expr *holds[MAX_RANK]; /* by coordinate: a condition that they imply; or NULL */
+    const Expr *until[NEST_MAX_LOOPS]; /* by loop number: its extent in a run; NULL: it is known */
+    const Expr *count[NEST_MAX_LOOPS]; /* ... how many of its iterations do something; NULL: all */
+    const Expr *acc;                   /* what `acc` in post stands for */
+    int tile[NEST_MAX_LOOPS], n_tile;  /* accumulator tile: loop numbers */
+    int acc_buffer;
+    const Expr *factor[2]; /* staged factors of the product, as shared loads; or NULL */
+} Build;
+
+/* A factor of the product on its way into shared memory. */
+typedef struct Staged {
+    const Expr *value, *place; /* of an element that a thread moves: of the tensor, in the tile */
+    const Expr *inside;        /* is there one? NULL: in all rounds */
+    int round, one;            /* variables; one: of elements that are loaded at once */
+    int64_t rounds, few;
+    int tile;  /* the buffer */
+    int ahead; /* the buffer, in registers, of what is loaded before the tile is free; -1: none */
+} Staged;
+
+const Expr *nest_simplify(Build *b, const Expr *e);
+int nest_add_var(Build *b, const char *name, int64_t extent);
+Stmt *nest_new_for(Build *b, int var, int64_t extent, Role role);
+Stmt *nest_new_store(Build *b, int buffer, const Expr *index, const Expr *value);
+/* The body itself if there is no condition. */
+Stmt *nest_new_if(Build *b, const Expr *cond, Stmt *body);
+Stmt *nest_new_alloc(Build *b, int buffer);
+/* The variables of loops, the last of the list innermost, for `number`, that of an iteration of all
+ * of them as one. */
+void nest_number_to_vars(Build *b, int count, const int *loops, const Expr *number,
+                         const Expr **to);
+/* Wraps `body` in the loops, the last of the list innermost. Several that are bound to one role of
+ * threads become one, where the outermost of them is. */
+Stmt *nest_wrap(Build *b, int count, const int *loops, Stmt *body);
+/* Does a matrix unit do the product? */
+bool nest_has_unit(const Nest *n);
+
+/* Has the factors of the product in `body` that are to be staged, at position `at` of the order,
+ * lie in shared memory: they are the first *count of `staged`. Returns the product of what is read
+ * there, zero where the work is guarded. */
+const Expr *nest_stage_factors(Build *b, const Expr *body, int at, Staged staged[2], int *count);
+/* The loops of a product whose factors go through shared memory, from the one on at whose top they
+ * do; `update`: the rest of it. What its next iteration needs is loaded while one is at work, into
+ * registers, if no other loop is around it. */
+Stmt *nest_staged_loops(Build *b, int n_staged, Staged *staged, int count, const int *serial,
+                        Stmt *update);
+
+#endif
