@@ -213,13 +213,13 @@ static void split_box(Split *s, Box box, const Expr *value) {
             split_box(s, box, ex_select(x, yes->arg[0], a, b));
             return;
         }
-        if (guard->op == EX_and) { /* of several boxes, one after the other */
+        for (int i = 0; guard->op == EX_and && i < 2; i++) { /* one part after the other */
+            const Expr *part = guard->arg[i], *rest = guard->arg[1 - i];
+            bounds = (Bounds){0};
+            if (part->op != EX_not && !is_box(s, part, &bounds)) continue;
             Exprs *x = s->p->x;
-            const Expr *both = ex_select(x, guard->arg[1], yes, no);
-            if (guard->arg[0]->op == EX_not || is_box(s, guard->arg[0], &bounds)) {
-                split_box(s, box, ex_select(x, guard->arg[0], both, no));
-                return;
-            }
+            split_box(s, box, ex_select(x, part, ex_select(x, rest, yes, no), no));
+            return;
         }
     }
     emit_piece(s, &box, value);

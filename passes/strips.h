@@ -52,7 +52,7 @@ int chain_member(const Chain *c, const Op *op);
 /* The extents of the coordinates of a strip of the member; returns how many there are. */
 int strip_extents(const Chain *c, const Member *m, int64_t *extent);
 /* Does the operator move whole tensors into boxes of its result? Then they are computed there
- * (place.c), unless the result of a chain is one of them. */
+ * (place.c), unless the result of a chain is one of them. What the graph is given is copied. */
 bool moves_boxes(const Op *op);
 /* Cycles that the operator takes for all of its result. */
 double op_cycles(const Strips *s, const Op *op);

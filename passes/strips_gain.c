@@ -161,7 +161,10 @@ double op_cycles(const Strips *s, const Op *op) {
 }
 
 bool moves_boxes(const Op *op) {
-    return op->kind == OP_map && op->body->op == EX_select;
+    bool made = false;
+    for (int i = 0; i < op->n_in; i++)
+        made |= op->in[i]->def->kind == OP_map || op->in[i]->def->kind == OP_reduce;
+    return made && op->kind == OP_map && op->body->op == EX_select;
 }
 
 /* Is the member's result a box of another one's? */

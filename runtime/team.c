@@ -23,9 +23,10 @@
 #include <unistd.h>
 
 #define MOST_THREADS 1024
-#define SPIN_SECONDS 50e-6 /* waking a thread that sleeps takes about a tenth of that */
-#define FEW_ROUNDS   50    /* of spinning, where threads must share processors */
-#define MOST_ROUNDS  100000
+#define SPIN_SECONDS  50e-6  /* waking a thread that sleeps takes 5 us, in virtual machines 60 */
+#define BRIEF_SECONDS 150e-6 /* of a job that is not worth waking threads for */
+#define FEW_ROUNDS    50     /* of spinning, where threads must share processors */
+#define MOST_ROUNDS   100000
 
 typedef struct mlcc_worker {
     mlcc_team *team;
@@ -39,6 +40,7 @@ struct mlcc_team {
     unsigned char *memory;
     int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
+    double ended, took; /* the last job: when, and how long, in seconds */
     /* the job at work; NULL: workers end */
     mlcc_job *job;
     void *user;
@@ -158,8 +160,8 @@ void mlcc_team_wait(mlcc_team *team) {
         }
         spin_pause();
     }
-    sleep_through(team, phase);
     set_rounds(team, rounds / 2);
+    sleep_through(team, phase);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -246,17 +248,34 @@ unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread) {
     return team->memory ? team->memory + (size_t)(thread - 1) * team->bytes : NULL;
 }
 
+/* Are the others asleep, and the job done before they would be of use? Jobs that follow each other
+ * closely wake them all the same, to spin long enough for the next one. */
+static bool is_done_alone(mlcc_team *team, double start) {
+    if (!atomic_load_explicit(&team->asleep, memory_order_relaxed) || team->took > BRIEF_SECONDS)
+        return false;
+    if (start - team->ended > SPIN_SECONDS) return true;
+    set_rounds(team, team->most_rounds);
+    return false;
+}
+
 void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
     if (!team || team->threads == 1) {
         job(user, 0, 1, NULL);
         return;
     }
-    team->job = job;
-    team->user = user;
-    team->float_mode = get_float_mode();
-    mlcc_team_wait(team);
-    job(user, 0, team->threads, team);
-    mlcc_team_wait(team);
+    const double start = seconds();
+    if (is_done_alone(team, start)) {
+        job(user, 0, 1, NULL);
+    } else {
+        team->job = job;
+        team->user = user;
+        team->float_mode = get_float_mode();
+        mlcc_team_wait(team);
+        job(user, 0, team->threads, team);
+        mlcc_team_wait(team);
+    }
+    team->ended = seconds();
+    team->took = team->ended - start;
 }
 
 void mlcc_team_free(mlcc_team *team) {
