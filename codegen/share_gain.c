@@ -18,11 +18,11 @@
 
 #define BARRIER_CYCLES 800.0
 #define MOVE_CYCLES    0.4     /* for a byte from one core to the other */
-#define CALLER_CYCLES  0.02    /* the same of inputs and outputs, if they lie in its cache */
+#define CALLER_CYCLES  0.02 /* the same of inputs and outputs: who calls again soon leaves them */
 #define NEAR_BYTES     1048576 /* that stay in a core's cache */
 #define READ_CYCLES    0.1     /* for a byte of others */
 #define FAR_CYCLES     0.045   /* for a byte of what a kernel reads or writes if that is more */
-#define WAKE_CYCLES    5000.0  /* for a thread that sleeps */
+#define LEAST_GAIN     5000.0  /* of a run; team.c wakes nobody for a brief one */
 #define ALIKE          1.25    /* spans of rows that were rounded up to tiles, to those of others */
 #define TILE_VECTORS   16      /* of sums that a matrix unit adds to in a cycle */
 #define MOST_ROUNDS    8
@@ -294,7 +294,7 @@ static void drop_groups(Gain *h) {
     for (int i = 0; i < h->n; i++)
         if (h->node[i].way && group_of(h, i) == i && gain[i] > 0) all += gain[i];
     for (int i = 0; i < h->n; i++)
-        if (all < WAKE_CYCLES || gain[group_of(h, i)] <= 0) h->node[i].way = 0;
+        if (all < LEAST_GAIN || gain[group_of(h, i)] <= 0) h->node[i].way = 0;
 }
 
 int *share_gain(const Program *p, const int *ways, int lanes) {

@@ -768,35 +768,9 @@ static int window_depth(Nest *n) {
     return -1;
 }
 
-typedef struct Slides {
-    const Nest *n;
-    int loop, row;
-    bool any;
-} Slides;
-
-static void look_at_slide(void *user, const Expr *e) {
-    Slides *s = user;
-    int64_t step, row;
-    if (e->op != EX_load || !ex_stride(e->arg[0], s->loop, &step) || step <= 0 ||
-        !ex_stride(e->arg[0], s->row, &row) || row <= 0)
-        return;
-    s->any |= row % step == 0 && row / step < s->n->loop[s->loop].extent;
-}
-
-/* The reduction along which a window slides along `row`, by less than its extent; -1: none. */
-static int sliding_loop(const Nest *n, int row) {
-    for (int i = n->n_order - 1; i >= 0; i--) {
-        Slides s = {n, n->order[i], row, false};
-        if (!n->loop[s.loop].reduce) continue;
-        ex_visit(n->p->arena, nest_body(n), look_at_slide, &s);
-        if (s.any) return s.loop;
-    }
-    return -1;
-}
-
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
  * convolution, pooling): neighbours in the tile share what they load where the window is unrolled,
- * as far as it is not too long, first of all one after the other along their own coordinate. A coordinate that is taken by fours, and perhaps was filled up to
+ * as far as it is not too long. A coordinate that is taken by fours, and perhaps was filled up to
  * them, is the innermost, so that it is known which places are there. */
 static void window_tile(Nest *n, int column, int row) {
     int64_t tiles, unrolled = 1;
@@ -804,10 +778,9 @@ static void window_tile(Nest *n, int column, int row) {
     int fours = -1, few = -1, depth = window_depth(n);
     if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
     int k = without(order, reductions_by_stride(n, nest_body(n), order, 0), few);
-    const int innermost = fours >= 0 ? fours : row >= 0 ? sliding_loop(n, row) : -1;
-    if (innermost >= 0) {
-        k = without(order, k, innermost);
-        order[k++] = innermost;
+    if (fours >= 0) {
+        k = without(order, k, fours);
+        order[k++] = fours;
     }
     int serial = k; /* loops of the window that are not unrolled, the outer ones */
     while (n->target->vector_types && serial > 0) {

@@ -40,7 +40,7 @@ struct mlcc_team {
     unsigned char *memory;
     int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
-    double ended, took; /* the last job: when, and how long, in seconds */
+    double ended, took;  /* the last job: when, and how long, in seconds */
     /* the job at work; NULL: workers end */
     mlcc_job *job;
     void *user;

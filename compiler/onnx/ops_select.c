@@ -6,7 +6,8 @@
  * it on every target, and the order of equals is always that of their positions. NaN counts as the
  * largest number, and as equal to NaN. Some of many are chosen first, by how large the last of
  * them is, which counting finds bit by bit; a few are the largest of all, of those after it, and so
- * on.
+ * on. Of much more, what is chosen lies in as many parts as it has elements, those whose largest
+ * come first; so parts are chosen first, by these, and then only they are looked through.
  *
  * How many elements are chosen is known when the inputs are constant. Otherwise what the model
  * declares is what it promises, if it is fixed, and exactly so many are given; and if it is not,
@@ -19,10 +20,11 @@
 #include <math.h>
 #include <string.h>
 
-/* So few of many are looked for one after the other. */
-#define MOST_PASSES 8
-/* Elements each of which TopK compares with all; of more it looks for the last one first. */
-#define ALL_COMPARED 64
+/* More than so many are not looked for one after the other. */
+#define MOST_PASSES 64
+/* Groups of elements are a multiple of so many, vectors' lanes. */
+#define GROUP_UNIT  16
+#define LEAST_PIECE 8
 
 /* --- order ------------------------------------------------------------------------------------ */
 
@@ -117,9 +119,9 @@ static Value *take_to(Node *n, Value *v, Value *place, int axis, const int64_t *
     return build_scatter(&b, zeros(n->g, dt, v->rank, shape), COMBINE_none, target, guard, e);
 }
 
-/* The positions of the k largest of every line of keys [lines, n], i32: those above the k-th
- * largest and the first that equal it are taken to a tensor of their own, and ordered there. */
-static Value *choose_from_lines(Node *n, Value *keys, int64_t k) {
+/* The positions of the k largest of every line of keys [lines, n], i32, in the order of positions:
+ * those above the k-th largest and the first that equal it are taken to a tensor of their own. */
+static Value *choose_by_last(Node *n, Value *keys, int64_t k) {
     Graph *g = n->g;
     Exprs *x = n->x;
     int64_t chosen[2] = {keys->dims[0], k};
@@ -146,28 +148,63 @@ static Value *choose_from_lines(Node *n, Value *keys, int64_t k) {
     Value *before = flagged_before(g, flags);
     b = build(g, 2, keys->dims);
     const Expr *place = ex_select(x, build_in(&b, flags), build_in(&b, before), ex_i(x, INT32_MAX));
-    Value *taken = take_to(n, keys, build_map(&b, DT_i32, place), 1, chosen, DT_i32, true);
+    return take_to(n, keys, build_map(&b, DT_i32, place), 1, chosen, DT_i32, true);
+}
 
+/* The positions, ordered by the keys there. */
+static Value *in_order(Node *n, Value *keys, Value *taken) {
+    Exprs *x = n->x;
+    Builder b = build(n->g, 2, taken->dims);
+    const Expr *at[2] = {ex_var(x, 0), index_clamp(x, build_in(&b, taken), keys->dims[1])};
+    Value *chosen = build_map(&b, keys->dt, build_load(&b, keys, at));
+    return take_to(n, taken, ranks(n, chosen, 1), 1, taken->dims, DT_i32, false);
+}
+
+/* The same of long lines: the k largest are in the k pieces whose largest come first. */
+static Value *choose_in_pieces(Node *n, Value *keys, int64_t piece, int64_t k) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    const int64_t pieces = (keys->dims[1] + piece - 1) / piece;
+    const int64_t before[2] = {0}, after[2] = {0, pieces * piece - keys->dims[1]};
+    const int64_t leaders[2] = {keys->dims[0], pieces}, rest[2] = {keys->dims[0], k * piece};
+    const int64_t chosen[2] = {keys->dims[0], k};
+    const Expr *own = ex_var(x, 1), *by = ex_i(x, piece), *at[2] = {ex_var(x, 0)};
+    keys = g_pad(g, keys, before, after, combine_identity(COMBINE_max, keys->dt));
+    Builder b = build(g, 2, leaders);
+    at[1] = ex_add(x, ex_mul(x, own, by), build_red(&b, piece));
+    Value *most = build_reduce(&b, keys->dt, COMBINE_max, build_load(&b, keys, at), NULL);
+    Value *which = choose_by_last(n, most, k);
+
+    b = build(g, 2, rest);
+    at[1] = ex_div(x, own, by);
+    at[1] = ex_add(x, ex_mul(x, build_load(&b, which, at), by), ex_bin(x, EX_rem, own, by));
+    at[1] = index_clamp(x, at[1], keys->dims[1]);
+    Value *candidates = build_map(&b, keys->dt, build_load(&b, keys, at));
+    Value *taken = choose_by_last(n, candidates, k);
     b = build(g, 2, chosen);
-    at[1] = index_clamp(x, build_in(&b, taken), keys->dims[1]);
-    Value *chosen_keys = build_map(&b, keys->dt, build_load(&b, keys, at));
-    return take_to(n, taken, ranks(n, chosen_keys, 1), 1, chosen, DT_i32, false);
+    const Expr *candidate = index_clamp(x, build_in(&b, taken), rest[1]);
+    at[1] = ex_div(x, candidate, by);
+    at[1] = ex_add(x, ex_mul(x, build_load(&b, which, at), by), ex_bin(x, EX_rem, candidate, by));
+    return in_order(n, keys, build_map(&b, DT_i32, at[1]));
 }
 
 /* The body of a loop that finds the largest of every line of keys [lines, n] that comes after the
- * one before. State: that one's key and position; stacked: the positions. */
-static Graph *next_largest(Node *n, const Value *whole) {
+ * one before. State: that one's key and position; stacked: the positions. `placed`: the position of
+ * each is an input, too. */
+static Graph *next_largest(Node *n, const Value *whole, bool placed) {
     Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
     const int64_t *lines = whole->dims;
     Value *last = graph_input(g, NULL, whole->dt, 1, lines);
     Value *last_at = graph_input(g, NULL, DT_i32, 1, lines);
     Value *keys = graph_input(g, NULL, whole->dt, 2, lines);
+    Value *places = placed ? graph_input(g, NULL, DT_i32, 2, lines) : NULL;
     Builder b = build(g, 1, lines);
     const Expr *r = build_red(&b, lines[1]), *at[2] = {ex_var(x, 0), r};
     const Expr *key = build_load(&b, keys, at), *before = build_load(&b, last, at);
+    const Expr *place = places ? build_load(&b, places, at) : r;
     const Expr *equal = ex_bin(x, EX_eq, key, before);
-    const Expr *later = ex_and(x, equal, ex_lt(x, build_load(&b, last_at, at), r));
+    const Expr *later = ex_and(x, equal, ex_lt(x, build_load(&b, last_at, at), place));
     later = ex_bin(x, EX_or, ex_lt(x, key, before), later);
     const Expr *none = ex_const(x, whole->dt, combine_identity(COMBINE_max, whole->dt));
     Value *found = build_reduce(&b, whole->dt, COMBINE_max, ex_select(x, later, key, none), NULL);
@@ -177,31 +214,114 @@ static Graph *next_largest(Node *n, const Value *whole) {
     Value *behind = build_map(&b, DT_i32, ex_select(x, lower, ex_i(x, -1), build_in(&b, last_at)));
     b = build(g, 1, lines);
     r = at[1] = build_red(&b, lines[1]);
+    place = places ? build_load(&b, places, at) : r;
     equal = ex_bin(x, EX_eq, build_load(&b, keys, at), build_load(&b, found, at));
-    equal = ex_and(x, equal, ex_lt(x, build_load(&b, behind, at), r));
+    equal = ex_and(x, equal, ex_lt(x, build_load(&b, behind, at), place));
     Value *found_at =
-        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, equal, r, ex_i(x, INT32_MAX)), NULL);
+        build_reduce(&b, DT_i32, COMBINE_min, ex_select(x, equal, place, ex_i(x, INT32_MAX)), NULL);
     graph_output(g, found, NULL);
     graph_output(g, found_at, NULL);
     graph_output(g, found_at, NULL);
     return g;
 }
 
-/* The same positions of a few, found one after the other. */
-static Value *choose_few(Node *n, Value *keys, int64_t k) {
+/* The same positions of a few, found one after the other. Where `places` is not NULL, key i of a
+ * line is at position places[i] of it. */
+static Value *choose_few(Node *n, Value *keys, Value *places, int64_t k) {
     Graph *g = n->g;
     void *highest = arena_alloc(g->arena, 8);
     const int to[2] = {1, 0};
     dt_save(keys->dt, highest, 0, combine_identity(COMBINE_min, keys->dt));
-    Value *in[3] = {g_expand(g, graph_const(g, keys->dt, 0, NULL, highest), 1, keys->dims),
-                    g_expand(g, g_scalar(g, DT_i32, -1), 1, keys->dims), keys};
+    Value *in[4] = {g_expand(g, graph_const(g, keys->dt, 0, NULL, highest), 1, keys->dims),
+                    g_expand(g, g_scalar(g, DT_i32, -1), 1, keys->dims), keys, places};
     Value *out[3];
-    build_loop(g, next_largest(n, keys), k, 2, 3, in, out);
+    build_loop(g, next_largest(n, keys, places != NULL), k, 2, places ? 4 : 3, in, out);
     return g_transpose(g, out[2], to);
 }
 
+/* The elements of a line, as `each` groups of every `groups`-th of them; some are beyond its end.
+ */
+typedef struct Groups {
+    int64_t groups, each;
+} Groups;
+
+/* The same of long lines: the k largest are in the k groups whose largest come first. */
+static Value *choose_in_groups(Node *n, Value *keys, Groups s, int64_t k) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    const int64_t before[2] = {0}, after[2] = {0, s.groups * s.each - keys->dims[1]};
+    const int64_t leaders[2] = {keys->dims[0], s.groups}, rest[2] = {keys->dims[0], k * s.each};
+    const Expr *own[2] = {ex_var(x, 0), ex_var(x, 1)}, *in[2] = {own[0]};
+    keys = g_pad(g, keys, before, after, combine_identity(COMBINE_max, keys->dt));
+    Builder b = build(g, 2, leaders);
+    in[1] = ex_add(x, ex_mul(x, build_red(&b, s.each), ex_i(x, s.groups)), own[1]);
+    Value *most = build_reduce(&b, keys->dt, COMBINE_max, build_load(&b, keys, in), NULL);
+    b = build(g, 2, leaders);
+    in[1] = ex_add(x, ex_mul(x, build_red(&b, s.each), ex_i(x, s.groups)), own[1]);
+    const Expr *leads = ex_bin(x, EX_eq, build_load(&b, keys, in), build_load(&b, most, own));
+    const Expr *place = ex_select(x, leads, in[1], ex_i(x, INT32_MAX));
+    Value *first = build_reduce(&b, DT_i32, COMBINE_min, place, NULL);
+    Value *chosen = choose_few(n, most, first, k);
+
+    b = build(g, 2, rest);
+    const Expr *row = ex_bin(x, EX_rem, own[1], ex_i(x, s.each));
+    in[1] = ex_div(x, own[1], ex_i(x, s.each));
+    in[1] = ex_bin(x, EX_rem, build_load(&b, chosen, in), ex_i(x, s.groups));
+    Value *places = build_map(&b, DT_i32, ex_add(x, ex_mul(x, row, ex_i(x, s.groups)), in[1]));
+    b = build(g, 2, rest);
+    in[1] = index_clamp(x, build_in(&b, places), keys->dims[1]);
+    Value *candidates = build_map(&b, keys->dt, build_load(&b, keys, in));
+    return choose_few(n, candidates, places, k);
+}
+
+/* Of k elements of a line of n, both known: about as many groups as elements in k of them. */
+static Groups groups_of(int64_t n, int64_t k) {
+    int64_t groups = (int64_t)sqrt((double)(n * k));
+    groups = (groups + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT;
+    return (Groups){groups, (n + groups - 1) / groups};
+}
+
+typedef enum Way {
+    WAY_pairs,  /* an element's place is how many come before it */
+    WAY_last,   /* the last one of the largest is looked for first, bit by bit */
+    WAY_pieces, /* and in pieces */
+    WAY_few,    /* one after the other */
+    WAY_groups, /* and in groups */
+    WAYS
+} Way;
+
+/* Pieces of a line such that about as many are looked through as elements of k of them. */
+static int64_t piece_of(int64_t n, int64_t k) {
+    int64_t piece = LEAST_PIECE;
+    while (4 * piece * piece * k < 2 * n) piece *= 2;
+    return piece;
+}
+
+/* The one that takes least, measured in cycles for a line on a processor with vectors of 64 bytes.
+ * `fixed`: n and k do not vary. */
+static Way cheapest_way(int64_t n, int64_t k, bool fixed) {
+    const double length = (double)n, most = (double)k;
+    const Groups s = groups_of(n, k);
+    const double piece = (double)piece_of(n, k), pieces = length / piece;
+    const bool passes = fixed && k <= MOST_PASSES;
+    const double cost[WAYS] = {
+        [WAY_pairs] = (length / 4 + 2) * length,
+        [WAY_last] = 1000 + 11 * length + most * most / 4,
+        [WAY_pieces] = fixed ? 2000 + pieces * (20 + piece / 4) + 11 * (pieces + most * piece) +
+                                   most * most / 4
+                             : INFINITY,
+        [WAY_few] = passes ? most * (0.4 * length + 60) : INFINITY,
+        [WAY_groups] =
+            passes ? 0.3 * length + most * (0.4 * (double)(s.groups + k * s.each) + 120) : INFINITY,
+    };
+    Way best = WAY_pairs;
+    for (Way way = WAY_last; way < WAYS; way++)
+        if (cost[way] < cost[best]) best = way;
+    return best;
+}
+
 /* The positions of the k largest keys along the axis, i32. */
-static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
+static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k, Way way) {
     Graph *g = n->g;
     int rank = keys->rank, to[MAX_RANK], from[MAX_RANK];
     int64_t lines[2] = {1, keys->dims[axis]}, shape[MAX_RANK];
@@ -212,15 +332,16 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k) {
         if (i < rank - 1) lines[0] = dim_mul(n->x, lines[0], shape[i]);
     }
     keys = g_reshape(g, g_transpose(g, keys, to), 2, lines);
-    bool few = !dim_varies(k) && k <= MOST_PASSES;
-    Value *taken = few ? choose_few(n, keys, k) : choose_from_lines(n, keys, k);
+    Value *taken = way == WAY_groups   ? choose_in_groups(n, keys, groups_of(lines[1], k), k)
+                   : way == WAY_few    ? choose_few(n, keys, NULL, k)
+                   : way == WAY_pieces ? choose_in_pieces(n, keys, piece_of(lines[1], k), k)
+                                       : in_order(n, keys, choose_by_last(n, keys, k));
     return g_transpose(g, g_reshape(g, taken, rank, shape), from);
 }
 
-/* Are all pairs compared to find the `most` largest along the axis? (There are elements.) */
-static bool compares_all(const Value *v, int axis, int64_t most) {
-    int64_t extent = v->shape[axis];
-    return extent - most * most / extent <= ALL_COMPARED;
+/* How the k (at most `most`) largest along the axis are found best. */
+static Way way_along(const Value *v, int axis, int64_t k, int64_t most) {
+    return cheapest_way(v->shape[axis], most, !dim_varies(k) && !dim_varies(v->dims[axis]));
 }
 
 Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
@@ -228,7 +349,8 @@ Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
     for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
     if (value_numel(v) == 0) return zeros(n->g, DT_i32, v->rank, shape);
     Value *keys = order_keys(n->g, v);
-    if (!compares_all(v, axis, k)) return choose_largest(n, keys, axis, k);
+    const Way way = way_along(v, axis, k, k);
+    if (way != WAY_pairs) return choose_largest(n, keys, axis, k, way);
     return take_to(n, v, ranks(n, keys, axis), axis, shape, DT_i32, true);
 }
 
@@ -268,8 +390,9 @@ void import_topk(Node *n) {
     }
     Value *keys = order_keys(n->g, v);
     if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
-    if (!compares_all(v, axis, most[axis])) {
-        Value *at = choose_largest(n, keys, axis, k);
+    const Way way = way_along(v, axis, k, most[axis]);
+    if (way != WAY_pairs) {
+        Value *at = choose_largest(n, keys, axis, k, way);
         Builder b = build(n->g, v->rank, shape);
         const Expr *index[MAX_RANK];
         for (int i = 0; i < v->rank; i++) index[i] = ex_var(n->x, i);

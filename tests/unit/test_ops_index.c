@@ -182,11 +182,56 @@ static void test_refusals(void **state) {
     refuse_rows(state, "", N(rows), rows);
 }
 
+/* What TopK finds in one of its ways: elements of few values, so that most are equal, in lines of
+ * which the keys are as ONNX orders them and equals in the order of their positions. */
+static void expect_largest(void **state, const char *dtype, int lines, int length, int k,
+                           bool largest) {
+    Bench *b = *state;
+    Arena *arena = &b->arena;
+    const char *x = "", *values = "", *places = "";
+    for (int line = 0; line < lines; line++) {
+        int *element = ARENA_ARRAY(arena, length, int), found = 0;
+        for (int i = 0; i < length; i++) {
+            element[i] = (i * 7919 + line * 31) % 1009 % 23 + 1;
+            x = arena_printf(arena, "%s %d", x, element[i]);
+        }
+        for (int value = 23; value > 0; value--) {
+            for (int i = 0; i < length && found < k; i++) {
+                if (element[i] != (largest ? value : 24 - value)) continue;
+                values = arena_printf(arena, "%s %d", values, element[i]);
+                places = arena_printf(arena, "%s %d", places, i);
+                found++;
+            }
+        }
+    }
+    const Row row = {
+        arena_printf(arena,
+                     "input x %s[%d,%d] init k i64[1] = %d output y output i "
+                     "y, i = TopK(x, k) {largest=%d}",
+                     dtype, lines, length, k, largest),
+        {x + 1},
+        arena_printf(arena, "%s[%d, %d]%s; i64[%d, %d]%s", dtype, lines, k, values, lines, k,
+                     places),
+    };
+    run_rows(state, "", 1, &row);
+}
+
+static void test_choosing_in_each_way(void **state) {
+    expect_largest(state, "f32", 3, 20, 4, true);     /* pairs */
+    expect_largest(state, "i64", 2, 70, 3, true);     /* one after the other */
+    expect_largest(state, "f32", 2, 1000, 5, true);   /* in groups */
+    expect_largest(state, "i32", 1, 999, 20, false);  /* the last group is not full */
+    expect_largest(state, "f32", 2, 200, 90, true);   /* by the last one */
+    expect_largest(state, "f32", 1, 4003, 100, true); /* in pieces, the last is not full */
+    expect_largest(state, "u8", 1, 4003, 100, false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reading, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_writing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_choosing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_choosing_in_each_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,11 +38,17 @@ static void turn_ring(void *user, int32_t thread, int32_t threads, mlcc_team *te
     }
 }
 
+/* Brief jobs are done alone where the other threads sleep; these are not. */
+static void run_on_all(mlcc_team *team, mlcc_job *job, void *user) {
+    if (team) team->took = 1;
+    mlcc_team_run(team, job, user);
+}
+
 static void run_ring(mlcc_team *team, int threads, int barriers) {
     Ring *ring = calloc(1, sizeof *ring);
     assert_non_null(ring);
     ring->barriers = barriers;
-    mlcc_team_run(team, turn_ring, ring);
+    run_on_all(team, turn_ring, ring);
     assert_int_equal(ring->threads, threads);
     for (int i = 0; i < CELLS; i++) {
         assert_int_equal(ring->wrong[i], 0);
@@ -121,7 +127,7 @@ static void test_memory(void **unused) {
     mlcc_team *team = mlcc_team_new(NULL, 100);
     for (int threads = 1; threads < 6; threads += 2) {
         assert_int_equal(mlcc_team_resize(team, threads), MLCC_OK);
-        mlcc_team_run(team, fill_own, NULL);
+        run_on_all(team, fill_own, NULL);
     }
     mlcc_team_free(team);
     team = mlcc_team_new(NULL, SIZE_MAX / 2);
@@ -155,7 +161,7 @@ static void test_sleep(void **unused) {
     mlcc_team *team = mlcc_team_new(NULL, 0);
     assert_int_equal(mlcc_team_resize(team, 3), MLCC_OK);
     for (int i = 0; i < 5; i++) {
-        mlcc_team_run(team, sleep_first, NULL);
+        run_on_all(team, sleep_first, NULL);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         run_ring(team, 3, 10);
     }
@@ -177,7 +183,7 @@ static void test_rounding(void **unused) {
     assert_int_equal(mlcc_team_resize(team, 4), MLCC_OK);
     for (int m = 0; m < 4; m++) {
         fesetround(modes[m]);
-        mlcc_team_run(team, divide, result);
+        run_on_all(team, divide, result);
         fesetround(FE_TONEAREST);
         for (int i = 1; i < 4; i++) assert_memory_equal(&result[i], &result[0], sizeof *result);
     }
@@ -191,6 +197,34 @@ static void *run_own_team(void *argument) {
     for (int i = 0; i < 20; i++) run_ring(team, 2, 10);
     mlcc_team_free(team);
     return NULL;
+}
+
+static void note_threads(void *user, int32_t thread, int32_t threads, mlcc_team *team) {
+    (void)team;
+    if (thread == 0) *(int *)user = threads;
+}
+
+/* A brief job is not worth waking who sleeps, but such as follow each other are. */
+static void test_brief_jobs(void **unused) {
+    int threads = 0;
+    (void)unused;
+    mlcc_team *team = mlcc_team_new(NULL, 0);
+    assert_int_equal(mlcc_team_resize(team, 2), MLCC_OK);
+    mlcc_team_run(team, note_threads, &threads);
+    while (!atomic_load(&team->asleep)) sched_yield();
+    team->ended = seconds() - 1;
+    team->took = BRIEF_SECONDS / 2;
+    mlcc_team_run(team, note_threads, &threads);
+    assert_int_equal(threads, 1);
+    team->ended = seconds() + 1; /* so that what follows comes soon, whatever runs in between */
+    mlcc_team_run(team, note_threads, &threads);
+    assert_int_equal(threads, 2);
+    while (!atomic_load(&team->asleep)) sched_yield();
+    team->ended = seconds() - 1;
+    team->took = BRIEF_SECONDS * 2;
+    mlcc_team_run(team, note_threads, &threads);
+    assert_int_equal(threads, 2);
+    mlcc_team_free(team);
 }
 
 /* Two threads of a program, each with a team. */
@@ -221,11 +255,11 @@ static void test_sanitized(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),     cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_lives),     cmocka_unit_test(test_sleep),
-        cmocka_unit_test(test_rounding),  cmocka_unit_test(test_two_teams),
-        cmocka_unit_test(test_sanitized),
+        cmocka_unit_test(test_parts),      cmocka_unit_test(test_one_thread),
+        cmocka_unit_test(test_brief_jobs), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_lives),
+        cmocka_unit_test(test_sleep),      cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_two_teams),  cmocka_unit_test(test_sanitized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
