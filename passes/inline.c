@@ -201,6 +201,23 @@ bool runs_across(Arena *scratch, const Expr *load, int var) {
     return across;
 }
 
+typedef struct Across {
+    Arena *scratch;
+    int last;
+    bool any;
+} Across;
+
+static void look_across(void *user, const Expr *e) {
+    Across *u = user;
+    u->any |= e->op == EX_load && runs_across(u->scratch, e, u->last);
+}
+
+bool reads_across(Arena *scratch, const Op *op) {
+    Across u = {.scratch = scratch, .last = op->out[0]->rank - 1};
+    ex_visit(scratch, op->body, look_across, &u);
+    return u.any;
+}
+
 typedef struct Renumber {
     Exprs *x;
     const int *to;

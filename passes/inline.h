@@ -52,6 +52,8 @@ int list_add(Value **list, int *n, Value *v);
 int op_add_input(Graph *g, Op *op, Value *v);
 /* Does coordinate `var` run through rows of what is loaded, and not along them? */
 bool runs_across(Arena *scratch, const Expr *load, int var);
+/* Does the operator read such across rows of its result? */
+bool reads_across(Arena *scratch, const Op *op);
 
 /* `e` with to[i] as the number of load i, i < n. */
 const Expr *renumber_loads(Exprs *x, const Expr *e, int n, const int *to);

@@ -95,6 +95,11 @@ static void look_at_factors(const Layout *l, const Op *op, Factor f[2]) {
     }
 }
 
+/* The coordinates of the result that both factors depend on. */
+static uint32_t groups_of(const Value *out, const Factor f[2]) {
+    return f[0].vars & f[1].vars & ((1u << out->rank) - 1);
+}
+
 /* Does the operator want channels side by side? On devices only products do that their warps
  * compute, or will once `narrow` has had a look at them. */
 static bool has_wishes(const Graph *g, const PassOptions *o, const Op *op) {
@@ -110,7 +115,7 @@ static void product_wishes(Layout *l, const Op *op) {
     if (f[0].constant == f[1].constant || !f[f[1].constant].connects) return;
     uint32_t weights = f[f[1].constant].vars;
     const Value *out = op->out[0];
-    const uint32_t groups = weights & f[f[0].constant].vars & ((1u << out->rank) - 1);
+    const uint32_t groups = groups_of(out, f);
     int column = longest_of(out, weights & ~groups), best = longest_of(out, weights);
     if (best < 0) return;
     if (column >= 0 && out->shape[column] >= MIN_EXTENT &&
@@ -280,8 +285,9 @@ static void lift_epilogues(Graph *g, const PassOptions *o) {
     pass_dce(g, o);
 }
 
-/* Tiles that are transformed back for an output (winograd.c) have channels side by side, which the
- * output may not: a copy turns them. */
+/* Tiles that are transformed back for an output (winograd.c), and channels that have windows each
+ * for themselves, are computed side by side, as which the output may not have them: a copy turns
+ * them. */
 static void copy_outputs(Layout *l) {
     Graph *g = l->g;
     graph_count_uses(g);
@@ -293,7 +299,12 @@ static void copy_outputs(Layout *l) {
             !shape_equal(out->rank, out->shape, out->rank, out->dims))
             continue;
         look_at_factors(l, op, f);
-        if (f[0].constant == f[1].constant || f[f[1].constant].connects) continue;
+        if (f[0].constant == f[1].constant) continue;
+        const Factor *weights = &f[f[1].constant];
+        const uint32_t groups = groups_of(out, f);
+        int column = longest_of(out, weights->vars & ~groups);
+        bool apart = groups && (column < 0 || out->shape[column] == 1);
+        if (weights->connects && !apart) continue;
         Op *copy = graph_new_op(g, OP_map, 1, &out, 1);
         const Expr *index[MAX_RANK];
         for (int k = 0; k < out->rank; k++) index[k] = ex_var(g->x, k);

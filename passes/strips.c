@@ -163,24 +163,11 @@ static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
     return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
 }
 
-typedef struct Across {
-    Arena *scratch;
-    int last;
-    bool any;
-} Across;
-
-static void look_across(void *user, const Expr *e) {
-    Across *u = user;
-    u->any |= e->op == EX_load && runs_across(u->scratch, e, u->last);
-}
-
 /* Are what lies side by side in the result columns of a product, or read from rows apart? */
 static bool has_columns(const Strips *s, const Op *op) {
-    Across u = {.scratch = s->scratch, .last = op->out[0]->rank - 1};
-    if (op->kind == OP_map) ex_visit(s->scratch, op->body, look_across, &u);
-    if (!op_is_product(op)) return u.any;
+    if (!op_is_product(op)) return op->kind == OP_map && reads_across(s->scratch, op);
     const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);
-    return (one ^ ex_vars(s->scratch, op->body->arg[1])) >> u.last & 1;
+    return (one | ex_vars(s->scratch, op->body->arg[1])) >> (op->out[0]->rank - 1) & 1;
 }
 
 /* Would the strip have less than a line of such? Vectors of them would be small, or run along
@@ -393,7 +380,7 @@ static const Expr *with_rim(Build *b, const Member *m, int a, const Expr *value)
         for (int k = 0; k < b->c->member[i].op->n_in; k++)
             if (b->c->member[i].op->in[k] == m->op->out[0]) reader = &b->c->member[i];
     const Expr *body = reader->op->body;
-    if (!moves_boxes(reader->op) || b->s->uses[m->op->out[0]->id] > 1) return value;
+    if (!moves_boxes(b->s, reader->op) || b->s->uses[m->op->out[0]->id] > 1) return value;
     const Expr *load = body->arg[1], *rim = body->arg[2];
     if (load->op != EX_load || reader->op->in[load->k.i] != m->op->out[0] || !ex_is_const(rim) ||
         ex_loads(b->s->scratch, body->arg[0]))

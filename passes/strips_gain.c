@@ -160,11 +160,12 @@ double op_cycles(const Strips *s, const Op *op) {
     return (steps_of(op) * each / VECTORS + (double)value_numel(op->out[0]) * last) / lanes;
 }
 
-bool moves_boxes(const Op *op) {
+bool moves_boxes(const Strips *s, const Op *op) {
     bool made = false;
+    if (op->kind != OP_map || op->body->op != EX_select) return false;
     for (int i = 0; i < op->n_in; i++)
         made |= op->in[i]->def->kind == OP_map || op->in[i]->def->kind == OP_reduce;
-    return made && op->kind == OP_map && op->body->op == EX_select;
+    return made || reads_across(s->scratch, op);
 }
 
 /* Is the member's result a box of another one's? */
@@ -172,7 +173,7 @@ static bool boxed(const Strips *s, const Chain *c, const Member *m) {
     for (int i = 0; i < c->n; i++)
         for (int k = 0; k < c->member[i].op->n_in; k++)
             if (c->member[i].op->in[k] == m->op->out[0])
-                return moves_boxes(c->member[i].op) && s->uses[m->op->out[0]->id] == 1;
+                return moves_boxes(s, c->member[i].op) && s->uses[m->op->out[0]->id] == 1;
     return false;
 }
 
@@ -236,7 +237,7 @@ static double waits_less(const Strips *s, const Chain *c, const Member *m, const
         bytes += r->inside[i] * strips;
     }
     together.between = strip_cycles(s, bytes, held);
-    if (m > c->member && !moves_boxes(m->op) && !boxed(s, c, m)) {
+    if (m > c->member && !moves_boxes(s, m->op) && !boxed(s, c, m)) {
         double whole = (double)value_bytes(m->op->out[0]), made = strip_bytes(c, m) * strips;
         apart.made = map ? cycles_for(s, whole, whole) : cycles_to_memory(s, whole, whole);
         together.made = map ? strip_cycles(s, made, held) : cycles_to_memory(s, made, held);
@@ -268,7 +269,7 @@ double chain_gain(Strips *s, const Chain *c) {
         double again = read[i].again, twice = read[i].twice, moved = 0, rows = rows_of(out);
         bool product = op_is_product(m->op);
         if (product && rows * part < LEAST_ROWS && rows >= LEAST_ROWS) return 0;
-        for (int k = 0; moves_boxes(m->op) && k < m->op->n_in; k++)
+        for (int k = 0; moves_boxes(s, m->op) && k < m->op->n_in; k++)
             if (chain_member(c, m->op->in[k]->def) < 0) moved += strip;
         if (i > 0 && !boxed(s, c, m)) between += whole;
         gain += waits_less(s, c, m, &read[i], held, held + stays);
@@ -277,7 +278,7 @@ double chain_gain(Strips *s, const Chain *c) {
         gain += cycles_for(s, twice, twice) - strip_cycles(s, twice, held);
         once &= part * strips < 1.001;
         reread += again * strips;
-        if (moves_boxes(m->op)) continue;
+        if (moves_boxes(s, m->op)) continue;
         gain -= (part * strips - 1) * s->cycles[m->op->index];
         work += s->cycles[m->op->index];
     }
