@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BARRIER_CYCLES 800.0
+#define BARRIER_CYCLES 500.0
 #define MOVE_CYCLES    0.4     /* for a byte from one core to the other */
 #define CALLER_CYCLES  0.02 /* the same of inputs and outputs: who calls again soon leaves them */
 #define NEAR_BYTES     1048576 /* that stay in a core's cache */
