@@ -290,6 +290,7 @@ static void lift_epilogues(Graph *g, const PassOptions *o) {
  * them. */
 static void copy_outputs(Layout *l) {
     Graph *g = l->g;
+    if (!l->target->vector_types) return; /* nothing is faster for the memory */
     graph_count_uses(g);
     for (int i = 0; i < g->outputs.n; i++) {
         Value *out = g->outputs.items[i];
