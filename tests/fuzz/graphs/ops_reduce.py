@@ -108,9 +108,11 @@ def topk(g):
     if x.shape[axis] == 0:
         raise Reject("empty")
     k = g.between(1, x.shape[axis])
-    if g.chance(0.15) and x.size <= 4 * x.shape[axis]:  # so many that not all are compared with all
+    if g.chance(0.15) and x.size <= 4 * x.shape[axis]:  # so many that not all are looked through
         repeats = [1] * x.rank
-        repeats[axis] = 1100 // x.shape[axis] + 1
+        many = g.chance(0.3)
+        repeats[axis] = (4000 if many else 1100) // x.shape[axis] + 1
+        k = g.between(65, 120) if many else k
         (x,) = g.node("Tile", [x, g.shape_input(repeats)], kind="move", fixed=(1,))
     if g.opset < 10:
         g.node("TopK", [x], outputs=2, k=k, axis=axis)

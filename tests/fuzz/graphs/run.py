@@ -38,6 +38,7 @@ from .judge import whole_model
 from .minimise import minimise, shown
 from .peer import Peer, Task, temporary_folder
 from .relations import as_function, constant_nodes, renamed
+from .table import OPERATORS
 from .varying import Varying
 
 BATCH = 96
@@ -347,6 +348,9 @@ def main():
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.operators = [name for name in options.operators.split(",") if name]
+    unknown = set(options.operators) - {name for name, _, _ in OPERATORS}
+    if unknown:
+        parser.error(f"no function of the table: {' '.join(sorted(unknown))}")
     options.no_vulkan |= os.environ.get("SKIP_VULKAN", "0") != "0"
     options.peer = (
         options.peer or ("build/san" if options.hostile else "build") + "/tests/graph_peer"
