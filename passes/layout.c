@@ -287,7 +287,7 @@ static void lift_epilogues(Graph *g, const PassOptions *o) {
 
 /* Tiles that are transformed back for an output (winograd.c), and channels that have windows each
  * for themselves, are computed side by side, as which the output may not have them: a copy turns
- * them. */
+ * them. (C compilers turn tiles of eight lanes well enough, but not of sixteen.) */
 static void copy_outputs(Layout *l) {
     Graph *g = l->g;
     if (!l->target->vector_types) return; /* nothing is faster for the memory */
@@ -304,7 +304,8 @@ static void copy_outputs(Layout *l) {
         const Factor *weights = &f[f[1].constant];
         const uint32_t groups = groups_of(out, f);
         int column = longest_of(out, weights->vars & ~groups);
-        bool apart = groups && (column < 0 || out->shape[column] == 1);
+        bool apart = groups && (column < 0 || out->shape[column] == 1) &&
+                     l->target->vector_bytes >= LINE_BYTES;
         if (weights->connects && !apart) continue;
         Op *copy = graph_new_op(g, OP_map, 1, &out, 1);
         const Expr *index[MAX_RANK];
