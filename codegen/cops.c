@@ -57,9 +57,10 @@ bool is_scalar_buffer(const Buffer *b) {
     return b->space == SPACE_reg && buffer_elements(b) == 1;
 }
 
-DType held_type(const Printer *p, const Buffer *b) {
+DType held_type(const Printer *p, int buffer) {
+    const Buffer *b = p->k->buffers.items[buffer];
     bool vectorised = p->d->gcc_makes_vectors && !p->unit->vector_bytes && b->space == SPACE_reg;
-    if (!vectorised || is_scalar_buffer(b)) return b->dt;
+    if (!vectorised || is_scalar_buffer(b) || p->compared[buffer]) return b->dt;
     return b->dt == DT_i32 ? DT_u32 : b->dt == DT_i64 ? DT_u64 : b->dt;
 }
 
@@ -301,7 +302,7 @@ static Piece compose_load(Printer *p, const Expr *e) {
     const Buffer *b = p->k->buffers.items[e->k.i];
     Piece raw = atom(print_element(p, e));
     if (!held_wide(p, b)) return from_memory(p, b->dt, raw);
-    return held_type(p, b) == b->dt ? raw : convert(p, p->d->reg[b->dt], raw);
+    return held_type(p, (int)e->k.i) == b->dt ? raw : convert(p, p->d->reg[b->dt], raw);
 }
 
 /* --- casts ------------------------------------------------------------------------------------ */

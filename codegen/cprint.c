@@ -32,7 +32,9 @@ static void note_block(Printer *p, const Stmt *s) {
         note_expr(p, s->extent);
         note_expr(p, s->value);
         if (s->kind == ST_store || s->kind == ST_prefetch) {
+            const int op = s->kind == ST_store ? s->value->op : EX_const;
             p->buffer_used[s->buffer] = true;
+            p->compared[s->buffer] |= op == EX_max || op == EX_min;
             for (int i = 0; i < p->k->buffers.items[s->buffer]->rank; i++)
                 note_expr(p, s->index[i]);
         }
@@ -70,6 +72,7 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
     p->var_value = ARENA_ARRAY(scratch, vars + 1, const Node *);
     p->var_used = ARENA_ARRAY(scratch, vars + 1, bool);
     p->buffer_used = ARENA_ARRAY(scratch, buffers + 1, bool);
+    p->compared = ARENA_ARRAY(scratch, buffers + 1, bool);
     p->declared = ARENA_ARRAY(scratch, buffers + 1, bool);
     for (int i = 0; i < buffers; i++)
         p->buffer[i] = names_take(&p->names, k->buffers.items[i]->name, "b");
@@ -139,7 +142,7 @@ static void print_alloc(Printer *p, const Stmt *s) {
                    p->buffer[s->buffer], (long long)buffer_elements(b));
         return;
     }
-    const char *type = type_of(p, held_type(p, b)), *name = p->buffer[s->buffer];
+    const char *type = type_of(p, held_type(p, s->buffer)), *name = p->buffer[s->buffer];
     if (is_narrow_array(p, b))
         print_narrow_alloc(p, b, name);
     else if (!is_scalar_buffer(b))
@@ -179,10 +182,11 @@ static bool print_update(Printer *p, int buffer, const Expr *index, const Expr *
     return false;
 }
 
-static const char *print_value(Printer *p, const Buffer *b, const Expr *value) {
+static const char *print_value(Printer *p, int buffer, const Expr *value) {
+    const Buffer *b = p->k->buffers.items[buffer];
     if (!held_wide(p, b)) return print_stored(p, b->dt, value);
     const char *text = print_root(p, value);
-    DType dt = held_type(p, b);
+    DType dt = held_type(p, buffer);
     return dt == b->dt ? text : arena_printf(p->scratch, "(%s)(%s)", type_of(p, dt), text);
 }
 
@@ -201,12 +205,12 @@ static void print_store(Printer *p, const Stmt *s) {
         return;
     }
     const char *place = print_place(p, s->buffer, roots[0]);
-    const char *value = print_value(p, b, roots[1]);
+    const char *value = print_value(p, s->buffer, roots[1]);
     bool long_line =
         (size_t)p->indent * 4 + strlen(type) + strlen(place) + strlen(value) > LONGEST_LINE;
     if (long_line && roots[1]->op != EX_load && roots[1]->n && !node_of(p, roots[1])->name) {
         name_expr(p, roots[1]);
-        value = print_value(p, b, roots[1]);
+        value = print_value(p, s->buffer, roots[1]);
     }
     print_line(p, "%s%s = %s;", type, place, value);
     end_statement(p, mark);
@@ -539,7 +543,7 @@ static void print_elements(const Wide *w, const char *out) {
     begin_statement(p, 2, roots);
     const char *place =
         w->to ? arena_printf(p->scratch, "%s.e[%s]", out, var) : print_place(p, w->buffer, w->at);
-    print_line(p, "%s = %s;", place, print_value(p, p->k->buffers.items[w->buffer], w->value));
+    print_line(p, "%s = %s;", place, print_value(p, w->buffer, w->value));
     end_scope(p, mark);
     p->indent--;
     print_line(p, "}");

@@ -88,6 +88,7 @@ typedef struct Printer {
     int64_t *extent;        /* upper bounds of the variables, -1: unknown */
     const Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
+    bool *compared; /* buffer i keeps the largest or smallest */
     bool *aligned;  /* parameter i begins at a multiple of what is read at once; NULL: nothing is */
     bool *declared; /* buffer i: its alloc waits for the store that sets it */
     /* cvector.c. held[i] > 0: buffer i is an array in registers, kept in vectors: rows of so many
@@ -222,8 +223,9 @@ bool is_narrow_array(const Printer *p, const Buffer *b);
 const char *print_loaded(Printer *p, DType dt, const char *raw);
 /* The type that the elements of an array in registers have: an unsigned one for integers where GCC
  * makes vectors. GCC 12 sums arrays of signed ones wrongly at -O3 if what is read afterwards is
- * cast to unsigned (its PR 107212). */
-DType held_type(const Printer *p, const Buffer *b);
+ * cast to unsigned (its PR 107212); of unsigned ones it compares what was cast as unsigned, so
+ * arrays of the largest or smallest stay signed. */
+DType held_type(const Printer *p, int buffer);
 int64_t buffer_elements(const Buffer *b);
 Node *node_of(Printer *p, const Expr *e);
 /* A literal of a type. */

@@ -52,7 +52,7 @@ int list_add(Value **list, int *n, Value *v);
 int op_add_input(Graph *g, Op *op, Value *v);
 /* Does coordinate `var` run through rows of what is loaded, and not along them? */
 bool runs_across(Arena *scratch, const Expr *load, int var);
-/* Does the operator read such across rows of its result? */
+/* Do rows of its result run across rows of something that the operator reads? */
 bool reads_across(Arena *scratch, const Op *op);
 
 /* `e` with to[i] as the number of load i, i < n. */

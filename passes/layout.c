@@ -286,7 +286,7 @@ static void lift_epilogues(Graph *g, const PassOptions *o) {
 }
 
 /* Tiles that are transformed back for an output (winograd.c), and channels that have windows each
- * for themselves, are computed side by side, as which the output may not have them: a copy turns
+ * for themselves, are computed with channels side by side. Where the output has not, a copy turns
  * them. (C compilers turn tiles of eight lanes well enough, but not of sixteen.) */
 static void copy_outputs(Layout *l) {
     Graph *g = l->g;

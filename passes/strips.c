@@ -163,7 +163,8 @@ static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
     return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
 }
 
-/* Are what lies side by side in the result columns of a product, or read from rows apart? */
+/* Does a product make vectors of what lies side by side in the result, or is that read from rows
+ * apart? */
 static bool has_columns(const Strips *s, const Op *op) {
     if (!op_is_product(op)) return op->kind == OP_map && reads_across(s->scratch, op);
     const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);

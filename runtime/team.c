@@ -249,14 +249,9 @@ unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread) {
     return team->memory ? team->memory + (size_t)(thread - 1) * team->bytes : NULL;
 }
 
-/* Are the others asleep, and the job done before they would be of use? Jobs that follow each other
- * closely wake them all the same, to spin long enough for the next one. */
-static bool is_done_alone(mlcc_team *team, double start) {
-    if (!atomic_load_explicit(&team->asleep, memory_order_relaxed) || team->took > BRIEF_SECONDS)
-        return false;
-    if (start - team->ended > SPIN_SECONDS) return true;
-    set_rounds(team, team->most_rounds);
-    return false;
+/* Do others sleep that would wake when a job is done? */
+static bool wake_late(const mlcc_team *team) {
+    return atomic_load_explicit(&team->asleep, memory_order_relaxed) && team->took <= BRIEF_SECONDS;
 }
 
 void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
@@ -265,9 +260,11 @@ void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
         return;
     }
     const double start = seconds();
-    if (is_done_alone(team, start)) {
+    const bool late = wake_late(team), soon = start - team->ended <= SPIN_SECONDS;
+    if (late && !soon) {
         job(user, 0, 1, NULL);
     } else {
+        if (late) set_rounds(team, team->most_rounds); /* who wakes now is awake for the next job */
         team->job = job;
         team->user = user;
         team->float_mode = get_float_mode();
@@ -276,7 +273,7 @@ void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
         mlcc_team_wait(team);
     }
     team->ended = seconds();
-    const double own = team->ended - start, before = team->took * 0.9;
+    const double own = team->ended - start, before = team->took * 0.98;
     team->took = own > before ? own : before;
 }
 

@@ -151,41 +151,45 @@ static Value *choose_by_last(Node *n, Value *keys, int64_t k) {
     return take_to(n, keys, build_map(&b, DT_i32, place), 1, chosen, DT_i32, true);
 }
 
-/* The positions, ordered by the keys there. */
-static Value *in_order(Node *n, Value *keys, Value *taken) {
-    Exprs *x = n->x;
-    Builder b = build(n->g, 2, taken->dims);
-    const Expr *at[2] = {ex_var(x, 0), index_clamp(x, build_in(&b, taken), keys->dims[1])};
-    Value *chosen = build_map(&b, keys->dt, build_load(&b, keys, at));
-    return take_to(n, taken, ranks(n, chosen, 1), 1, taken->dims, DT_i32, false);
+/* The elements of every line of v [lines, n] at positions [lines, m] in it. */
+static Value *elements_at(Graph *g, Value *v, Value *positions) {
+    Exprs *x = g->x;
+    Builder b = build(g, 2, positions->dims);
+    const Expr *at[2] = {ex_var(x, 0), index_clamp(x, build_in(&b, positions), v->dims[1])};
+    return build_map(&b, v->dt, build_load(&b, v, at));
 }
 
-/* The same of long lines: the k largest are in the k pieces whose largest come first. */
+/* The positions, those of larger keys first. */
+static Value *in_order(Node *n, Value *keys, Value *positions) {
+    Value *places = ranks(n, elements_at(n->g, keys, positions), 1);
+    return take_to(n, positions, places, 1, positions->dims, DT_i32, false);
+}
+
+/* Lines of `length`, filled up with the lowest key. */
+static Value *filled_up(Graph *g, Value *keys, int64_t length) {
+    const int64_t before[2] = {0}, after[2] = {0, length - keys->dims[1]};
+    return g_pad(g, keys, before, after, combine_identity(COMBINE_max, keys->dt));
+}
+
+/* What choose_by_last does, of long lines: the k largest are in the k pieces, each of `piece`
+ * elements side by side, whose largest come first. */
 static Value *choose_in_pieces(Node *n, Value *keys, int64_t piece, int64_t k) {
     Graph *g = n->g;
     Exprs *x = n->x;
     const int64_t pieces = (keys->dims[1] + piece - 1) / piece;
-    const int64_t before[2] = {0}, after[2] = {0, pieces * piece - keys->dims[1]};
-    const int64_t leaders[2] = {keys->dims[0], pieces}, rest[2] = {keys->dims[0], k * piece};
-    const int64_t chosen[2] = {keys->dims[0], k};
+    const int64_t first[2] = {keys->dims[0], pieces}, inside[2] = {keys->dims[0], k * piece};
     const Expr *own = ex_var(x, 1), *by = ex_i(x, piece), *at[2] = {ex_var(x, 0)};
-    keys = g_pad(g, keys, before, after, combine_identity(COMBINE_max, keys->dt));
-    Builder b = build(g, 2, leaders);
+    keys = filled_up(g, keys, pieces * piece);
+    Builder b = build(g, 2, first);
     at[1] = ex_add(x, ex_mul(x, own, by), build_red(&b, piece));
     Value *most = build_reduce(&b, keys->dt, COMBINE_max, build_load(&b, keys, at), NULL);
-    Value *which = choose_by_last(n, most, k);
-
-    b = build(g, 2, rest);
+    Value *chosen = choose_by_last(n, most, k);
+    b = build(g, 2, inside);
     at[1] = ex_div(x, own, by);
-    at[1] = ex_add(x, ex_mul(x, build_load(&b, which, at), by), ex_bin(x, EX_rem, own, by));
-    at[1] = index_clamp(x, at[1], keys->dims[1]);
-    Value *candidates = build_map(&b, keys->dt, build_load(&b, keys, at));
-    Value *taken = choose_by_last(n, candidates, k);
-    b = build(g, 2, chosen);
-    const Expr *candidate = index_clamp(x, build_in(&b, taken), rest[1]);
-    at[1] = ex_div(x, candidate, by);
-    at[1] = ex_add(x, ex_mul(x, build_load(&b, which, at), by), ex_bin(x, EX_rem, candidate, by));
-    return in_order(n, keys, build_map(&b, DT_i32, at[1]));
+    const Expr *start = ex_mul(x, build_load(&b, chosen, at), by);
+    Value *positions = build_map(&b, DT_i32, ex_add(x, start, ex_bin(x, EX_rem, own, by)));
+    Value *taken = choose_by_last(n, elements_at(g, keys, positions), k);
+    return elements_at(g, positions, taken);
 }
 
 /* The body of a loop that finds the largest of every line of keys [lines, n] that comes after the
@@ -225,8 +229,9 @@ static Graph *next_largest(Node *n, const Value *whole, bool placed) {
     return g;
 }
 
-/* The same positions of a few, found one after the other. Where `places` is not NULL, key i of a
- * line is at position places[i] of it. */
+/* The positions of the k largest of every line of keys [lines, n], i32, in the order of the keys,
+ * found one after the other. Where `places` is not NULL, key i of a line is at position places[i].
+ */
 static Value *choose_few(Node *n, Value *keys, Value *places, int64_t k) {
     Graph *g = n->g;
     void *highest = arena_alloc(g->arena, 8);
@@ -239,46 +244,50 @@ static Value *choose_few(Node *n, Value *keys, Value *places, int64_t k) {
     return g_transpose(g, out[2], to);
 }
 
-/* The elements of a line, as `each` groups of every `groups`-th of them; some are beyond its end.
- */
-typedef struct Groups {
-    int64_t groups, each;
-} Groups;
-
-/* The same of long lines: the k largest are in the k groups whose largest come first. */
-static Value *choose_in_groups(Node *n, Value *keys, Groups s, int64_t k) {
-    Graph *g = n->g;
-    Exprs *x = n->x;
-    const int64_t before[2] = {0}, after[2] = {0, s.groups * s.each - keys->dims[1]};
-    const int64_t leaders[2] = {keys->dims[0], s.groups}, rest[2] = {keys->dims[0], k * s.each};
-    const Expr *own[2] = {ex_var(x, 0), ex_var(x, 1)}, *in[2] = {own[0]};
-    keys = g_pad(g, keys, before, after, combine_identity(COMBINE_max, keys->dt));
-    Builder b = build(g, 2, leaders);
-    in[1] = ex_add(x, ex_mul(x, build_red(&b, s.each), ex_i(x, s.groups)), own[1]);
-    Value *most = build_reduce(&b, keys->dt, COMBINE_max, build_load(&b, keys, in), NULL);
-    b = build(g, 2, leaders);
-    in[1] = ex_add(x, ex_mul(x, build_red(&b, s.each), ex_i(x, s.groups)), own[1]);
-    const Expr *leads = ex_bin(x, EX_eq, build_load(&b, keys, in), build_load(&b, most, own));
-    const Expr *place = ex_select(x, leads, in[1], ex_i(x, INT32_MAX));
-    Value *first = build_reduce(&b, DT_i32, COMBINE_min, place, NULL);
-    Value *chosen = choose_few(n, most, first, k);
-
-    b = build(g, 2, rest);
-    const Expr *row = ex_bin(x, EX_rem, own[1], ex_i(x, s.each));
-    in[1] = ex_div(x, own[1], ex_i(x, s.each));
-    in[1] = ex_bin(x, EX_rem, build_load(&b, chosen, in), ex_i(x, s.groups));
-    Value *places = build_map(&b, DT_i32, ex_add(x, ex_mul(x, row, ex_i(x, s.groups)), in[1]));
-    b = build(g, 2, rest);
-    in[1] = index_clamp(x, build_in(&b, places), keys->dims[1]);
-    Value *candidates = build_map(&b, keys->dt, build_load(&b, keys, in));
-    return choose_few(n, candidates, places, k);
+/* The position of element `i` of group `group`. */
+static const Expr *in_group(Exprs *x, const Expr *group, const Expr *i, int64_t groups) {
+    return ex_add(x, ex_mul(x, i, ex_i(x, groups)), group);
 }
 
-/* Of k elements of a line of n, both known: about as many groups as elements in k of them. */
-static Groups groups_of(int64_t n, int64_t k) {
+/* What choose_few does, of long lines: the k largest are in the k groups, each of every groups-th
+ * element, whose largest come first. (Vectors of the largest of groups need no sums across lanes,
+ * as those of pieces do, which matters where groups are small.) */
+static Value *choose_in_groups(Node *n, Value *keys, int64_t groups, int64_t k) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    const int64_t size = (keys->dims[1] + groups - 1) / groups;
+    const int64_t first[2] = {keys->dims[0], groups}, inside[2] = {keys->dims[0], k * size};
+    const Expr *own[2] = {ex_var(x, 0), ex_var(x, 1)}, *at[2] = {own[0]};
+    keys = filled_up(g, keys, groups * size);
+    Builder b = build(g, 2, first);
+    at[1] = in_group(x, own[1], build_red(&b, size), groups);
+    Value *most = build_reduce(&b, keys->dt, COMBINE_max, build_load(&b, keys, at), NULL);
+    b = build(g, 2, first);
+    at[1] = in_group(x, own[1], build_red(&b, size), groups);
+    const Expr *leads = ex_bin(x, EX_eq, build_load(&b, keys, at), build_load(&b, most, own));
+    const Expr *place = ex_select(x, leads, at[1], ex_i(x, INT32_MAX));
+    Value *places = build_reduce(&b, DT_i32, COMBINE_min, place, NULL);
+    Value *chosen = choose_few(n, most, places, k);
+
+    b = build(g, 2, inside);
+    at[1] = ex_div(x, own[1], ex_i(x, size));
+    const Expr *group = ex_bin(x, EX_rem, build_load(&b, chosen, at), ex_i(x, groups));
+    const Expr *i = ex_bin(x, EX_rem, own[1], ex_i(x, size));
+    Value *positions = build_map(&b, DT_i32, in_group(x, group, i, groups));
+    return choose_few(n, elements_at(g, keys, positions), positions, k);
+}
+
+/* About as many groups of a line of n as elements in k > 0 of them. */
+static int64_t groups_for(int64_t n, int64_t k) {
     int64_t groups = (int64_t)sqrt((double)(n * k));
-    groups = (groups + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT;
-    return (Groups){groups, (n + groups - 1) / groups};
+    return (groups + GROUP_UNIT - 1) / GROUP_UNIT * GROUP_UNIT;
+}
+
+/* The size of pieces of such a line that are about as many as elements in k of them. */
+static int64_t piece_for(int64_t n, int64_t k) {
+    int64_t piece = LEAST_PIECE;
+    while (4 * piece * piece * k < 2 * n) piece *= 2;
+    return piece;
 }
 
 typedef enum Way {
@@ -290,29 +299,24 @@ typedef enum Way {
     WAYS
 } Way;
 
-/* Pieces of a line such that about as many are looked through as elements of k of them. */
-static int64_t piece_of(int64_t n, int64_t k) {
-    int64_t piece = LEAST_PIECE;
-    while (4 * piece * piece * k < 2 * n) piece *= 2;
-    return piece;
-}
-
-/* The one that takes least, measured in cycles for a line on a processor with vectors of 64 bytes.
- * `fixed`: n and k do not vary. */
-static Way cheapest_way(int64_t n, int64_t k, bool fixed) {
-    const double length = (double)n, most = (double)k;
-    const Groups s = groups_of(n, k);
-    const double piece = (double)piece_of(n, k), pieces = length / piece;
+/* The way that takes least. Costs were fitted to what lines took on a processor (Zen 4), in cycles,
+ * as vectors of 32 bytes would take; of 64 bits none has several lanes. `fixed`: n and k do not
+ * vary. */
+static Way cheapest_way(int64_t n, int64_t k, bool fixed, DType key) {
+    const double length = (double)n, most = (double)k, slow = dt_store(key) == 8 ? 3 : 1;
+    const double piece = (double)piece_for(n, k), pieces = length / piece;
+    const double groups = (double)groups_for(n, k), size = ceil(length / groups);
     const bool passes = fixed && k <= MOST_PASSES;
+    const double order = most * most / 4;
     const double cost[WAYS] = {
         [WAY_pairs] = (length / 4 + 2) * length,
-        [WAY_last] = 1000 + 11 * length + most * most / 4,
-        [WAY_pieces] = fixed ? 2000 + pieces * (20 + piece / 4) + 11 * (pieces + most * piece) +
-                                   most * most / 4
-                             : INFINITY,
-        [WAY_few] = passes ? most * (0.4 * length + 60) : INFINITY,
+        [WAY_last] = 1000 + 13 * length + order,
+        [WAY_pieces] = fixed
+                           ? 2000 + pieces * (20 + piece / 4) + 13 * (pieces + most * piece) + order
+                           : INFINITY,
+        [WAY_few] = passes ? slow * most * (0.8 * length + 60) : INFINITY,
         [WAY_groups] =
-            passes ? 0.3 * length + most * (0.4 * (double)(s.groups + k * s.each) + 120) : INFINITY,
+            passes ? slow * (0.6 * length + most * (0.8 * (groups + most * size) + 120)) : INFINITY,
     };
     Way best = WAY_pairs;
     for (Way way = WAY_last; way < WAYS; way++)
@@ -332,16 +336,18 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k, Way way)
         if (i < rank - 1) lines[0] = dim_mul(n->x, lines[0], shape[i]);
     }
     keys = g_reshape(g, g_transpose(g, keys, to), 2, lines);
-    Value *taken = way == WAY_groups   ? choose_in_groups(n, keys, groups_of(lines[1], k), k)
-                   : way == WAY_few    ? choose_few(n, keys, NULL, k)
-                   : way == WAY_pieces ? choose_in_pieces(n, keys, piece_of(lines[1], k), k)
-                                       : in_order(n, keys, choose_by_last(n, keys, k));
+    Value *taken = way == WAY_groups ? choose_in_groups(n, keys, groups_for(lines[1], k), k)
+                   : way == WAY_few  ? choose_few(n, keys, NULL, k)
+                   : way == WAY_pieces
+                       ? in_order(n, keys, choose_in_pieces(n, keys, piece_for(lines[1], k), k))
+                       : in_order(n, keys, choose_by_last(n, keys, k));
     return g_transpose(g, g_reshape(g, taken, rank, shape), from);
 }
 
-/* How the k (at most `most`) largest along the axis are found best. */
-static Way way_along(const Value *v, int axis, int64_t k, int64_t most) {
-    return cheapest_way(v->shape[axis], most, !dim_varies(k) && !dim_varies(v->dims[axis]));
+/* How the k (at most `most`) largest keys along the axis are found best. */
+static Way way_along(const Value *keys, int axis, int64_t k, int64_t most) {
+    const bool fixed = !dim_varies(k) && !dim_varies(keys->dims[axis]);
+    return cheapest_way(keys->shape[axis], most, fixed, keys->dt);
 }
 
 Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
@@ -349,7 +355,7 @@ Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
     for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
     if (value_numel(v) == 0) return zeros(n->g, DT_i32, v->rank, shape);
     Value *keys = order_keys(n->g, v);
-    const Way way = way_along(v, axis, k, k);
+    const Way way = way_along(keys, axis, k, k);
     if (way != WAY_pairs) return choose_largest(n, keys, axis, k, way);
     return take_to(n, v, ranks(n, keys, axis), axis, shape, DT_i32, true);
 }
@@ -390,7 +396,7 @@ void import_topk(Node *n) {
     }
     Value *keys = order_keys(n->g, v);
     if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
-    const Way way = way_along(v, axis, k, most[axis]);
+    const Way way = way_along(keys, axis, k, most[axis]);
     if (way != WAY_pairs) {
         Value *at = choose_largest(n, keys, axis, k, way);
         Builder b = build(n->g, v->rank, shape);

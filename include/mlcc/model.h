@@ -73,10 +73,11 @@ typedef struct mlcc_model {
     void (*close)(void *state);
     /* One line about the last failure of `state`; never NULL. */
     const char *(*error)(void *state);
-    /* How many threads `run` works on, the calling one among them; 1 after `open`. The others wait
-     * between runs, and end in `close`, which must come before the library is unloaded. Results are
-     * the same, bit by bit, for any number. Not while `run` works. NULL where it is not offered;
-     * after a failure it is one thread again. */
+    /* How many threads `run` works on, the calling one among them; 1 after `open`. (It alone does
+     * what takes less than waking the others would.) The others wait between runs, and end in
+     * `close`, which must come before the library is unloaded. Results are the same, bit by bit,
+     * for any number. Not while `run` works. NULL where it is not offered; after a failure it is
+     * one thread again. */
     int (*set_threads)(void *state, int threads);
 
     /* Dimensions that vary from run to run; all three are NULL where none does. Then the shapes

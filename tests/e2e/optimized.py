@@ -62,6 +62,15 @@ def main():
          node("DequantizeLinear", ["rb", "one"], ["db"]),
          node("MatMul", ["da", "db"], ["p"]), node("Reshape", ["p", "flat"], ["y"])],
         FLOAT, codes, {"a": a, "b": b}, product.ravel()))
+    # the largest and smallest of columns, in arrays of integers, some of them the greatest there are
+    least, most = -(1 << 31), (1 << 31) - 1
+    i = random.choice(numpy.array([least, 5, most, -3], "i4"), (16, 8, 5))
+    for kind, reduced in (("ReduceMax", (i + numpy.int32(7)).max(1)), ("ReduceMin", (i + numpy.int32(7)).min(1))):
+        cases.append(([node("Add", ["i", "seven"], ["s"]), node(kind, ["s"], ["y"], axes=[1], keepdims=0)],
+                      onnx.TensorProto.INT32, {"seven": numpy.int32(7)}, {"i": i}, reduced))
+    rows = random.choice(numpy.array([least, 5, most, -3], "i4"), (1024, 5))
+    cases.append(([node("TopK", ["r", "k"], ["v", "y"], axis=0, largest=0)], INT64,
+                  {"k": numpy.array([63])}, {"r": rows}, numpy.argsort(rows, 0, kind="stable")[:63]))
     for nodes, kind, initializers, inputs, want in cases:
         save(model, nodes, inputs, kind, initializers)
         for march in ([], ["-march=native"]):

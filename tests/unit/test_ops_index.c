@@ -220,7 +220,7 @@ static void test_choosing_in_each_way(void **state) {
     expect_largest(state, "f32", 3, 20, 4, true);     /* pairs */
     expect_largest(state, "i64", 2, 70, 3, true);     /* one after the other */
     expect_largest(state, "f32", 2, 1000, 5, true);   /* in groups */
-    expect_largest(state, "i32", 1, 999, 20, false);  /* the last group is not full */
+    expect_largest(state, "i32", 1, 999, 20, false);  /* some groups are not full */
     expect_largest(state, "f32", 2, 200, 90, true);   /* by the last one */
     expect_largest(state, "f32", 1, 4003, 100, true); /* in pieces, the last is not full */
     expect_largest(state, "u8", 1, 4003, 100, false);
