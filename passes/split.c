@@ -215,8 +215,8 @@ static void split_box(Split *s, Box box, const Expr *value) {
         }
         for (int i = 0; guard->op == EX_and && i < 2; i++) { /* one part after the other */
             const Expr *part = guard->arg[i], *rest = guard->arg[1 - i];
-            const bool several =
-                i == 0 && part->op == EX_not; /* the second part may need the first */
+            /* of several boxes; as the second part it may need the first one */
+            const bool several = i == 0 && part->op == EX_not;
             bounds = (Bounds){0};
             if (!several && !is_box(s, part, &bounds)) continue;
             Exprs *x = s->p->x;

@@ -52,8 +52,8 @@ int chain_member(const Chain *c, const Op *op);
 /* The extents of the coordinates of a strip of the member; returns how many there are. */
 int strip_extents(const Chain *c, const Member *m, int64_t *extent);
 /* Does the operator move whole tensors into boxes of its result? Then they are computed there
- * (place.c), unless the result of a chain is one of them. What is given to the graph is
- * copied, and has no maker that could compute it there; where it is turned, a map does (place.c).
+ * (place.c), unless the result of a chain is one of them. What is given to the graph nobody could
+ * compute there, so that is copied, and counts only where it is turned, which a map does (place.c).
  */
 bool moves_boxes(const Strips *s, const Op *op);
 /* Cycles that the operator takes for all of its result. */

@@ -40,7 +40,9 @@ struct mlcc_team {
     unsigned char *memory;
     int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
-    double ended, took;  /* the last job: when, and how long, in seconds */
+    /* In seconds: when the last job ended, and how long jobs take, as long as the last one did at
+     * least; long ones are forgotten slowly. */
+    double ended, took;
     /* the job at work; NULL: workers end */
     mlcc_job *job;
     void *user;

@@ -299,9 +299,9 @@ typedef enum Way {
     WAYS
 } Way;
 
-/* The way that takes least. Costs were fitted to what lines took on a processor (Zen 4), in cycles,
- * as vectors of 32 bytes would take; of 64 bits none has several lanes. `fixed`: n and k do not
- * vary. */
+/* The way that takes least. Costs are cycles that lines took on a processor with vectors of 64
+ * bytes (Zen 4); what vectors do counts double, as if they had 32, and three times for keys of 64
+ * bits, of which they have no lanes: guesses. `fixed`: n and k do not vary. */
 static Way cheapest_way(int64_t n, int64_t k, bool fixed, DType key) {
     const double length = (double)n, most = (double)k, slow = dt_store(key) == 8 ? 3 : 1;
     const double piece = (double)piece_for(n, k), pieces = length / piece;

@@ -182,10 +182,27 @@ static void test_refusals(void **state) {
     refuse_rows(state, "", N(rows), rows);
 }
 
-/* What TopK finds in one of its ways: elements of few values, so that most are equal, in lines of
- * which the keys are as ONNX orders them and equals in the order of their positions. */
+/* How TopK finds them: by so many loops of so many iterations. */
+typedef struct Way {
+    int loops, trips;
+} Way;
+
+static void expect_way(Bench *b, const char *text, Way way) {
+    const Graph *g = import_text(b, text, NULL);
+    int loops = 0;
+    assert_non_null(g);
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_loop) continue;
+        assert_int_equal(op->trips, way.trips);
+        loops++;
+    }
+    assert_int_equal(loops, way.loops);
+}
+
+/* What TopK finds in one of its ways: elements of few values, so that most are equal, and equals in
+ * the order of their positions. */
 static void expect_largest(void **state, const char *dtype, int lines, int length, int k,
-                           bool largest) {
+                           bool largest, Way way) {
     Bench *b = *state;
     Arena *arena = &b->arena;
     const char *x = "", *values = "", *places = "";
@@ -214,16 +231,18 @@ static void expect_largest(void **state, const char *dtype, int lines, int lengt
                      places),
     };
     run_rows(state, "", 1, &row);
+    expect_way(b, row.text, way);
 }
 
 static void test_choosing_in_each_way(void **state) {
-    expect_largest(state, "f32", 3, 20, 4, true);     /* pairs */
-    expect_largest(state, "i64", 2, 70, 3, true);     /* one after the other */
-    expect_largest(state, "f32", 2, 1000, 5, true);   /* in groups */
-    expect_largest(state, "i32", 1, 999, 20, false);  /* some groups are not full */
-    expect_largest(state, "f32", 2, 200, 90, true);   /* by the last one */
-    expect_largest(state, "f32", 1, 4003, 100, true); /* in pieces, the last is not full */
-    expect_largest(state, "u8", 1, 4003, 100, false);
+    const Way pairs = {0, 0}, by_last = {1, 32}, in_pieces = {2, 32};
+    expect_largest(state, "f32", 3, 20, 4, true, pairs);
+    expect_largest(state, "i64", 2, 70, 3, true, (Way){1, 3});     /* one after the other */
+    expect_largest(state, "f32", 2, 1000, 5, true, (Way){2, 5});   /* in groups */
+    expect_largest(state, "i32", 1, 999, 20, false, (Way){2, 20}); /* some are not full */
+    expect_largest(state, "f32", 2, 200, 90, true, by_last);
+    expect_largest(state, "f32", 1, 4003, 100, true, in_pieces); /* the last is not full */
+    expect_largest(state, "u8", 1, 4003, 100, false, in_pieces);
 }
 
 int main(void) {
