@@ -25,8 +25,9 @@ typedef struct EmitOptions {
     const uint64_t *weights_digest; /* of the block; NULL: it is computed where a text needs it */
     const char *header_name;        /* C: what the .c includes; NULL: nothing, it declares itself */
     int vector_bytes;   /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
+    bool scalars;       /* C: for a core without vectors: small arrays are registers */
     bool whole_vectors; /* C: rather whole ones than narrower ones at the end of a row */
-    const char *march;  /* with vectors: what they are for, for the head comment; or NULL */
+    const char *march;  /* what vectors, or scalars, are for, for the head comment; or NULL */
     bool descriptor;    /* C: also print the mlcc_model descriptor (for .so) */
     bool profile; /* C, with descriptor: the time of each step is measured, by runtime/profile.h */
     bool threads; /* C, with descriptor: the steps may run on several threads, by runtime/team.h */

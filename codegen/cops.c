@@ -343,7 +343,25 @@ static Piece wrap_narrow(Printer *p, DType from, DType to, Piece a) {
         TEXT("%s - %lu", operand(p, reg_cast(p, DT_u32, DT_i32, flipped), P_unary), sign), P_sum};
 }
 
+/* The integer nearest to a float that whole numbers bound, 0 between them: by a function, which
+ * bounds the integer where the processor converts that way. */
+static const char *rounded_within(Printer *p, const Expr *e) {
+    if (p->d->helpers != IN_c || !ex_is_rounding(e)) return NULL;
+    const Expr *x = e->arg[0]->arg[0];
+    double low = -HUGE_VAL, high = HUGE_VAL;
+    for (; (x->op == EX_min || x->op == EX_max) && ex_is_const(x->arg[1]); x = x->arg[0])
+        if (x->op == EX_max)
+            low = fmax(low, x->arg[1]->k.f);
+        else
+            high = fmin(high, x->arg[1]->k.f);
+    if (low > 0 || high < 0 || low != floor(low) || high != floor(high)) return NULL;
+    return TEXT("%s(%s, %d, %d)", unit_helper(p->unit, "mlcc_round_within"), print(p, x).text,
+                (int)low, (int)high);
+}
+
 static Piece compose_cast(Printer *p, const Expr *e) {
+    const char *rounded = rounded_within(p, e);
+    if (rounded) return atom(rounded);
     DType from = (DType)e->arg[0]->dt, to = (DType)e->dt, reg = dt_reg(to);
     Piece a = print(p, e->arg[0]);
     if (to == DT_bool || !dt_is_narrow(to)) {

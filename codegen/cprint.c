@@ -71,6 +71,7 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
     p->extent = ARENA_ARRAY(scratch, vars + 1, int64_t);
     p->var_value = ARENA_ARRAY(scratch, vars + 1, const Node *);
     p->var_used = ARENA_ARRAY(scratch, vars + 1, bool);
+    p->unrolled = ARENA_ARRAY(scratch, vars + 1, bool);
     p->buffer_used = ARENA_ARRAY(scratch, buffers + 1, bool);
     p->compared = ARENA_ARRAY(scratch, buffers + 1, bool);
     p->declared = ARENA_ARRAY(scratch, buffers + 1, bool);
@@ -332,7 +333,77 @@ static const Stmt *vector_outside(Printer *p, const Stmt *unrolled) {
     return vector;
 }
 
+/* Does the block store to vectors that are held, or else to parameters, and nowhere else? */
+static bool stores_only(const Printer *p, const Stmt *s, bool held) {
+    for (; s; s = s->next) {
+        if (s->kind == ST_store && (held ? p->held[s->buffer] <= 0 : s->buffer >= p->k->n_params))
+            return false;
+        if (!stores_only(p, s->body, held) || !stores_only(p, s->other, held)) return false;
+    }
+    return true;
+}
+
+/* `e` for the first element of a wide one, which `var` runs through. */
+static const Expr *first_of(Printer *p, const Expr *e, int var) {
+    return ex_simplify(p->x, ex_subst_var(p->x, e, var, ex_i(p->x, 0)), p->k->vars.n, p->extent);
+}
+
+/* The address of the first element, what loops that are unrolled add to it last: compilers then
+ * see one pointer, with numbers behind it. */
+static const char *first_place(Printer *p, const Expr *load, int var) {
+    const Expr *first = first_of(p, load->arg[0], var);
+    const char *more = "";
+    for (int v = 0; v < p->k->vars.n; v++) {
+        int64_t stride;
+        if (!p->unrolled[v] || !ex_stride(first, v, &stride) || stride == 0) continue;
+        first = first_of(p, first, v);
+        more = arena_printf(p->scratch, "%s + %s * %lld", more, p->var[v], (long long)stride);
+    }
+    begin_statement(p, 1, &first);
+    return arena_printf(p->scratch, "%s + %s%s", p->buffer[load->k.i], print_root(p, first), more);
+}
+
+/* The load that a cast to i32 widens, of bytes that lie side by side along `var`; NULL: none. */
+static const Expr *widened_bytes(const Expr *e, DType dt, int var) {
+    int64_t stride;
+    const Expr *load = e->op == EX_cast ? e->arg[0] : e;
+    if (e->op != EX_cast || load->op != EX_load || load->n != 1 || (DType)load->dt != dt)
+        return NULL;
+    return ex_stride(load->arg[0], var, &stride) && stride == 1 ? load : NULL;
+}
+
+/* A sum of four products of bytes: for a function that uses an instruction for two at once. */
+static bool print_dot(Printer *p, const Stmt *s) {
+    const Stmt *store = s->body;
+    if (p->d->helpers != IN_c || s->role != ROLE_unroll || !ex_is_int(s->extent, 4) || !store ||
+        store->next || store->kind != ST_store)
+        return false;
+    const Expr *value = prepare(p, store->value), *at = place_of(p, store);
+    int64_t stride;
+    if (value->op != EX_add || value->dt != DT_i32 || !ex_stride(at, s->var, &stride) || stride)
+        return false;
+    for (int i = 0; i < 4; i++) {
+        const Expr *old = value->arg[i / 2], *product = value->arg[1 - i / 2];
+        if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != at ||
+            product->op != EX_mul)
+            continue;
+        const Expr *rows = widened_bytes(product->arg[i % 2], DT_u8, s->var);
+        const Expr *columns = widened_bytes(product->arg[1 - i % 2], DT_i8, s->var);
+        if (!rows || !columns) continue;
+        int mark = p->named.n;
+        const char *text[2] = {first_place(p, rows, s->var), first_place(p, columns, s->var)};
+        begin_statement(p, 1, &at);
+        const char *sum = print_place(p, store->buffer, at);
+        print_line(p, "%s = %s(%s, %s, %s);", sum, unit_helper(p->unit, "mlcc_dot_bytes"), sum,
+                   text[0], text[1]);
+        end_statement(p, mark);
+        return true;
+    }
+    return false;
+}
+
 static void print_loop(Printer *p, const Stmt *s) {
+    if (print_dot(p, s)) return;
     if (s->role == ROLE_unroll && p->d->vector_outside) s = vector_outside(p, s);
     const Expr *extent = prepare(p, s->extent);
     const char *position = grid_position(p, s->role);
@@ -352,6 +423,7 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (strchr(bound, ' ')) bound = arena_printf(p->scratch, "(%s)", bound);
     bool few = ex_is_const(extent) && extent->k.i <= MOST_UNROLLED;
     bool unroll = s->role == ROLE_unroll || (s->role == ROLE_vector && p->d->barrier);
+    p->unrolled[s->var] = unroll;
     if (unroll && p->d->unroll && few) {
         p->unit->needs |= NEEDS_unroll;
         print_line(p, "%s", p->d->unroll);
@@ -381,16 +453,6 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (strips) end_strips(p);
 }
 
-/* Does the block store to vectors that are held, or else to parameters, and nowhere else? */
-static bool stores_only(const Printer *p, const Stmt *s, bool held) {
-    for (; s; s = s->next) {
-        if (s->kind == ST_store && (held ? p->held[s->buffer] <= 0 : s->buffer >= p->k->n_params))
-            return false;
-        if (!stores_only(p, s->body, held) || !stores_only(p, s->other, held)) return false;
-    }
-    return true;
-}
-
 /* What follows the loop over a tile's depth is to be read behind it, where GCC would spill vectors
  * for it: it does of 64 bytes, of 32 it gains nothing. Not where lanes are added in an array: GCC
  * makes vectors of its rows. */
@@ -399,11 +461,6 @@ static void print_stay(Printer *p, const Stmt *s) {
     if (!stores_only(p, s->body, true) || !stores_only(p, s->next, false)) return;
     p->unit->needs |= NEEDS_stay;
     print_line(p, "MLCC_STAY;");
-}
-
-/* `e` for the first element of a wide one, which `var` runs through. */
-static const Expr *first_of(Printer *p, const Expr *e, int var) {
-    return ex_simplify(p->x, ex_subst_var(p->x, e, var, ex_i(p->x, 0)), p->k->vars.n, p->extent);
 }
 
 /* A loop over the elements of a wide one. */

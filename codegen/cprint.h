@@ -88,6 +88,7 @@ typedef struct Printer {
     int64_t *extent;        /* upper bounds of the variables, -1: unknown */
     const Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
+    bool *unrolled; /* variable i is one of a loop that compilers unroll */
     bool *compared; /* buffer i keeps the largest or smallest */
     bool *aligned;  /* parameter i begins at a multiple of what is read at once; NULL: nothing is */
     bool *declared; /* buffer i: its alloc waits for the store that sets it */

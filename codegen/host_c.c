@@ -535,13 +535,13 @@ static void print_run(Host *h, Text *out) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-/* Has the kernel a tile of vectors that GCC, in a function of several, may keep on the stack, and
- * constants of what follows the loop in registers? */
+/* Has the kernel a tile of vectors, or of scalars for a core without, that GCC, in a function of
+ * several, may keep on the stack, and constants of what follows the loop in registers? */
 static bool has_tile(const Host *h, const Kernel *k) {
-    for (int i = k->n_params; i < k->buffers.n && h->unit.vector_bytes; i++) {
+    const int64_t vector = h->o->scalars ? 4 : h->unit.vector_bytes;
+    for (int i = k->n_params; i < k->buffers.n && vector; i++) {
         const Buffer *b = k->buffers.items[i];
-        int64_t bytes = shape_numel(b->rank, b->shape) * (int64_t)dt_store(b->dt);
-        if (bytes >= 2 * (int64_t)h->unit.vector_bytes) return true;
+        if (shape_numel(b->rank, b->shape) * (int64_t)dt_store(b->dt) >= 2 * vector) return true;
     }
     return false;
 }
@@ -627,10 +627,9 @@ static void print_head(Host *h, const char *what, Text *out) {
               (long long)arena_with_images(h->p, h->p->arena_bytes));
     if (h->p->state_bytes) text_addf(out, "; state: %lld bytes", (long long)h->p->state_bytes);
     if (h->o->march)
-        text_addf(out,
-                  ".\n * Compile it with -O3 -march=%s -ffp-contract=fast -fno-math-errno "
-                  "-falign-loops=32",
-                  comment_text(h->arena, h->o->march));
+        text_addf(out, ".\n * Compile it with %s -march=%s -ffp-contract=fast -fno-math-errno%s",
+                  h->o->scalars ? "-O2" : "-O3", comment_text(h->arena, h->o->march),
+                  h->o->scalars ? "" : " -falign-loops=32");
     text_add(out, ".\n */\n");
 }
 

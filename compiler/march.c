@@ -27,8 +27,8 @@ static bool defines(const char *list, const char *macro) {
 bool target_of_march(Session *s, Target *result) {
     const char *march = s->o->march;
     *result = target_for_arch(s->target, march);
-    bool asks =
-        march && s->target->vector_bytes && !result->vector_types && strcmp(march, "generic") != 0;
+    bool asks = march && s->target->vector_bytes && !result->vector_types &&
+                !result->scalar_registers && strcmp(march, "generic") != 0;
     if (!asks) return true;
     const char *list = ask_c_compiler(s, "-dM -E -x c /dev/null");
     if (!list) return false;

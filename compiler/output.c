@@ -568,8 +568,9 @@ bool write_program(Session *s, Program *p, const char *path) {
     if (s->target->vector_types) {
         e.vector_bytes = s->target->vector_bytes;
         e.whole_vectors = s->target->whole_vectors;
-        e.march = s->o->march;
     }
+    if (s->target->vector_types || s->target->scalar_registers) e.march = s->o->march;
+    e.scalars = s->target->scalar_registers > 0;
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;
     e.digest =

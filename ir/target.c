@@ -81,6 +81,41 @@ static const ArchRow archs[] = {
     {"armv8.2-a+dotprod+fp16", 16, 32, BYTES, 0},
 };
 
+/* Cores without vectors, by how compilers' names of them begin: what follows are extensions. */
+static const struct {
+    const char *name;
+    int scalars; /* registers of integers that a loop can use */
+    bool halves; /* instructions for two halves of 16 bits at once: Arm's DSP extension */
+} cores[] = {
+    {"armv6-m", 8, false},        {"armv6s-m", 8, false},     {"armv7-m", 13, false},
+    {"armv7e-m", 13, true},       {"armv8-m.base", 8, false}, {"armv8-m.main", 13, false},
+    {"armv8.1-m.main", 13, true}, {"rv32", 27, false},        {"rv64", 27, false},
+};
+
+#define SCALAR_FLOATS 32 /* registers of a floating-point unit of such */
+
+/* Does the rest of a core's name say that it has a floating-point unit? */
+static bool has_float_unit(const char *name, const char *rest) {
+    if (!strncmp(name, "arm", 3)) return strstr(rest, "+fp") || strstr(rest, ".fp");
+    return strcspn(rest, "fdgq") < strcspn(rest, "_zsx");
+}
+
+/* The facts of a core without vectors; false: it is not a name of one. */
+static bool read_core(const char *arch, Target *t) {
+    for (size_t i = 0; arch && i < sizeof cores / sizeof *cores; i++) {
+        const size_t length = strlen(cores[i].name);
+        const char *rest = arch + length;
+        if (strncmp(arch, cores[i].name, length) != 0) continue;
+        if (*rest && *rest != '+' && strncmp(arch, "rv", 2) != 0) continue;
+        t->vector_bytes = 4;
+        t->scalar_registers = cores[i].scalars;
+        t->vector_registers = has_float_unit(arch, rest) ? SCALAR_FLOATS : cores[i].scalars;
+        t->byte_products = cores[i].halves || strstr(rest, "+dsp");
+        return true;
+    }
+    return false;
+}
+
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
@@ -149,6 +184,7 @@ static void read_devices(const char *list, Target *t) {
 Target target_for_arch(const Target *t, const char *arch) {
     Target result = *t;
     if (t->blocks && arch) read_devices(arch, &result);
+    if (!t->blocks && read_core(arch, &result)) return result;
     ArchRow row = {NULL, t->vector_bytes, t->vector_registers, 0, 0};
     for (size_t i = 0; arch && i < sizeof archs / sizeof *archs; i++)
         if (!strcmp(arch, archs[i].name)) row = archs[i];

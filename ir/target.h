@@ -19,6 +19,8 @@ typedef struct Target {
     bool half_floats;    /* narrow floats are loaded and converted by an instruction */
     int vector_bytes;    /* width of a vector register; 0: none */
     int vector_registers;
+    int scalar_registers; /* not 0: the core has no vectors, but so many registers for integers, and
+                             those for floats are vector_registers */
     bool byte_products; /* a few instructions add four products of unsigned and signed bytes in
                            lanes */
     bool byte_pairs;    /* one adds two of them, which must fit into 16 bits */

@@ -6,6 +6,7 @@
  *
  *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers
  * and the reduction runs outside of it. Constant operands are packed in the order of reading.
+ *   scalars: see schedule_scalars.c.
  *   blocks: see schedule_blocks.c.
  */
 #include "passes/schedule.h"
@@ -47,8 +48,7 @@ bool find_product(Nest *n, Product *m) {
     return true;
 }
 
-/* The same product with rows for columns. */
-static Product transposed(const Product *m) {
+Product transposed(const Product *m) {
     Product t = *m;
     memcpy(t.row, m->column, sizeof t.row);
     memcpy(t.column, m->row, sizeof t.column);
@@ -170,6 +170,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
 }
 
 Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant) {
+    if (t->scalar_registers) return scalar_tile(t, o, variant);
     Ranking ranking = {.n = 0};
     for (int64_t vectors = 1; vectors <= 4; vectors++)
         for (int64_t r = 1; r <= o->rows && r <= MOST_ROWS; r++) {
@@ -211,6 +212,15 @@ static void count_divisions(void *user, const Expr *e) {
     *count += (e->op == EX_div || e->op == EX_rem) && e->dt == DT_i32;
 }
 
+/* A constant that will lie as it is read needs no divisions. */
+static const Expr *drop_packed(void *user, const Expr *e, const Expr *const *args) {
+    const Nest *n = user;
+    if (e->op != EX_load) return e;
+    const Expr *zero = ex_i(n->x, 0);
+    if (nest_can_pack(n, e->k.i, e->arg[0])) args = &zero;
+    return ex_load(n->x, (DType)e->dt, (int)e->k.i, e->n, args);
+}
+
 /* How many divisions the op's expressions need, loads flattened, with loop `b` inside of `a` as one
  * loop (-1: as the loops are now). */
 static int divisions_if_fused(Nest *n, int a, int b) {
@@ -232,7 +242,9 @@ static int divisions_if_fused(Nest *n, int a, int b) {
     for (int i = 0; i < 3; i++) {
         if (!parts[i]) continue;
         const Expr *e = nest_flatten_loads(x, parts[i], op);
-        e = ex_subst_vars(x, ex_subst_vars(x, e, n->n_coords, n->coord), n->n_loops, to);
+        e = ex_subst_vars(x, e, n->n_coords, n->coord);
+        if (n->target->scalar_registers) e = ex_rewrite(x, e, drop_packed, n);
+        e = ex_subst_vars(x, e, n->n_loops, to);
         e = ex_simplify(x, e, n->n_loops + (a >= 0), extent);
         ex_visit(n->p->arena, e, count_divisions, &count);
     }
@@ -364,10 +376,7 @@ static int64_t sure_rows(const NestLoop *l) {
     return l->least > few ? l->least : few;
 }
 
-/* The loop of the list that is sure to have most rows, the innermost of such; -1 if none runs
- * twice.
- */
-static int longest_of(const Nest *n, const int *list, int count) {
+int longest_of(const Nest *n, const int *list, int count) {
     int best = -1;
     for (int i = 0; i < count; i++)
         if (n->loop[list[i]].extent >= 2 &&
@@ -473,7 +482,8 @@ static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int
         int around;
         nest_slide(n, row_outer, block_of(row_tiles, block), &around, &row_outer);
         order[k++] = around;
-    } else if (m->n_row == 1 && m->batches == 1 && rows + columns <= l2 && !n->apart) {
+    } else if (m->n_row == 1 && m->batches == 1 && rows + columns <= l2 && !n->apart &&
+               !n->target->scalar_registers) {
         /* each thread should find the rows that it has made in its own cache: columns come from
          * there a few times more */
         int64_t parts = MOST_PARTS;
@@ -566,12 +576,13 @@ static int panels_of(const Nest *n, const Product *m, int column) {
 static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
                        Role role, int few) {
     const Expr *body = nest_body(n);
+    const bool scalars = n->target->scalar_registers > 0;
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
     if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
     inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
     for (int i = 0; i < count; i++)
-        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
+        nest_bind(n, inner[i], i == count - 1 && !scalars ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
     const int panels = column_tiles > 1 ? outer_of(inner[count - 1]) : panels_of(n, m, column);
     if (row >= 0 && panels >= 0)
@@ -581,6 +592,7 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     k = without(order, reductions_by_stride(n, body, order, k), few);
     if (around >= 0) k = without(order, k, around);
     if (m && k > first) streams = split_streams(n, m, body, column, &order[k - 1]);
+    if (scalars && k > first) k = scalar_steps(n, order, k);
     if (around >= 0) {
         nest_bind(n, around, role);
         order[k++] = around;
@@ -607,8 +619,7 @@ static double instructions_of(const Target *t, int64_t at_once, bool pairs) {
     return at_once == 2 && t->word_products ? 2 : 0;
 }
 
-static void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few,
-                        int variant) {
+void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few, int variant) {
     const Expr *body = nest_body(n);
     int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
@@ -619,7 +630,9 @@ static void matrix_tile(Nest *n, const Product *m, int column, int row, int pair
                   .column_bytes = bytes_behind(n, m, body, column),
                   .most_rows = most_rows(n, body, row),
                   .temporaries = few >= 0 && pair < 0 && !n->target->byte_dots,
-                  .instructions = instructions_of(n->target, at_once, pair >= 0)};
+                  .instructions = instructions_of(n->target, at_once, pair >= 0),
+                  .at_once = (int)at_once,
+                  .floats = dt_is_float((DType)body->dt)};
     Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
@@ -657,7 +670,7 @@ static bool find_narrow_tile(const Nest *n, const NarrowFactor *rows, const Narr
             if (extent % at_once == 0 && ex_stride(rows->load->arg[0], loop, &stride) &&
                 stride == 1 && (t->depth < 0 || extent > n->loop[t->depth].extent))
                 t->depth = loop;
-        } else if (in_columns && !in_rows && extent >= 4) {
+        } else if (in_columns && !in_rows && (extent >= 4 || n->target->scalar_registers)) {
             if (packs || (ex_stride(columns->load->arg[0], loop, &stride) && stride == at_once))
                 t->column = loop;
         } else if (in_rows && !in_columns && extent >= 2) {
@@ -972,8 +985,16 @@ static void loops_scan(Nest *n) {
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
     split_divided(n);
+    if (n->target->scalar_registers) {
+        int order[NEST_MAX_LOOPS];
+        nest_order(n, reductions_by_stride(n, nest_body(n), order, 0), order);
+    }
     join_loops(n);
     if (moved_tile(n) || narrow_tile(n)) return;
+    if (n->target->scalar_registers) {
+        schedule_scalars(n);
+        return;
+    }
     int column = find_column(n, nest_body(n), false);
     if (column < 0) {
         if (lane_tile(n) || !n->target->vector_types) return;

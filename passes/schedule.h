@@ -1,5 +1,5 @@
-/* The first schedule of a nest: inside of schedule.c, schedule_blocks.c and schedule_tiles.c, and
- * for passes on graphs (slice, cascade), into which tiles it divides products. */
+/* The first schedule of a nest: inside of schedule.c and schedule_*.c, and for passes on graphs
+ * (slice, cascade), into which tiles it divides products. */
 #ifndef PASSES_SCHEDULE_H
 #define PASSES_SCHEDULE_H
 
@@ -15,6 +15,8 @@ typedef struct Product {
 
 /* Reads the body as a product; false if it is none. */
 bool find_product(Nest *n, Product *m);
+/* The same product with rows for columns. */
+Product transposed(const Product *m);
 /* The schedule for a grid of blocks of threads. */
 void schedule_blocks(Nest *n);
 /* Of a product; narrow: see nest_warp_bytes; depth: the elements of its reduction. */
@@ -61,6 +63,8 @@ typedef struct Operands {
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
     int temporaries;                /* vectors that a product takes beside its operands */
     double instructions;            /* of a product; 0: one that multiplies and adds */
+    int at_once;                    /* products that the target adds at once */
+    bool floats;
 } Operands;
 
 /* The tile that costs least, or a later one of the ranking.
@@ -84,6 +88,26 @@ double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop)
 int reductions_by_stride(Nest *n, const Expr *body, int *order, int k);
 /* Takes `loop` out of the list; returns how many remain. */
 int without(int *order, int count, int loop);
+
+/* The loop of the list that is sure to have most rows, the innermost of such; -1 if none runs
+ * twice. */
+int longest_of(const Nest *n, const int *list, int count);
+/* Loops for a tile of the product along `column` and `row` (-1: none), with the ranked tile number
+ * `variant`; pair: the loop of role pair around it, few: the one over products that are added at
+ * once, the innermost; -1: there is none. */
+void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few, int variant);
+
+/* --- cores without vectors (schedule_scalars.c) ----------------------------------------------- */
+
+/* choose_tile for these: sums and the operands of a step stay in registers. */
+Tile scalar_tile(const Target *t, const Operands *o, int variant);
+/* Unrolls a part of the innermost of the k loops in `order` around a tile; returns how many there
+ * are then. */
+int scalar_steps(Nest *n, int *order, int k);
+/* The loops of a reduction. */
+void schedule_scalars(Nest *n);
+
+/* --- matrix units (schedule_tiles.c) ---------------------------------------------------------- */
 
 /* The loops of a tile of a product of which the target adds several at once; -1: none. */
 typedef struct NarrowTile {

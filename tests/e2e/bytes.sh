@@ -1,6 +1,6 @@
 # Quantised models of what networks are made of: compiled for an architecture, they give what the
-# interpreter gives, but for a few steps of an encoding (verify allows more). The C compiler is told
-# -march=x86-64, too: functions do then what the instructions would.
+# interpreter gives, but for a few steps of an encoding (verify allows more). What is made for other
+# processors is compiled for this one: functions do then what the instructions would.
 set -eu
 build=$1 work=$2
 python=$(scripts/venv onnx)
@@ -19,6 +19,8 @@ has() { # FLAG...
     for flag in "$@"; do grep -qw "$flag" /proc/cpuinfo || return 1; done
 }
 check native cc 1
+check armv7e-m+fp tests/cc-any 1
+check armv6-m tests/cc-any 1
 [ "$(uname -m)" = x86_64 ] || exit 0
 cat >"$work/plain" <<'EOC'
 #!/bin/bash

@@ -255,6 +255,39 @@ static void test_devices(void **state) {
     assert_false(target_for_arch(target_find("vulkan"), NULL).warp_tiles);
 }
 
+/* What a core without vectors has, by its name. */
+static void test_cores(void **state) {
+    static const struct {
+        const char *arch;
+        int scalars, floats; /* registers */
+        bool byte_products;
+    } cores[] = {
+        {"armv6-m", 8, 8, false},
+        {"armv7-m", 13, 13, false},
+        {"armv7e-m", 13, 13, true},
+        {"armv7e-m+fp.dp", 13, 32, true},
+        {"armv8-m.main+fp", 13, 32, false},
+        {"armv8-m.main+dsp+fp", 13, 32, true},
+        {"armv8.1-m.main+mve.fp", 13, 32, true},
+        {"rv32imac_zicsr", 27, 27, false},
+        {"rv32imafc", 27, 32, false},
+        {"rv64gc", 27, 32, false},
+    };
+    const Target *c = target_find("c");
+    (void)state;
+    for (size_t i = 0; i < sizeof cores / sizeof *cores; i++) {
+        const Target t = target_for_arch(c, cores[i].arch);
+        assert_int_equal(t.scalar_registers, cores[i].scalars);
+        assert_int_equal(t.vector_registers, cores[i].floats);
+        assert_int_equal(t.byte_products, cores[i].byte_products);
+        assert_false(t.vector_types);
+    }
+    assert_int_equal(target_for_arch(c, "armv7-a").scalar_registers, 0);
+    assert_int_equal(target_for_arch(c, "armv8-a").scalar_registers, 0);
+    assert_int_equal(target_for_arch(c, "armv7-ma").scalar_registers, 0);
+    assert_int_equal(target_for_arch(target_find("cuda"), "armv7e-m").scalar_registers, 0);
+}
+
 /* The bound on the coordinates of one operator. */
 static void test_too_many_dimensions(void **state) {
     Fixture *f = *state;
@@ -723,6 +756,7 @@ int main(int argc, char **argv) {
         tests[n++] = (struct CMUnitTest){files[i], test_file, setup, teardown, NULL};
     if (all) {
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_devices);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_cores);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(test_wrong_schedules, setup,
                                                                         teardown);
         tests[n++] =

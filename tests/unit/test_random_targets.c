@@ -58,11 +58,14 @@ static int body(Session *s) {
     return 0;
 }
 
-static void check_target(const char *target, const char *march) {
+static void check_target(const char *target, const char *march, const char *cc) {
     for (int seed = first_seed; seed <= last_seed; seed++) {
         now = (Case){.seed = seed, .target = target, .march = march, .why = "no result"};
-        Options o = {
-            .model = "random.onnx", .march = march, .optimize = "1", .runtime_cache = cache};
+        Options o = {.model = "random.onnx",
+                     .march = march,
+                     .cc = cc,
+                     .optimize = "1",
+                     .runtime_cache = cache};
         with_session(&o, body);
         if (now.why)
             fail_msg("seed %d, target %s%s%s: %s", seed, target, march ? " -march=" : "",
@@ -72,24 +75,29 @@ static void check_target(const char *target, const char *march) {
 
 static void test_c(void **state) {
     (void)state;
-    check_target("c", NULL);
+    check_target("c", NULL, NULL);
 }
 
 static void test_c_vectors(void **state) {
     (void)state;
-    check_target("c", "native");
+    check_target("c", "native", NULL);
+}
+
+static void test_c_scalars(void **state) {
+    (void)state;
+    check_target("c", "armv7e-m+fp", "tests/cc-any");
 }
 
 static void test_cuda(void **state) {
     (void)state;
-    check_target("cuda", "cpu");
+    check_target("cuda", "cpu", NULL);
 }
 
 static void test_vulkan(void **state) {
     (void)state;
     const char *skip_it = getenv("SKIP_VULKAN");
     if (skip_it && strcmp(skip_it, "0") != 0) skip();
-    check_target("vulkan", NULL);
+    check_target("vulkan", NULL, NULL);
 }
 
 int main(int argc, char **argv) {
@@ -99,6 +107,7 @@ int main(int argc, char **argv) {
     cache = mkdtemp(folder);
     if (!cache) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_c), cmocka_unit_test(test_c_vectors),
+                                       cmocka_unit_test(test_c_scalars),
                                        cmocka_unit_test(test_cuda),
                                        cmocka_unit_test(test_vulkan)};
     int failed = cmocka_run_group_tests_name("random graphs on targets", tests, NULL, NULL);

@@ -1,0 +1,118 @@
+/* The first schedule of a reduction on a core without vectors, as microcontrollers have: tiles of
+ * scalars in registers. The C compiler sees small arrays, and loops over them that it unrolls.
+ *
+ * Costs are instructions: such cores start one in a cycle, and loads take one or two.
+ */
+#include "passes/schedule.h"
+
+#define MOST_SCALARS  6  /* rows and columns of a tile */
+#define POINTERS      3  /* registers that a tile takes to find its operands */
+#define LOOP          3  /* instructions of a loop's step beside what it does */
+#define STEPS_AT_ONCE 4  /* of a loop: counting them takes time */
+#define MANY_SCALARS  24 /* registers that keep the sums meanwhile */
+#define WINDOW_ROWS   4  /* results of a window that registers hold beside what they read */
+#define WINDOW_PLACES 32 /* that are unrolled */
+
+/* Of products that are added two at once, an operand is a word of four bytes, which takes two
+ * instructions to make halves of: of even ones and of odd ones. */
+Tile scalar_tile(const Target *t, const Operands *o, int variant) {
+    Ranking ranking = {.n = 0};
+    const int halves = o->at_once > 1 ? 2 : 1, made = halves > 1 ? 2 : 0;
+    for (int64_t c = 1; c <= MOST_SCALARS && c <= o->columns; c++)
+        for (int64_t r = 1; r <= MOST_SCALARS && r <= o->rows; r++) {
+            int64_t taken = r * c + r * halves + halves + (o->floats ? 0 : POINTERS);
+            if (taken > (o->floats ? t->vector_registers : t->scalar_registers)) break;
+            double step = (double)((r + c) * (1 + made) + r * c * halves + LOOP);
+            double cost = step * (double)(tiles_of(o->rows, r) * tiles_of(o->columns, c));
+            rank_tile(&ranking, (Tile){.rows = r, .columns = c, .cost = cost});
+        }
+    return ranked_tile(&ranking, variant);
+}
+
+int scalar_steps(Nest *n, int *order, int k) {
+    const Target *t = n->target;
+    const bool floats = dt_is_float((DType)n->op->body->dt);
+    const int64_t extent = n->loop[order[k - 1]].extent;
+    int64_t steps = STEPS_AT_ONCE;
+    int outer, inner;
+    if ((floats ? t->vector_registers : t->scalar_registers) < MANY_SCALARS) return k;
+    while (extent % steps) steps--;
+    if (steps == 1) return k;
+    if (steps == extent) {
+        nest_bind(n, order[k - 1], ROLE_unroll);
+        return k;
+    }
+    nest_split(n, order[k - 1], steps, &outer, &inner);
+    nest_bind(n, inner, ROLE_unroll);
+    order[k - 1] = outer;
+    order[k] = inner;
+    return k + 1;
+}
+
+typedef struct Slide {
+    int row, loop;
+    int64_t step; /* so many of `loop` a load moves on in one of `row`; 0: none does */
+} Slide;
+
+static void look_at_slide(void *user, const Expr *e) {
+    Slide *s = user;
+    int64_t row, loop;
+    if (e->op == EX_load && ex_stride(e->arg[0], s->row, &row) &&
+        ex_stride(e->arg[0], s->loop, &loop) && loop && row && row % loop == 0)
+        s->step = row / loop;
+}
+
+/* The loop along which a window moves on by less than it is long, that is, neighbours share what
+ * they read; -1: there is none. *place: which of the k loops in `order` it moves along. */
+static int sliding_loop(Nest *n, const int *order, int k, int *place) {
+    for (int i = 0; i < n->n_order; i++)
+        for (*place = 0; *place < k; ++*place) {
+            Slide s = {.row = n->order[i], .loop = order[*place]};
+            if (n->loop[s.row].reduce || n->loop[s.row].extent < 2) continue;
+            ex_visit(n->p->arena, nest_body(n), look_at_slide, &s);
+            if (s.step >= 1 && s.step < n->loop[s.loop].extent) return s.row;
+        }
+    return -1;
+}
+
+/* A reduction over a small window: a few neighbours share what they load, for the window is
+ * unrolled, innermost the loop along which it moves from one to the next. */
+static bool window_of_scalars(Nest *n) {
+    int order[NEST_MAX_LOOPS], k = reductions_by_stride(n, nest_body(n), order, 0), place;
+    int64_t places = 1, tiles;
+    for (int i = 0; i < k; i++) places *= n->loop[order[i]].extent;
+    const int row = places <= WINDOW_PLACES ? sliding_loop(n, order, k, &place) : -1;
+    if (row < 0) return false;
+    const int along = order[place];
+    k = without(order, k, along);
+    order[k++] = along;
+    Ranking ranking = {.n = 0};
+    for (int64_t r = WINDOW_ROWS; r > 0; r--) {
+        double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
+        if (r <= n->loop[row].extent) rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
+    }
+    for (int i = 0; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
+    order[k++] = tile_loop(n, row, ranked_tile(&ranking, n->variant).rows, &tiles);
+    nest_bind(n, order[k - 1], ROLE_unroll);
+    nest_order(n, k, order);
+    return true;
+}
+
+/* Loads need not lie side by side: the tile of a product may be along any loops. */
+void schedule_scalars(Nest *n) {
+    Product m;
+    bool product = find_product(n, &m);
+    int column = product ? longest_of(n, m.column, m.n_column) : -1;
+    int row = product ? longest_of(n, m.row, m.n_row) : -1;
+    if (column >= 0 && row >= 0) {
+        matrix_tile(n, &m, column, row, -1, -1, n->variant);
+    } else if (window_of_scalars(n)) {
+        /* has its loops */
+    } else if (column >= 0) {
+        matrix_tile(n, &m, column, -1, -1, -1, n->variant);
+    } else if (row >= 0) {
+        const Product turned = transposed(&m);
+        matrix_tile(n, &turned, row, -1, -1, -1, n->variant);
+    }
+    nest_pack(n);
+}
