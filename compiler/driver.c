@@ -280,7 +280,7 @@ static bool check_pass_names(Session *s) {
             return false;
         }
     static const char optional[] =
-        "dce cse fuse winograd strassen softmax flush slice stack cascade strips",
+        "dce cse fuse winograd strassen softmax fixed flush slice stack cascade strips",
                       all[] = "all import"
 #define PASS(name, level, needs, gives) " " #name
 #include "passes/passes.def"

@@ -109,7 +109,8 @@ static bool read_core(const char *arch, Target *t) {
         if (*rest && *rest != '+' && strncmp(arch, "rv", 2) != 0) continue;
         t->vector_bytes = 4;
         t->scalar_registers = cores[i].scalars;
-        t->vector_registers = has_float_unit(arch, rest) ? SCALAR_FLOATS : cores[i].scalars;
+        t->soft_floats = !has_float_unit(arch, rest);
+        t->vector_registers = t->soft_floats ? cores[i].scalars : SCALAR_FLOATS;
         t->byte_products = cores[i].halves || strstr(rest, "+dsp");
         return true;
     }

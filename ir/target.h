@@ -21,6 +21,7 @@ typedef struct Target {
     int vector_registers;
     int scalar_registers; /* not 0: the core has no vectors, but so many registers for integers, and
                              those for floats are vector_registers */
+    bool soft_floats;   /* no instruction computes with floats */
     bool byte_products; /* a few instructions add four products of unsigned and signed bytes in
                            lanes */
     bool byte_pairs;    /* one adds two of them, which must fit into 16 bits */

@@ -260,18 +260,18 @@ static void test_cores(void **state) {
     static const struct {
         const char *arch;
         int scalars, floats; /* registers */
-        bool byte_products;
+        bool soft_floats, byte_products;
     } cores[] = {
-        {"armv6-m", 8, 8, false},
-        {"armv7-m", 13, 13, false},
-        {"armv7e-m", 13, 13, true},
-        {"armv7e-m+fp.dp", 13, 32, true},
-        {"armv8-m.main+fp", 13, 32, false},
-        {"armv8-m.main+dsp+fp", 13, 32, true},
-        {"armv8.1-m.main+mve.fp", 13, 32, true},
-        {"rv32imac_zicsr", 27, 27, false},
-        {"rv32imafc", 27, 32, false},
-        {"rv64gc", 27, 32, false},
+        {"armv6-m", 8, 8, true, false},
+        {"armv7-m", 13, 13, true, false},
+        {"armv7e-m", 13, 13, true, true},
+        {"armv7e-m+fp.dp", 13, 32, false, true},
+        {"armv8-m.main+fp", 13, 32, false, false},
+        {"armv8-m.main+dsp+fp", 13, 32, false, true},
+        {"armv8.1-m.main+mve.fp", 13, 32, false, true},
+        {"rv32imac_zicsr", 27, 27, true, false},
+        {"rv32imafc", 27, 32, false, false},
+        {"rv64gc", 27, 32, false, false},
     };
     const Target *c = target_find("c");
     (void)state;
@@ -279,6 +279,7 @@ static void test_cores(void **state) {
         const Target t = target_for_arch(c, cores[i].arch);
         assert_int_equal(t.scalar_registers, cores[i].scalars);
         assert_int_equal(t.vector_registers, cores[i].floats);
+        assert_int_equal(t.soft_floats, cores[i].soft_floats);
         assert_int_equal(t.byte_products, cores[i].byte_products);
         assert_false(t.vector_types);
     }
