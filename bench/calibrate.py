@@ -98,6 +98,13 @@ def machine():
     }
 
 
+def commit():
+    """The commit that is measured, `-dirty` when files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(command, cwd=pathlib.Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def versions(packages):
     """Of this interpreter, the C compiler and the packages that are installed."""
     done = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=False)

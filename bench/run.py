@@ -219,13 +219,6 @@ def remarks(rows):
 # ---- the whole run ----------------------------------------------------------------------------
 
 
-def commit():
-    """The commit that is measured, `-dirty` when files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, cwd=zoo.ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def calibration(machine, threads):
     if machine == "gpu":
         result = calibrate.gpu_rates()
@@ -351,7 +344,7 @@ def main():
     now = datetime.datetime.now(datetime.timezone.utc)
     packages = [package for peer in options.peers for package in peers.PACKAGES[peer]]
     report = {
-        "commit": commit(),
+        "commit": calibrate.commit(),
         "date": now.isoformat(timespec="seconds"),
         "machine": calibrate.machine() | (calibrate.gpu() if options.machine == "gpu" else {}),
         "versions": calibrate.versions(packages),

@@ -93,6 +93,7 @@ static const struct {
 };
 
 #define SCALAR_FLOATS 32 /* registers of a floating-point unit of such */
+#define KEPT_FLOATS   6  /* where functions compute with floats: registers that they leave alone */
 
 /* Does the rest of a core's name say that it has a floating-point unit? */
 static bool has_float_unit(const char *name, const char *rest) {
@@ -110,7 +111,7 @@ static bool read_core(const char *arch, Target *t) {
         t->vector_bytes = 4;
         t->scalar_registers = cores[i].scalars;
         t->soft_floats = !has_float_unit(arch, rest);
-        t->vector_registers = t->soft_floats ? cores[i].scalars : SCALAR_FLOATS;
+        t->vector_registers = t->soft_floats ? KEPT_FLOATS : SCALAR_FLOATS;
         t->byte_products = cores[i].halves || strstr(rest, "+dsp");
         return true;
     }

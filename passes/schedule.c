@@ -592,7 +592,8 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     k = without(order, reductions_by_stride(n, body, order, k), few);
     if (around >= 0) k = without(order, k, around);
     if (m && k > first) streams = split_streams(n, m, body, column, &order[k - 1]);
-    if (scalars && k > first) k = scalar_steps(n, order, k);
+    if (scalars && k > first)
+        k = scalar_steps(n, tile, few >= 0 ? (int)n->loop[few].extent : 1, order, k);
     if (around >= 0) {
         nest_bind(n, around, role);
         order[k++] = around;

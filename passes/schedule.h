@@ -101,9 +101,9 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int f
 
 /* choose_tile for these: sums and the operands of a step stay in registers. */
 Tile scalar_tile(const Target *t, const Operands *o, int variant);
-/* Unrolls a part of the innermost of the k loops in `order` around a tile; returns how many there
- * are then. */
-int scalar_steps(Nest *n, int *order, int k);
+/* Unrolls a part of the innermost of the k loops in `order` around a tile, whose sums stay in
+ * registers beside the operands of two steps; returns how many loops there are then. */
+int scalar_steps(Nest *n, Tile tile, int at_once, int *order, int k);
 /* The loops of a reduction. */
 void schedule_scalars(Nest *n);
 

@@ -9,7 +9,6 @@
 #define POINTERS      3  /* registers that a tile takes to find its operands */
 #define LOOP          3  /* instructions of a loop's step beside what it does */
 #define STEPS_AT_ONCE 4  /* of a loop: counting them takes time */
-#define MANY_SCALARS  24 /* registers that keep the sums meanwhile */
 #define WINDOW_ROWS   4  /* results of a window that registers hold beside what they read */
 #define WINDOW_PLACES 32 /* that are unrolled */
 
@@ -29,13 +28,15 @@ Tile scalar_tile(const Target *t, const Operands *o, int variant) {
     return ranked_tile(&ranking, variant);
 }
 
-int scalar_steps(Nest *n, int *order, int k) {
+int scalar_steps(Nest *n, Tile tile, int at_once, int *order, int k) {
     const Target *t = n->target;
     const bool floats = dt_is_float((DType)n->op->body->dt);
+    const int registers = floats ? t->vector_registers : t->scalar_registers;
     const int64_t extent = n->loop[order[k - 1]].extent;
+    const int64_t operands = (tile.rows + tile.columns) * (at_once > 1 ? 2 : 1);
     int64_t steps = STEPS_AT_ONCE;
     int outer, inner;
-    if ((floats ? t->vector_registers : t->scalar_registers) < MANY_SCALARS) return k;
+    if (tile.rows * tile.columns + 2 * operands > registers) return k;
     while (extent % steps) steps--;
     if (steps == 1) return k;
     if (steps == extent) {

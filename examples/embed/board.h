@@ -10,7 +10,7 @@ void board_write(const char *text);
 void board_stack_paint(void);
 unsigned board_stack_used(void);
 
-/* A counter of executed instructions that wraps at 2^31; always 0 where the board has none. */
+/* A counter of executed instructions that wraps; always 0 where the board has none. */
 unsigned board_instructions(void);
 
 #endif

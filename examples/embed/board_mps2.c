@@ -1,8 +1,8 @@
 /* ARM's MPS2 board with a Cortex-M4 (AN386), as QEMU has it: start-up code, and output through
  * semihosting, by which a program asks the debugger or emulator to print and to end.
  *
- * With `-icount shift=6` QEMU lets 64 ns pass for every instruction, and SysTick counts 40 ns a
- * tick: that makes SysTick an instruction counter, the same in every run.
+ * With `-icount shift=6` QEMU lets 2^6 = 64 ns pass for every instruction, and SysTick counts 40 ns
+ * a tick: that makes SysTick an instruction counter, the same in every run.
  */
 #include <stdint.h>
 
@@ -17,6 +17,10 @@ enum { SYS_WRITE0 = 0x04, SYS_EXIT_EXTENDED = 0x20, STOPPED_BY_EXIT = 0x20026 };
 #define COPROCESSORS      REGISTER(0xE000ED88u)
 #define SYSTICK_MASK      0x00FFFFFFu
 #define PAINT             0xA5A5A5A5u
+#define NS_PER_TICK       40u
+#ifndef ICOUNT_SHIFT
+#define ICOUNT_SHIFT 6
+#endif
 
 /* Set by mps2.ld. */
 extern uint32_t ld_data_load[], ld_data_start[], ld_data_end[];
@@ -84,5 +88,5 @@ unsigned board_stack_used(void) {
 }
 
 unsigned board_instructions(void) {
-    return ((SYSTICK_MASK - SYSTICK_VALUE) & SYSTICK_MASK) * 5u / 8u;
+    return ((SYSTICK_MASK - SYSTICK_VALUE) & SYSTICK_MASK) * NS_PER_TICK >> ICOUNT_SHIFT;
 }
