@@ -30,7 +30,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ROOT / "build" / "bench-models"
 RESULTS = ROOT / "bench" / "results"
 EMBED = ROOT / "examples" / "embed"
-SHIFT = 1  # QEMU's -icount: 2 ns for an instruction, so that its 24-bit timer sees 300 million
 CORES = {  # -march for mlcc, flags for GCC, QEMU's board
     "m4": ("armv7e-m+fp", "-mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard", "mps2-an386"),
     "m3": ("armv7-m", "-mcpu=cortex-m3", "mps2-an385"),
@@ -157,15 +156,14 @@ def measure(peer, path, precision, core, options):
         (work / "case.h").write_text(case_text(feeds, wanted, run, declared))
         call([*gcc, "-c", work / "model.c", "-o", work / "model.o"])
         call(
-            [*gcc, f"-DICOUNT_SHIFT={SHIFT}", f"-I{EMBED}", f"-I{work}", "--specs=nano.specs",
-             "-nostartfiles", "-T", EMBED / "mps2.ld", "-Wl,--defsym=flash_bytes=4M",
+            [*gcc, f"-I{EMBED}", f"-I{work}", "--specs=nano.specs", "-nostartfiles", "-T", EMBED / "mps2.ld", "-Wl,--defsym=flash_bytes=4M",
              "-Wl,--defsym=ram_bytes=4M", ROOT / "bench" / "mcu.c", EMBED / "board_mps2.c",
              work / "model.o", "-lm", "-o", work / "run.elf"]
         )  # fmt: skip
         sizes = call(["arm-none-eabi-size", work / "model.o"]).splitlines()[1].split()
         text = call(
             ["qemu-system-arm", "-M", board, "-nographic", "-monitor", "none", "-serial", "none",
-             "-semihosting-config", "enable=on,target=native", "-icount", f"shift={SHIFT}",
+             "-semihosting-config", "enable=on,target=native", "-icount", "shift=6",
              "-kernel", work / "run.elf"], stdin=subprocess.DEVNULL, timeout=600
         )  # fmt: skip
         found = dict(re.findall(r"^(stack|instructions|error) (\d+)$", text, re.M))
