@@ -36,6 +36,14 @@ CORES = {  # -march for mlcc, flags for GCC, QEMU's board
 }
 FLAGS = "-mthumb -O2 -ffp-contract=fast -fno-math-errno"
 ALLOWED = {"fp32": 1e-3, "int8": 0.05}  # of an output's scale
+# what a program of mlcc's model declares for it
+ARENA = '''#include "model.h"
+#ifdef MODEL_ARENA_BYTES
+static _Alignas(64) unsigned char arena[MODEL_ARENA_BYTES];
+#else
+static void *const arena = 0;
+#endif
+'''
 TYPES = {"float32": "float", "float64": "double", "bool": "unsigned char"}
 
 
@@ -134,10 +142,7 @@ def generate(peer, path, core, options, work):
     """Writes model.c; returns how it is called and what has to be declared for that."""
     if peer == "mlcc":
         call([options.mlcc, path, "-t", "c", "-march=" + CORES[core][0], "-o", work / "model.c"])
-        arena = "static _Alignas(64) unsigned char arena[MODEL_ARENA_BYTES];\n"
-        if "MODEL_ARENA_BYTES" not in (work / "model.h").read_text():
-            arena = "static void *const arena = 0;\n"
-        return "model_run", '#include "model.h"\n' + arena
+        return "model_run", ARENA
     # everything in memory that is known before: weights in the text, temporaries on the stack
     call([sys.executable, "-m", "emx_onnx_cgen", "compile", "--large-weight-threshold", "0",
           "--large-temp-threshold", "0", path, work / "model.c"])  # fmt: skip

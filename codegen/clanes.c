@@ -182,23 +182,23 @@ static const Expr *widened_load(const Expr *e, DType dt) {
 
 /* Is `e` a byte that lanes side by side have side by side, or zero, or, as a condition that all of
  * them share tells, one of such? */
-static bool is_row_of_bytes(const Expr *e, int var) {
+static bool is_row_of_bytes(const Expr *e, DType dt, int var) {
     if (e->op == EX_select)
-        return !lanes_vary(e->arg[0], var) && is_row_of_bytes(e->arg[1], var) &&
-               is_row_of_bytes(e->arg[2], var);
-    const Expr *load = widened_load(e, DT_u8);
+        return !lanes_vary(e->arg[0], var) && is_row_of_bytes(e->arg[1], dt, var) &&
+               is_row_of_bytes(e->arg[2], dt, var);
+    const Expr *load = widened_load(e, dt);
     return load ? lanes_apart(load->arg[0], var, 1) : ex_is_int(e, 0);
 }
 
 /* Reads `e` as such a byte for each of the four. */
-static bool read_each(Printer *p, const Expr *e, int few, int var, const Expr *row[4]) {
+static bool read_each(Printer *p, const Expr *e, DType dt, int few, int var, const Expr *row[4]) {
     const Expr **value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     if (e->dt != DT_i32) return false;
     for (int i = 0; i < 4; i++) {
         value[few] = ex_i(p->x, i);
         const Expr *one = ex_subst_vars(p->x, e, p->k->vars.n, value);
         row[i] = ex_simplify(p->x, one, p->k->vars.n, p->extent);
-        if (!is_row_of_bytes(row[i], var)) return false;
+        if (!is_row_of_bytes(row[i], dt, var)) return false;
     }
     return true;
 }
@@ -227,12 +227,15 @@ typedef struct DotRow {
     DType sum, rows, columns;
     int count;
     const char *function; /* of lanes.def */
+    bool spread;          /* it wants rows in all lanes, not in a word */
+    const char *each;     /* the function for rows that differ from lane to lane; NULL: none */
 } DotRow;
 
 static const DotRow dots[] = {
-    {DT_i32, DT_u8, DT_i8, 4, "dot"},
-    {DT_i32, DT_i16, DT_i16, 2, "dot_i16"},
-    {DT_f32, DT_bf16, DT_bf16, 2, "dot_bf16"},
+    {DT_i32, DT_u8, DT_i8, 4, "dot", true, "dot"},
+    {DT_i32, DT_i8, DT_i8, 4, "dot_i8", false, "dot_i8_each"},
+    {DT_i32, DT_i16, DT_i16, 2, "dot_i16", true, NULL},
+    {DT_f32, DT_bf16, DT_bf16, 2, "dot_bf16", false, NULL},
 };
 
 /* Reads a product of the few that `s` runs over as what a row adds. */
@@ -248,14 +251,19 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
                          .var = s->var,
                          .count = row->count,
                          .function = row->function,
+                         .spread = row->spread,
+                         .bytes = row->rows,
                          .rows = rows,
                          .columns = columns,
                          .pair = -1};
         if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
             return true;
         if (s->role == ROLE_moved && rows && read_moved(p, s, var, dot)) return true;
-        dot->each = row->count == 4 && read_each(p, product->arg[k], s->var, var, dot->row);
-        if (dot->each) return true;
+        dot->each = row->each && read_each(p, product->arg[k], row->rows, s->var, var, dot->row);
+        if (dot->each) {
+            dot->function = row->each;
+            return true;
+        }
     }
     return false;
 }
@@ -886,24 +894,26 @@ static const char *few_in_lanes(Lanes *l, const LaneDot *dot, const Expr *load) 
 }
 
 /* The lanes of a row of a dot's bytes. */
-static const char *bytes_text(Lanes *l, const Expr *row) {
+static const char *bytes_text(Lanes *l, const LaneDot *dot, const Expr *row) {
     Printer *p = l->p;
     if (row->op == EX_select) {
         const Expr *guard = at_start(l, row->arg[0]);
-        if (ex_is_const(guard)) return bytes_text(l, row->arg[guard->k.i ? 1 : 2]);
-        const char *yes = bytes_text(l, row->arg[1]), *no = bytes_text(l, row->arg[2]);
+        if (ex_is_const(guard)) return bytes_text(l, dot, row->arg[guard->k.i ? 1 : 2]);
+        const char *yes = bytes_text(l, dot, row->arg[1]), *no = bytes_text(l, dot, row->arg[2]);
         return TEXT("(%s ? %s : %s)", scalar_text(l, guard), yes, no);
     }
-    const Expr *load = widened_load(row, DT_u8);
-    if (load) return lanes_at(l, (int)load->k.i, load->arg[0]);
-    return l->width == 1 ? "0" : TEXT("(%s){0}", lane_type(p, DT_u8, l->width));
+    const Expr *load = widened_load(row, dot->bytes);
+    const char *bytes = load ? lanes_at(l, (int)load->k.i, load->arg[0]) : "{0}";
+    if (l->width == 1) return load ? bytes : "0";
+    return load && dot->bytes == DT_u8 ? bytes
+                                       : TEXT("(%s)%s", lane_type(p, DT_u8, l->width), bytes);
 }
 
 /* Of a dot of rows that differ from lane to lane. */
 static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
     const char *row[4], *columns = kept_name(l, dot->columns);
-    for (int i = 0; i < dot->count; i++) row[i] = bytes_text(l, dot->row[i]);
+    for (int i = 0; i < dot->count; i++) row[i] = bytes_text(l, dot, dot->row[i]);
     if (l->width == 1) {
         const char *place = few_at(l, dot, dot->columns);
         const char *sum = TEXT("%s * (%s)[0]", row[0], place);
@@ -912,7 +922,7 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
         return wrapped_sum(p, acc, sum);
     }
     if (!columns) columns = few_in_lanes(l, dot, dot->columns);
-    return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, "dot", l->width), acc,
+    return TEXT("%s(%s, %s(%s, %s, %s, %s), %s)", lane_function(p, dot->function, l->width), acc,
                 lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
 }
 
@@ -957,6 +967,6 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     const char *type = lane_type(p, DT_i32, l->width);
     if (!kept) kept = few_in_lanes(l, dot, dot->columns);
     const char *four = TEXT("*(const mlcc_four_at *)%s", row);
-    if (whole) four = TEXT("(int32_t)%s + (%s){0}", four, type);
+    if (dot->spread) four = TEXT("(int32_t)%s + (%s){0}", four, type);
     return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, four, kept);
 }

@@ -44,6 +44,8 @@ typedef struct LaneDot {
     int var;              /* of the loop over the few */
     int count;            /* of the few */
     const char *function; /* of lanes.def */
+    bool spread;          /* it wants rows in all lanes, not in a word */
+    DType bytes;          /* of rows, as they lie in memory */
     const Expr *rows;     /* the load of an element that is the same for all lanes */
     const Expr *columns;  /* ... of one that is so many apart from lane to lane */
     bool each;            /* the rows differ from lane to lane; then they are not `rows`, but ... */

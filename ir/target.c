@@ -53,7 +53,16 @@ const Target *target_find(const char *name) {
     return NULL;
 }
 
-enum { BYTES = 1, BYTE_DOTS = 2, WORDS = 4, BF16 = 8, TILES = 16, WHOLE = 32, PAIRS = 64 };
+enum {
+    BYTES = 1,
+    BYTE_DOTS = 2,
+    WORDS = 4,
+    BF16 = 8,
+    TILES = 16,
+    WHOLE = 32,
+    PAIRS = 64,
+    SIGNED = 128
+};
 
 typedef struct ArchRow {
     const char *name;
@@ -78,7 +87,7 @@ static const ArchRow archs[] = {
     {"znver4", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"znver5", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"armv8-a", 16, 32, 0, 0},
-    {"armv8.2-a+dotprod+fp16", 16, 32, BYTES, 0},
+    {"armv8.2-a+dotprod+fp16", 16, 32, BYTES | BYTE_DOTS | SIGNED, 0},
 };
 
 /* Cores without vectors, by how compilers' names of them begin: what follows are extensions. */
@@ -147,8 +156,12 @@ int target_window(const Target *t) {
     return t->vector_bytes == 64 ? 64 : 16;
 }
 
+DType target_row_bytes(const Target *t) {
+    return t->signed_rows ? DT_i8 : DT_u8;
+}
+
 int target_products(const Target *t, DType rows, DType columns) {
-    if (t->byte_products && rows == DT_u8 && columns == DT_i8) return 4;
+    if (t->byte_products && rows == target_row_bytes(t) && columns == DT_i8) return 4;
     if (t->word_products && rows == DT_i16 && columns == DT_i16) return 2;
     if (t->bf16_products && rows == DT_bf16 && columns == DT_bf16) return 2;
     return 1;
@@ -196,6 +209,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.vector_registers = row.vector_registers;
         result.vector_types = row.name != NULL;
         result.byte_products = row.has & BYTES;
+        result.signed_rows = row.has & SIGNED;
         result.byte_pairs = row.has & PAIRS;
         result.byte_dots = row.has & BYTE_DOTS;
         result.word_products = row.has & WORDS;

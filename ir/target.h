@@ -22,8 +22,8 @@ typedef struct Target {
     int scalar_registers; /* not 0: the core has no vectors, but so many registers for integers, and
                              those for floats are vector_registers */
     bool soft_floats;   /* no instruction computes with floats */
-    bool byte_products; /* a few instructions add four products of unsigned and signed bytes in
-                           lanes */
+    bool byte_products; /* a few instructions add four products of bytes in lanes */
+    bool signed_rows;   /* ... of signed ones; else those of rows are unsigned */
     bool byte_pairs;    /* one adds two of them, which must fit into 16 bits */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
@@ -58,6 +58,8 @@ Target target_for_arch(const Target *t, const char *arch);
 double target_lost(const Target *t, double bytes);
 /* Bytes among which one instruction moves pairs to wherever a vector wants them. */
 int target_window(const Target *t);
+/* The type of bytes that the target multiplies with signed ones. */
+DType target_row_bytes(const Target *t);
 /* How many products of elements of these types the target adds at once in a lane; 1: no more than
  * one. */
 int target_products(const Target *t, DType rows, DType columns);

@@ -7,9 +7,9 @@
  *   sum (qa - za) sa (qb - zb) sb  =  sa sb (sum qa qb - za sum qb - zb sum qa + n za zb)
  *
  * so that the sum is one of products of bytes, and the rest is an epilogue: of constant weights all
- * of it is folded. Where the target multiplies bytes by fours, rows are brought to unsigned and
- * columns to signed ones. A sum of few products, without rows that share columns, is computed in
- * floats that hold it exactly, if the target has vectors of them.
+ * of it is folded. Where the target multiplies bytes by fours, rows are brought to unsigned (or, if
+ * it wants them so, to signed) and columns to signed ones. A sum of few products, without rows that
+ * share columns, is computed in floats that hold it exactly, if the target has vectors of them.
  *
  * The greatest of decoded bytes is found among the bytes. What is encoded as it was before it was
  * decoded stays as it is. Weights alone may be quantised: then the scale is taken out of the sum,
@@ -501,10 +501,9 @@ static int computed_columns(const Sum *s, uint32_t either, uint32_t spatial) {
     return many && along_depth(s, s->part[column].q) ? !column : column;
 }
 
-/* Rows unsigned, columns signed; both words where the target adds products of bytes by way of
- * these, and rows are many enough that widening both beforehand pays, unless bytes are faster even
- * so. False if the sum is no
- * product of a matrix. */
+/* Rows as the target wants them, columns signed; both words where the target adds products of bytes
+ * by way of these, and rows are many enough that widening both beforehand pays, unless bytes are
+ * faster even so. False if the sum is no product of a matrix. */
 static bool as_matrix_product(Sum *s) {
     uint32_t spatial = (1u << s->rank) - 1;
     uint32_t vars[2] = {vars_of(s, s->part[0].q), vars_of(s, s->part[1].q)};
@@ -521,7 +520,7 @@ static bool as_matrix_product(Sum *s) {
     bool words = s->target->word_products && !s->target->byte_dots && rows >= ROWS_OF_WORDS &&
                  !relieved(s, column, columns & (columns - 1) ? -1 : __builtin_ctz(columns));
     change_type(s, column, words ? DT_i16 : DT_i8);
-    change_type(s, !column, words ? DT_i16 : DT_u8);
+    change_type(s, !column, words ? DT_i16 : target_row_bytes(s->target));
     return true;
 }
 
@@ -537,9 +536,9 @@ static int window_depth(const Sum *s, int weights) {
 }
 
 /* Weights of a window that slides over each channel for itself (a depthwise convolution) as signed
- * bytes, what it slides over as unsigned ones. A coordinate of the window becomes a multiple of
- * four; of the bytes that are added none is read. Returns the coordinate, and the part that has the
- * weights; -1 if the sum is none of that kind. */
+ * bytes, what it slides over as the target wants rows. A coordinate of the window becomes a
+ * multiple of four; of the bytes that are added none is read. Returns the coordinate, and the part
+ * that has the weights; -1 if the sum is none of that kind. */
 static int as_window(Sum *s, int *weights) {
     int w = value_is_const(input_of(s, s->part[1].q)), r = window_depth(s, w);
     bool channels = false;
@@ -549,7 +548,7 @@ static int as_window(Sum *s, int *weights) {
                     load_dimension(s->g->arena, s->part[!w].q, k) >= 0;
     if (!channels || r < 0 || !value_is_const(input_of(s, s->part[w].q))) return -1;
     change_type(s, w, DT_i8);
-    change_type(s, !w, DT_u8);
+    change_type(s, !w, target_row_bytes(s->target));
     int64_t spare = s->extent[r] % BYTES_AT_ONCE;
     if (spare) {
         Decoded *d = &s->part[w];

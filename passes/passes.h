@@ -25,6 +25,7 @@ typedef struct PassOptions {
 Program *run_passes(Graph *g, const PassOptions *o);
 
 void pass_dce(Graph *g, const PassOptions *o);
+void pass_signs(Graph *g, const PassOptions *o);
 void pass_integer(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_progressions(Graph *g, const PassOptions *o);

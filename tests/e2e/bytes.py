@@ -24,6 +24,8 @@ MOVES = {"Expand", "Gather", "Reshape", "Transpose", "Unsqueeze"}
 class Network:
     """A model under construction, with what a random input gives for each value."""
 
+    signed = False  # are values encoded as signed bytes?
+
     def __init__(self, *shape):
         self.shape, self.nodes, self.constants = shape, [], []
         self.codes = {}  # of what is decoded: names of its scale and zero point
@@ -61,7 +63,8 @@ class Network:
             array = self.values[x]
             low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
             scale = np.float32((high - low) / 255 * rng.uniform(0.85, 1.1))
-            zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+            zero = np.clip(np.rint(-low / scale), 0, 255)
+            zero = np.int8(zero - 128) if self.signed else np.uint8(zero)
             code = self.constant(scale), self.constant(zero)
         y = self.op("DequantizeLinear", self.op("QuantizeLinear", x, *code), *code)
         self.codes[y] = code
@@ -106,7 +109,7 @@ class Network:
 
     def save(self, folder, name, *outputs):
         results = [(y, F, self.values[y].shape) for y in outputs]
-        save(folder, name, self.nodes, [("x", F, self.shape)], results, self.constants)
+        save(folder, name + "_signed" * self.signed, self.nodes, [("x", F, self.shape)], results, self.constants)
 
 
 def ints(*numbers):
@@ -255,6 +258,7 @@ def pool(folder):
     for maps in (24, 18):
         x = net.coded(net.conv(x, maps, 3))
         x = net.coded(net.op("Mul", x, net.coded(net.op("Sigmoid", x))))
+        x = net.coded(net.op("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
         x = net.coded(net.op("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2]))
     net.save(folder, "pool", net.coded(net.conv(x, 32, 1)))
 
@@ -265,6 +269,11 @@ def main():
     attention_of_image(folder, 4)
     attention_of_places(folder, 4)
     dense(folder)
+    depthwise(folder)
+    odd(folder)
+    pool(folder)
+    Network.signed = True
+    attention(folder)
     depthwise(folder)
     odd(folder)
     pool(folder)

@@ -21,6 +21,7 @@ has() { # FLAG...
 check native cc 1
 check armv7e-m+fp tests/cc-any 1
 check armv6-m tests/cc-any 1
+check armv8.2-a+dotprod+fp16 tests/cc-any 1
 [ "$(uname -m)" = x86_64 ] || exit 0
 cat >"$work/plain" <<'EOC'
 #!/bin/bash
