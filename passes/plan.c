@@ -3,8 +3,9 @@
  * Inputs and outputs lie where the caller says, constants in the weights block, what is kept
  * between runs in the block of states, all else in one arena. A tensor lives from the first step
  * that touches it to the last; one that is used inside a loop but made outside, or carried, lives
- * as long as the loop. Elementwise kernels write over an operand that dies with them. Offsets:
- * largest tensors first, each at the lowest place free for its whole life. What an iteration of a
+ * as long as the loop. Elementwise kernels write over an operand that dies with them. Offsets: one
+ * tensor after the other, each at the lowest place free for its whole life, in the order of those
+ * that are tried that takes least. What an iteration of a
  * loop makes for itself lies together where threads may do iterations apart.
  *
  * What a state is after the run gets the state's memory at once where nothing reads the state any
@@ -299,19 +300,74 @@ static int64_t free_place(const Plan *pl, Timeline *t, const Life *life) {
     return offset;
 }
 
-/* Gives each of the lives, of steps from `first` to before `end`, its offset; returns how many
- * bytes they take together. */
-static int64_t place_together(Plan *pl, int n, Life **lives, int first, int end) {
+static int by_start(const void *a, const void *b) {
+    const Life *x = *(Life *const *)a, *y = *(Life *const *)b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : by_size(a, b);
+}
+
+/* The most bytes that are alive at a step: no plan takes less. */
+static int64_t most_alive(const Plan *pl, int n, Life **lives, int first, int end) {
+    int64_t *more = ARENA_ARRAY(pl->p->arena, end - first + 2, int64_t), alive = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        const int64_t bytes = align_up(lives[i]->bytes, pl->target->buffer_align);
+        const int begin = lives[i]->first < first ? first : lives[i]->first;
+        more[begin - first] += bytes;
+        if (lives[i]->last < end) more[lives[i]->last + 1 - first] -= bytes;
+    }
+    for (int i = 0; i <= end - first; i++) {
+        alive += more[i];
+        if (alive > most) most = alive;
+    }
+    return most;
+}
+
+/* Gives each of the lives, in this order, the lowest place; returns how many bytes they take, and
+ * the number of the one that reaches highest. */
+static int64_t place_in_order(Plan *pl, int n, Life **lives, int first, int end, int *highest) {
     int64_t bytes = 0;
-    if (n) qsort(lives, (size_t)n, sizeof *lives, by_size);
     Timeline t = timeline_new(pl->p->arena, first, end);
+    *highest = 0;
     for (int i = 0; i < n; i++) {
         Life *life = lives[i];
         life->offset = free_place(pl, &t, life);
         timeline_add(&t, life, 1, t.first, t.steps);
-        if (life->offset + life->bytes > bytes) bytes = life->offset + life->bytes;
+        if (life->offset + life->bytes <= bytes) continue;
+        bytes = life->offset + life->bytes;
+        *highest = i;
     }
     return align_up(bytes, pl->target->buffer_align);
+}
+
+#define MOST_PLACINGS 20000 /* of single lives, in search of the order that takes least */
+
+/* Gives each of the lives, of steps from `first` to before `end`, its offset; returns how many
+ * bytes they take together. Of the orders that are tried the first that takes least: largest first,
+ * as they begin, and from each of these on again and again with the one first that reached highest,
+ * until there are no more bytes than are alive at once. */
+static int64_t place_together(Plan *pl, int n, Life **lives, int first, int end) {
+    static int (*const orders[])(const void *, const void *) = {by_size, by_start};
+    const int64_t least = most_alive(pl, n, lives, first, end);
+    int64_t *offset = ARENA_ARRAY(pl->p->arena, n + 1, int64_t), best = INT64_MAX;
+    Life **kept = ARENA_ARRAY(pl->p->arena, n + 1, Life *);
+    if (!n) return 0;
+    for (int o = 0; o < 2 && best > least; o++) {
+        qsort(lives, (size_t)n, sizeof *lives, orders[o]);
+        for (int tries = MOST_PLACINGS / 2 / n; tries >= 0 && best > least; tries--) {
+            int highest;
+            const int64_t bytes = place_in_order(pl, n, lives, first, end, &highest);
+            Life *high = lives[highest];
+            for (int i = 0; i < n && bytes < best; i++) {
+                kept[i] = lives[i];
+                offset[i] = lives[i]->offset;
+            }
+            if (bytes < best) best = bytes;
+            if (highest == 0) break;
+            memmove(lives + 1, lives, (size_t)highest * sizeof *lives);
+            lives[0] = high;
+        }
+    }
+    for (int i = 0; i < n; i++) kept[i]->offset = offset[i];
+    return best;
 }
 
 /* Puts what lives within loop number `at` alone into a block, for a thread to have its own, and
