@@ -86,7 +86,7 @@ static const ArchRow archs[] = {
     {"znver3", 32, 16, BYTES | WORDS | PAIRS, 512},
     {"znver4", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"znver5", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
-    {"armv8-a", 16, 32, 0, 0},
+    {"armv8-a", 16, 32, BYTES | SIGNED, 0},
     {"armv8.2-a+dotprod+fp16", 16, 32, BYTES | BYTE_DOTS | SIGNED, 0},
 };
 

@@ -614,10 +614,23 @@ static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int r
     return !ex_loads(n->p->arena, body->arg[0]) || !ex_loads(n->p->arena, body->arg[1]);
 }
 
+/* Does Arm's NEON add products of bytes without an instruction of its own? They are widened, and
+ * added in pairs twice. */
+static bool widens(const Target *t, int64_t at_once) {
+    return at_once == 4 && t->signed_rows && !t->byte_dots;
+}
+
 /* Operands.instructions of a product of which so many are added at once, fours in pairs or not. */
 static double instructions_of(const Target *t, int64_t at_once, bool pairs) {
     if (pairs) return 2.5;
+    if (widens(t, at_once)) return 6;
     return at_once == 2 && t->word_products ? 2 : 0;
+}
+
+/* Operands.temporaries of such. */
+static int temporaries_of(const Target *t, int64_t at_once, bool pairs) {
+    if (at_once == 1 || pairs || t->byte_dots) return 0;
+    return widens(t, at_once) ? 4 : 1;
 }
 
 void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few, int variant) {
@@ -630,7 +643,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int f
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
                   .most_rows = most_rows(n, body, row),
-                  .temporaries = few >= 0 && pair < 0 && !n->target->byte_dots,
+                  .temporaries = few >= 0 ? temporaries_of(n->target, at_once, pair >= 0) : 0,
                   .instructions = instructions_of(n->target, at_once, pair >= 0),
                   .at_once = (int)at_once,
                   .floats = dt_is_float((DType)body->dt)};
