@@ -201,7 +201,10 @@ static void pool(Node *n, PoolKind kind) {
         window_reduce(&b, &w, 2, index + 2, tap);
         if (!b.n_red) build_red(&b, 1);
         const Expr *e = ex_cast(x, work, build_load(&b, padded, index)), *post = ex_acc(x, work);
-        if (kind == POOL_average) post = ex_div(x, post, pool_count(&b, &w, with_padding, work));
+        if (kind == POOL_average) { /* multiplied: the reciprocal is the same for many elements */
+            const Expr *count = pool_count(&b, &w, with_padding, work);
+            post = ex_mul(x, post, ex_div(x, ex_num(x, work, 1), count));
+        }
         if (kind == POOL_lp) post = pool_root(x, p, post);
         Combine combine = kind == POOL_max ? COMBINE_max : COMBINE_sum;
         n->out[0] = build_reduce(&b, v->dt, combine, pool_body(x, kind, p, e), post);
