@@ -52,16 +52,8 @@ static bool read_encoding(const Printer *p, const Expr *e, Encoding *to) {
     int64_t zero = moved ? whole->arg[1]->k.i : 0;
     if (moved) whole = whole->arg[0];
     if (!ex_is_rounding(whole)) return false;
-    const Expr *bounded = whole->arg[0]->arg[0], *value = bounded;
-    double low = -HUGE_VAL, high = HUGE_VAL;
-    for (; (value->op == EX_min || value->op == EX_max) && ex_is_const(value->arg[1]);
-         value = value->arg[0]) {
-        double bound = value->arg[1]->k.f;
-        if (value->op == EX_max)
-            low = fmax(low, bound);
-        else
-            high = fmin(high, bound);
-    }
+    double low, high;
+    const Expr *bounded = whole->arg[0]->arg[0], *value = ex_bounded(bounded, &low, &high);
     int lowest = e->dt == DT_i8 || (e->dt == DT_i16 && low + (double)zero < 0) ? -128 : 0;
     if (low + (double)zero < lowest || high + (double)zero > lowest + 255) return false;
     bool plain = low + (double)zero == lowest && high + (double)zero == lowest + 255;

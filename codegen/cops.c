@@ -347,13 +347,8 @@ static Piece wrap_narrow(Printer *p, DType from, DType to, Piece a) {
  * bounds the integer where the processor converts that way. */
 static const char *rounded_within(Printer *p, const Expr *e) {
     if (p->d->helpers != IN_c || !ex_is_rounding(e)) return NULL;
-    const Expr *x = e->arg[0]->arg[0];
-    double low = -HUGE_VAL, high = HUGE_VAL;
-    for (; (x->op == EX_min || x->op == EX_max) && ex_is_const(x->arg[1]); x = x->arg[0])
-        if (x->op == EX_max)
-            low = fmax(low, x->arg[1]->k.f);
-        else
-            high = fmin(high, x->arg[1]->k.f);
+    double low, high;
+    const Expr *x = ex_bounded(e->arg[0]->arg[0], &low, &high);
     if (low > 0 || high < 0 || low != floor(low) || high != floor(high)) return NULL;
     return TEXT("%s(%s, %d, %d)", unit_helper(p->unit, "mlcc_round_within"), print(p, x).text,
                 (int)low, (int)high);

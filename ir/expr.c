@@ -709,15 +709,22 @@ const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by) {
     return ex_rewrite(x, e, shift_leaf, &s);
 }
 
+const Expr *ex_bounded(const Expr *e, double *low, double *high) {
+    *low = -HUGE_VAL;
+    *high = HUGE_VAL;
+    for (; (e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]); e = e->arg[0])
+        if (e->op == EX_max)
+            *low = fmax(*low, e->arg[1]->k.f);
+        else
+            *high = fmin(*high, e->arg[1]->k.f);
+    return e;
+}
+
 /* -limit <= e <= limit, or NaN, by a min and a max with constants. */
 static bool within(const Expr *e, double limit) {
-    bool below = false, above = false;
-    for (; (e->op == EX_min || e->op == EX_max) && ex_is_const(e->arg[1]); e = e->arg[0]) {
-        double bound = e->arg[1]->k.f;
-        if (!(bound >= -limit && bound <= limit)) return false;
-        *(e->op == EX_min ? &below : &above) = true;
-    }
-    return below && above;
+    double low, high;
+    ex_bounded(e, &low, &high);
+    return low >= -limit && high <= limit && low <= high;
 }
 
 bool ex_is_rounding(const Expr *e) {

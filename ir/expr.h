@@ -166,6 +166,10 @@ int ex_slow_cycles(Arena *scratch, const Expr *e);
 /* A load from a table of floats or bytes, with one index, at the place that a byte says? */
 bool ex_is_lookup(const Expr *load);
 
+/* What `e`, of floats, bounds by constants, with min and max; *low, *high: these, infinite where it
+ * does not. */
+const Expr *ex_bounded(const Expr *e, double *low, double *high);
+
 #define ROUND_LIMIT 4194304.0 /* floats of at most this size have neighbours less than 1 apart */
 
 /* A cast to i32 of a rounded float that is small enough to be rounded by an addition? */

@@ -107,11 +107,9 @@ static double largest_of_type(DType dt) {
 static double largest(const Fixed *f, const Expr *e) {
     double a = ANY, b = ANY, most = largest_of_type((DType)e->dt);
     if (e->size > LONGEST) return most;
-    if (ex_is_rounding(e)) { /* between two numbers */
-        for (e = e->arg[0]->arg[0]; e->op == EX_min || e->op == EX_max; e = e->arg[0])
-            if (ex_is_const(e->arg[1]))
-                b = b == ANY ? fabs(e->arg[1]->k.f) : fmax(b, fabs(e->arg[1]->k.f));
-        return fmin(most, rint(b));
+    if (ex_is_rounding(e)) {
+        ex_bounded(e->arg[0]->arg[0], &a, &b);
+        return fmin(most, rint(fmax(fabs(a), fabs(b))));
     }
     if (e->op != EX_load)
         for (int i = 0; i < e->n && i < 2; i++)
@@ -225,9 +223,8 @@ static const Expr *rounded_sum(Fixed *f, const Sum *s, DType dt, int bits) {
 static const Expr *fixed_rounding(Fixed *f, const Expr *e) {
     if (!ex_is_rounding(e)) return NULL;
     Exprs *x = f->g->x;
-    const Expr *bounded = e->arg[0]->arg[0], *value = bounded;
-    while ((value->op == EX_min || value->op == EX_max) && ex_is_const(value->arg[1]))
-        value = value->arg[0];
+    double low, high;
+    const Expr *value = ex_bounded(e->arg[0]->arg[0], &low, &high);
     Sum s = {.n = 0};
     if (!read_sum(f, value, 1, NULL, &s)) return NULL;
     const Bounds b = bounds_of(f, &s);
@@ -237,15 +234,9 @@ static const Expr *fixed_rounding(Fixed *f, const Expr *e) {
         const int bits = bits_behind(&b, dt);
         if (bits < 1 || ldexp(b.integers + b.n, -bits - 1) > (wide ? ERROR : ERROR_OF_WORD))
             continue;
-        const Expr *whole = rounded_sum(f, &s, dt, bits), *bound[8];
-        int n = 0;
-        for (value = bounded; value->op == EX_min || value->op == EX_max; value = value->arg[0]) {
-            if (n == 8) return NULL;
-            bound[n++] = value;
-        }
-        while (n-- > 0)
-            whole = ex_bin(x, (ExprOp)bound[n]->op, whole,
-                           ex_i(x, (int64_t)rint(bound[n]->arg[1]->k.f)));
+        const Expr *whole = rounded_sum(f, &s, dt, bits);
+        whole = ex_bin(x, EX_max, whole, ex_i(x, (int64_t)rint(low)));
+        whole = ex_bin(x, EX_min, whole, ex_i(x, (int64_t)rint(high)));
         return whole;
     }
     return NULL;

@@ -114,11 +114,9 @@ static bool encoded_bounds(const Expr *e, int64_t *lo, int64_t *hi) {
         e = e->arg[0];
     }
     if (e->op != EX_cast || e->dt != DT_i32 || e->arg[0]->op != EX_round) return false;
-    const Expr *min = e->arg[0]->arg[0], *max = min->op == EX_min ? min->arg[0] : NULL;
-    if (!max || max->op != EX_max || !ex_is_const(min->arg[1]) || !ex_is_const(max->arg[1]))
-        return false;
-    double low = max->arg[1]->k.f, high = min->arg[1]->k.f;
-    if (!(low >= -1e6 && high <= 1e6)) return false;
+    double low, high;
+    ex_bounded(e->arg[0]->arg[0], &low, &high);
+    if (!(low >= -1e6 && high <= 1e6 && low <= high)) return false;
     *lo = (int64_t)low + zero;
     *hi = (int64_t)high + zero;
     return true;
