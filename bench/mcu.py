@@ -31,8 +31,8 @@ FILES = ROOT / "build" / "bench-models"
 RESULTS = ROOT / "bench" / "results"
 EMBED = ROOT / "examples" / "embed"
 CORES = {  # -march for mlcc, flags for GCC, QEMU's board
-    "m4": ("armv7e-m+fp", "-mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard", "mps2-an386"),
-    "m3": ("armv7-m", "-mcpu=cortex-m3", "mps2-an385"),
+    "m4": ("cortex-m4", "-mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard", "mps2-an386"),
+    "m3": ("cortex-m3", "-mcpu=cortex-m3", "mps2-an385"),
 }
 FLAGS = "-mthumb -O2 -ffp-contract=fast -fno-math-errno"
 ALLOWED = {"fp32": 1e-3, "int8": 0.05}  # of an output's scale

@@ -627,7 +627,7 @@ static void print_head(Host *h, const char *what, Text *out) {
               (long long)arena_with_images(h->p, h->p->arena_bytes));
     if (h->p->state_bytes) text_addf(out, "; state: %lld bytes", (long long)h->p->state_bytes);
     if (h->o->march)
-        text_addf(out, ".\n * Compile it with %s -march=%s -ffp-contract=fast -fno-math-errno%s",
+        text_addf(out, ".\n * Compile it with %s %s -ffp-contract=fast -fno-math-errno%s",
                   h->o->scalars ? "-O2" : "-O3", comment_text(h->arena, h->o->march),
                   h->o->scalars ? "" : " -falign-loops=32");
     text_add(out, ".\n */\n");

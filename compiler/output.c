@@ -90,6 +90,12 @@ static void cc_words(Session *s, Words *argv) {
         argv->items[first] = arena_strdup(&s->arena, real);
 }
 
+/* -march= for the C compiler, for which a processor's own name is another option. */
+static const char *march_flag(Session *s) {
+    const bool core = !strncmp(s->o->march, "cortex-", 7);
+    return arena_printf(&s->arena, "-m%s=%s", core ? "cpu" : "arch", s->o->march);
+}
+
 static void compiler_words(Session *s, Words *argv, const char *flags) {
     cc_words(s, argv);
     vec_push(&s->arena, argv,
@@ -97,7 +103,7 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     add_words(s, argv, C_FLAGS " -fvisibility=hidden -I.");
     bool plain = !strcmp(s->target->name, "c");
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
-        vec_push(&s->arena, argv, arena_printf(&s->arena, "-march=%s", s->o->march));
+        vec_push(&s->arena, argv, march_flag(s));
     const bool fast = !s->o->optimize || !strcmp(s->o->optimize, "3");
     if (plain && s->target->vector_types && fast) add_words(s, argv, LOOP_FLAGS);
     add_words(s, argv, flags);
@@ -112,7 +118,7 @@ const char *ask_c_compiler(Session *s, const char *words) {
     if (!folder) return NULL;
     Words argv = {0};
     cc_words(s, &argv);
-    vec_push(&s->arena, &argv, arena_printf(&s->arena, "-march=%s", s->o->march));
+    vec_push(&s->arena, &argv, march_flag(s));
     add_words(s, &argv, words);
     add_words(s, &argv, "-o answer");
     OutputFile answer = {0};
@@ -569,7 +575,7 @@ bool write_program(Session *s, Program *p, const char *path) {
         e.vector_bytes = s->target->vector_bytes;
         e.whole_vectors = s->target->whole_vectors;
     }
-    if (s->target->vector_types || s->target->scalar_registers) e.march = s->o->march;
+    if (s->target->vector_types || s->target->scalar_registers) e.march = march_flag(s);
     e.scalars = s->target->scalar_registers > 0;
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;

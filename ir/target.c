@@ -95,19 +95,27 @@ static const struct {
     const char *name;
     int scalars; /* registers of integers that a loop can use */
     bool halves; /* instructions for two halves of 16 bits at once: Arm's DSP extension */
+    bool floats; /* a floating-point unit, unless the name says +nofp */
 } cores[] = {
-    {"armv6-m", 8, false},        {"armv6s-m", 8, false},     {"armv7-m", 13, false},
-    {"armv7e-m", 13, true},       {"armv8-m.base", 8, false}, {"armv8-m.main", 13, false},
-    {"armv8.1-m.main", 13, true}, {"rv32", 27, false},        {"rv64", 27, false},
+    {"armv6-m", 8, false, false},        {"armv6s-m", 8, false, false},
+    {"armv7-m", 13, false, false},       {"armv7e-m", 13, true, false},
+    {"armv8-m.base", 8, false, false},   {"armv8-m.main", 13, false, false},
+    {"armv8.1-m.main", 13, true, false}, {"cortex-m0", 8, false, false},
+    {"cortex-m0plus", 8, false, false},  {"cortex-m1", 8, false, false},
+    {"cortex-m3", 13, false, false},     {"cortex-m4", 13, true, true},
+    {"cortex-m7", 13, true, true},       {"cortex-m23", 8, false, false},
+    {"cortex-m33", 13, true, true},      {"cortex-m35p", 13, true, true},
+    {"cortex-m55", 13, true, true},      {"cortex-m85", 13, true, true},
+    {"rv32", 27, false, false},          {"rv64", 27, false, false},
 };
 
 #define SCALAR_FLOATS 32 /* registers of a floating-point unit of such */
 #define KEPT_FLOATS   6  /* where functions compute with floats: registers that they leave alone */
 
-/* Does the rest of a core's name say that it has a floating-point unit? */
+/* Do the extensions in a core's name have a floating-point unit? */
 static bool has_float_unit(const char *name, const char *rest) {
-    if (!strncmp(name, "arm", 3)) return strstr(rest, "+fp") || strstr(rest, ".fp");
-    return strcspn(rest, "fdgq") < strcspn(rest, "_zsx");
+    if (!strncmp(name, "rv", 2)) return strcspn(rest, "fdgq") < strcspn(rest, "_zsx");
+    return strstr(rest, "+fp") || strstr(rest, ".fp");
 }
 
 /* The facts of a core without vectors; false: it is not a name of one. */
@@ -119,9 +127,10 @@ static bool read_core(const char *arch, Target *t) {
         if (*rest && *rest != '+' && strncmp(arch, "rv", 2) != 0) continue;
         t->vector_bytes = 4;
         t->scalar_registers = cores[i].scalars;
-        t->soft_floats = !has_float_unit(arch, rest);
+        t->soft_floats =
+            cores[i].floats ? strstr(rest, "+nofp") != NULL : !has_float_unit(arch, rest);
         t->vector_registers = t->soft_floats ? KEPT_FLOATS : SCALAR_FLOATS;
-        t->byte_products = cores[i].halves || strstr(rest, "+dsp");
+        t->byte_products = (cores[i].halves || strstr(rest, "+dsp")) && !strstr(rest, "+nodsp");
         return true;
     }
     return false;

@@ -269,6 +269,10 @@ static void test_cores(void **state) {
         {"armv8-m.main+fp", 13, 32, false, false},
         {"armv8-m.main+dsp+fp", 13, 32, false, true},
         {"armv8.1-m.main+mve.fp", 13, 32, false, true},
+        {"cortex-m0plus", 8, 6, true, false},
+        {"cortex-m4", 13, 32, false, true},
+        {"cortex-m4+nofp", 13, 6, true, true},
+        {"cortex-m33+nodsp", 13, 32, false, false},
         {"rv32imac_zicsr", 27, 6, true, false},
         {"rv32imafc", 27, 32, false, false},
         {"rv64gc", 27, 32, false, false},
@@ -286,6 +290,7 @@ static void test_cores(void **state) {
     assert_int_equal(target_for_arch(c, "armv7-a").scalar_registers, 0);
     assert_int_equal(target_for_arch(c, "armv8-a").scalar_registers, 0);
     assert_int_equal(target_for_arch(c, "armv7-ma").scalar_registers, 0);
+    assert_int_equal(target_for_arch(c, "cortex-a72").scalar_registers, 0);
     assert_int_equal(target_for_arch(target_find("cuda"), "armv7e-m").scalar_registers, 0);
 }
 
