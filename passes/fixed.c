@@ -90,12 +90,16 @@ static bool read_sum(const Fixed *f, const Expr *e, double scale, const Expr *lo
 
 /* --- bounds ----------------------------------------------------------------------------------- */
 
+/* Infinite if any element is that, or NaN. */
 static double largest_element(const Fixed *f, Value *v) {
     const void *data = constant_settle(f->g->arena, v);
     double most = 0;
-    for (int64_t i = 0; i < value_numel(v); i++)
-        most = fmax(most, fabs(v->dt == DT_f32 ? (double)((const float *)data)[i]
-                                               : (double)((const int32_t *)data)[i]));
+    for (int64_t i = 0; i < value_numel(v); i++) {
+        const double e =
+            v->dt == DT_f32 ? (double)((const float *)data)[i] : (double)((const int32_t *)data)[i];
+        if (!isfinite(e)) return HUGE_VAL;
+        most = fmax(most, fabs(e));
+    }
     return most;
 }
 
@@ -124,8 +128,10 @@ static double largest(const Fixed *f, const Expr *e) {
         return most;
     }
     case EX_acc:
-        if (f->op->combine != COMBINE_sum) return fmin(most, largest(f, f->op->body));
-        return fmin(most, largest(f, f->op->body) * (double)shape_numel(f->op->n_red, f->op->red));
+        a = largest(f, f->op->body);
+        if (f->op->combine == COMBINE_sum)
+            return fmin(most, a * (double)shape_numel(f->op->n_red, f->op->red));
+        return f->op->combine == COMBINE_max || f->op->combine == COMBINE_min ? a : most;
     case EX_cast:
     case EX_neg:
         return fmin(most, a);

@@ -95,7 +95,7 @@ static bool choose(Signs *s) {
 /* `e` with what it loads as it was. */
 static const Expr *with_others(Signs *s, const Expr *e) {
     Exprs *x = s->g->x;
-    if (e->n == 0) return e;
+    if (e->n == 0 && !loads_turned(s, e)) return e; /* a scalar's load has no operands, either */
     MemoSlot *slot = memo_slot(&s->done, e);
     if (slot->key) return slot->value;
     const Expr **arg = ARENA_ARRAY(s->g->arena, e->n, const Expr *), *result;
