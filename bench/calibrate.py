@@ -101,7 +101,8 @@ def machine():
 def commit():
     """The commit that is measured, `-dirty` when files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, cwd=pathlib.Path(__file__).parent, capture_output=True, text=True, check=False)
+    here = pathlib.Path(__file__).parent
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 

@@ -21,10 +21,10 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
 import onnx
 
 from bench import builder, calibrate, quantise, tiny
+from bench.cases import ARENA, Failed, call, case_text, interpreted, random_inputs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ROOT / "build" / "bench-models"
@@ -35,55 +35,18 @@ CORES = {  # -march for mlcc, flags for GCC, QEMU's board
     "m3": ("cortex-m3", "-mcpu=cortex-m3", "mps2-an385"),
 }
 FLAGS = "-mthumb -O2 -ffp-contract=fast -fno-math-errno"
-ALLOWED = {"fp32": 1e-3, "int8": 0.05}  # of an output's scale
-# what a program of mlcc's model declares for it
-ARENA = '''#include "model.h"
-#ifdef MODEL_ARENA_BYTES
-static _Alignas(64) unsigned char arena[MODEL_ARENA_BYTES];
-#else
-static void *const arena = 0;
-#endif
-'''
-TYPES = {"float32": "float", "float64": "double", "bool": "unsigned char"}
-
-
-class Failed(Exception):
-    """A peer cannot do the model; the text says why."""
-
-
-def call(command, **options):
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, **options
-    )
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-        raise Failed(f"{pathlib.Path(str(command[0])).name}: {lines[-1]}")
-    return done.stdout + done.stderr
+ALLOWED = {"fp32": 1e-3, "int8": 0.01}  # of an output's scale: two steps of an encoding
 
 
 # ---- models -----------------------------------------------------------------------------------
-
-
-def random_inputs(model, seed):
-    rng = np.random.default_rng(seed)
-    constants = {weight.name for weight in model.graph.initializer}
-    feeds = {}
-    for value in model.graph.input:
-        if value.name in constants:
-            continue
-        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if np.issubdtype(dtype, np.floating):
-            feeds[value.name] = rng.standard_normal(shape).astype(dtype)
-        else:
-            feeds[value.name] = rng.integers(0, 100, shape).astype(dtype)
-    return feeds
 
 
 def model_files(name):
     """(precision, path) of what the name stands for, made if need be."""
     if name not in tiny.MODELS:
         path = pathlib.Path(name)
+        if not path.exists():
+            sys.exit(f"bench: no model {name}")
         coded = any(node.op_type == "QuantizeLinear" for node in onnx.load(path).graph.node)
         return [("int8" if coded else "fp32", path)]
     FILES.mkdir(parents=True, exist_ok=True)
@@ -97,56 +60,18 @@ def model_files(name):
     return [("fp32", path), ("int8", coded)]
 
 
-def interpreted(mlcc, path, feeds, work):
-    """The outputs, in the model's order."""
-    words = [mlcc, "run", path, "--output", work / "wanted"]
-    for i, (name, array) in enumerate(feeds.items()):
-        np.save(work / f"in{i}.npy", array)
-        words += ["--input", f"{name}={work / f'in{i}.npy'}"]
-    call(words)
-    names = [value.name for value in onnx.load(path).graph.output]
-    files = {re.sub(r"\W", "_", f.stem): f for f in (work / "wanted").glob("*.npy")}
-    return [np.load(files[re.sub(r"\W", "_", name)]) for name in names]
-
-
 # ---- one program ------------------------------------------------------------------------------
-
-
-def c_array(name, array, const):
-    """The array by its bytes, as words."""
-    data = np.ascontiguousarray(array).tobytes()
-    data += bytes(-len(data) % 8)
-    words = ", ".join(str(word) + "u" for word in np.frombuffer(data, np.uint32))
-    return f"static {'const ' if const else ''}_Alignas(8) unsigned {name}[] = {{{words}}};\n"
-
-
-def case_text(feeds, wanted, run, declared):
-    text = declared
-    for i, array in enumerate(feeds.values()):
-        text += c_array(f"in{i}", array, True)
-    compared = ""
-    for i, array in enumerate(wanted):
-        text += c_array(f"wanted{i}", array, True)
-        text += f"static _Alignas(8) unsigned out{i}[{(array.nbytes + 7) // 8 * 2}];\n"
-        kind = TYPES.get(str(array.dtype)) or f"{array.dtype}_t"
-        compared += f"COMPARE({kind}, out{i}, wanted{i}, {array.size}); "
-    places = [f"(void *)in{i}" for i in range(len(feeds))] + [f"out{i}" for i in range(len(wanted))]
-    return (
-        f"#include <stdint.h>\n{text}"
-        f"#define RUN {run}({', '.join(places)}{', arena' if 'arena' in declared else ''})\n"
-        f"#define COMPARE_ALL {compared}\n"
-    )
 
 
 def generate(peer, path, core, options, work):
     """Writes model.c; returns how it is called and what has to be declared for that."""
     if peer == "mlcc":
         call([options.mlcc, path, "-t", "c", "-march=" + CORES[core][0], "-o", work / "model.c"])
-        return "model_run", ARENA
+        return "model_run(%s, arena)", ARENA
     # everything in memory that is known before: weights in the text, temporaries on the stack
     call([sys.executable, "-m", "emx_onnx_cgen", "compile", "--large-weight-threshold", "0",
           "--large-temp-threshold", "0", path, work / "model.c"])  # fmt: skip
-    return "model", "void model();\n"
+    return "(model(%s), 0)", "void model();\n"
 
 
 def measure(peer, path, precision, core, options):
@@ -161,8 +86,8 @@ def measure(peer, path, precision, core, options):
         (work / "case.h").write_text(case_text(feeds, wanted, run, declared))
         call([*gcc, "-c", work / "model.c", "-o", work / "model.o"])
         call(
-            [*gcc, f"-I{EMBED}", f"-I{work}", "--specs=nano.specs", "-nostartfiles", "-T", EMBED / "mps2.ld", "-Wl,--defsym=flash_bytes=4M",
-             "-Wl,--defsym=ram_bytes=4M", ROOT / "bench" / "mcu.c", EMBED / "board_mps2.c",
+            [*gcc, f"-I{EMBED}", f"-I{work}", "--specs=nano.specs", "-nostartfiles", "-T",
+             EMBED / "mps2.ld", "-Wl,--defsym=flash_bytes=4M", "-Wl,--defsym=ram_bytes=4M", ROOT / "bench" / "case.c", EMBED / "board_mps2.c",
              work / "model.o", "-lm", "-o", work / "run.elf"]
         )  # fmt: skip
         sizes = call(["arm-none-eabi-size", work / "model.o"]).splitlines()[1].split()
@@ -172,6 +97,8 @@ def measure(peer, path, precision, core, options):
              "-kernel", work / "run.elf"], stdin=subprocess.DEVNULL, timeout=600
         )  # fmt: skip
         found = dict(re.findall(r"^(stack|instructions|error) (\d+)$", text, re.M))
+        if "error" not in found:
+            raise Failed(f"qemu-system-arm: {text.strip() or 'no output'}")
         header = (work / "model.h").read_text() if peer == "mlcc" else ""
         arena = re.search(r"MODEL_ARENA_BYTES (\d+)", header)
     text_bytes, data_bytes, bss_bytes = map(int, sizes[:3])

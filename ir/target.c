@@ -90,23 +90,25 @@ static const ArchRow archs[] = {
     {"armv8.2-a+dotprod+fp16", 16, 32, BYTES | BYTE_DOTS | SIGNED, 0},
 };
 
-/* Cores without vectors, by how compilers' names of them begin: what follows are extensions. */
+/* Cores without vectors, by how compilers' names of them begin: what follows are extensions. (If
+ * these have vectors, they are not used.) */
 static const struct {
     const char *name;
     int scalars; /* registers of integers that a loop can use */
     bool halves; /* instructions for two halves of 16 bits at once: Arm's DSP extension */
     bool floats; /* a floating-point unit, unless the name says +nofp */
 } cores[] = {
-    {"armv6-m", 8, false, false},        {"armv6s-m", 8, false, false},
-    {"armv7-m", 13, false, false},       {"armv7e-m", 13, true, false},
-    {"armv8-m.base", 8, false, false},   {"armv8-m.main", 13, false, false},
-    {"armv8.1-m.main", 13, true, false}, {"cortex-m0", 8, false, false},
-    {"cortex-m0plus", 8, false, false},  {"cortex-m1", 8, false, false},
-    {"cortex-m3", 13, false, false},     {"cortex-m4", 13, true, true},
-    {"cortex-m7", 13, true, true},       {"cortex-m23", 8, false, false},
-    {"cortex-m33", 13, true, true},      {"cortex-m35p", 13, true, true},
-    {"cortex-m55", 13, true, true},      {"cortex-m85", 13, true, true},
-    {"rv32", 27, false, false},          {"rv64", 27, false, false},
+    {"armv6-m", 8, false, false},         {"armv6s-m", 8, false, false},
+    {"armv7-m", 13, false, false},        {"armv7e-m", 13, true, false},
+    {"armv8-m.base", 8, false, false},    {"armv8-m.main", 13, false, false},
+    {"armv8.1-m.main", 13, false, false}, {"cortex-m0", 8, false, false},
+    {"cortex-m0plus", 8, false, false},   {"cortex-m1", 8, false, false},
+    {"cortex-m3", 13, false, false},      {"cortex-m4", 13, true, true},
+    {"cortex-m7", 13, true, true},        {"cortex-m23", 8, false, false},
+    {"cortex-m33", 13, true, true},       {"cortex-m35p", 13, true, true},
+    {"cortex-m55", 13, true, true},       {"cortex-m85", 13, true, true},
+    {"rv32e", 12, false, false},          {"rv64e", 12, false, false},
+    {"rv32", 27, false, false},           {"rv64", 27, false, false},
 };
 
 #define SCALAR_FLOATS 32 /* registers of a floating-point unit of such */
@@ -130,7 +132,8 @@ static bool read_core(const char *arch, Target *t) {
         t->soft_floats =
             cores[i].floats ? strstr(rest, "+nofp") != NULL : !has_float_unit(arch, rest);
         t->vector_registers = t->soft_floats ? KEPT_FLOATS : SCALAR_FLOATS;
-        t->byte_products = (cores[i].halves || strstr(rest, "+dsp")) && !strstr(rest, "+nodsp");
+        t->byte_products = (cores[i].halves || strstr(rest, "+dsp") || strstr(rest, "+mve")) &&
+                           !strstr(rest, "+nodsp");
         return true;
     }
     return false;

@@ -148,7 +148,7 @@ static double largest(const Fixed *f, const Expr *e) {
 /* What the sum is made of, at most. */
 typedef struct Bounds {
     double all, integers, scale; /* the sum, its integers, the scales of these */
-    int n;                       /* constants that are rounded */
+    int n;                       /* numbers that are rounded: what is added, too */
 } Bounds;
 
 static Bounds bounds_of(const Fixed *f, const Sum *s) {
@@ -278,8 +278,8 @@ void pass_fixed(Graph *g, const PassOptions *o) {
         Fixed f = {.g = g, .op = op};
         for (int i = 0; i < op->n_in; i++) vec_push(g->arena, &f.in, op->in[i]);
         f.done = (Memo){.arena = g->arena};
+        if (op->post) op->post = in_integers(&f, op->post); /* bounds are those of the body */
         op->body = in_integers(&f, op->body);
-        if (op->post) op->post = in_integers(&f, op->post);
         memo_end(&f.done);
         op->in = f.in.items;
         op->n_in = f.in.n;

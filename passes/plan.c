@@ -325,7 +325,9 @@ static int64_t most_alive(const Plan *pl, int n, Life **lives, int first, int en
  * the number of the one that reaches highest. */
 static int64_t place_in_order(Plan *pl, int n, Life **lives, int first, int end, int *highest) {
     int64_t bytes = 0;
-    Timeline t = timeline_new(pl->p->arena, first, end);
+    Arena scratch;
+    arena_init(&scratch, pl->p->arena->limit, pl->p->arena->on_limit, pl->p->arena->user);
+    Timeline t = timeline_new(&scratch, first, end);
     *highest = 0;
     for (int i = 0; i < n; i++) {
         Life *life = lives[i];
@@ -335,6 +337,7 @@ static int64_t place_in_order(Plan *pl, int n, Life **lives, int first, int end,
         bytes = life->offset + life->bytes;
         *highest = i;
     }
+    arena_free(&scratch);
     return align_up(bytes, pl->target->buffer_align);
 }
 
@@ -346,10 +349,10 @@ static int64_t place_in_order(Plan *pl, int n, Life **lives, int first, int end,
  * until there are no more bytes than are alive at once. */
 static int64_t place_together(Plan *pl, int n, Life **lives, int first, int end) {
     static int (*const orders[])(const void *, const void *) = {by_size, by_start};
+    if (!n) return 0;
     const int64_t least = most_alive(pl, n, lives, first, end);
     int64_t *offset = ARENA_ARRAY(pl->p->arena, n + 1, int64_t), best = INT64_MAX;
     Life **kept = ARENA_ARRAY(pl->p->arena, n + 1, Life *);
-    if (!n) return 0;
     for (int o = 0; o < 2 && best > least; o++) {
         qsort(lives, (size_t)n, sizeof *lives, orders[o]);
         for (int tries = MOST_PLACINGS / 2 / n; tries >= 0 && best > least; tries--) {

@@ -27,7 +27,9 @@ static void add_target(Text *text, const Target *t) {
     text_addf(text, "%s %d x %d, types %d, bytes %d %d %d, bf16 %d, tiles %d\n", t->name,
               t->vector_registers, t->vector_bytes, t->vector_types, t->byte_products,
               t->byte_pairs, t->byte_dots, t->bf16_products, t->matrix_tiles);
-    if (t->scalar_registers) text_addf(text, "scalars %d\n", t->scalar_registers);
+    if (t->signed_rows) text_add(text, "signed rows\n");
+    if (t->scalar_registers)
+        text_addf(text, "scalars %d, soft floats %d\n", t->scalar_registers, t->soft_floats);
 }
 
 uint64_t schedule_key(Arena *arena, const Op *op, const Target *t) {

@@ -92,20 +92,34 @@ static bool choose(Signs *s) {
 
 /* --- turning ---------------------------------------------------------------------------------- */
 
+static const Expr *with_others(Signs *s, const Expr *e);
+
+/* The load of a turned element, and what it was as an integer. */
+static const Expr *turned_load(Signs *s, const Expr *load) {
+    const Expr **at = ARENA_ARRAY(s->g->arena, load->n + 1, const Expr *);
+    for (int i = 0; i < load->n; i++) at[i] = with_others(s, load->arg[i]);
+    return ex_load(s->g->x, s->to, (int)load->k.i, load->n, at);
+}
+
+static const Expr *integer_of(Signs *s, const Expr *load) {
+    Exprs *x = s->g->x;
+    return ex_add(x, ex_cast(x, DT_i32, turned_load(s, load)), ex_i(x, -s->by));
+}
+
 /* `e` with what it loads as it was. */
 static const Expr *with_others(Signs *s, const Expr *e) {
     Exprs *x = s->g->x;
     if (e->n == 0 && !loads_turned(s, e)) return e; /* a scalar's load has no operands, either */
     MemoSlot *slot = memo_slot(&s->done, e);
     if (slot->key) return slot->value;
-    const Expr **arg = ARENA_ARRAY(s->g->arena, e->n, const Expr *), *result;
-    for (int i = 0; i < e->n; i++) arg[i] = with_others(s, e->arg[i]);
+    const Expr *result;
     if (loads_turned(s, e)) {
-        const Expr *load = ex_load(x, s->to, (int)e->k.i, e->n, arg);
-        result = ex_cast(x, s->from, ex_add(x, ex_cast(x, DT_i32, load), ex_i(x, -s->by)));
+        result = ex_cast(x, s->from, integer_of(s, e));
     } else if (e->op == EX_cast && loads_turned(s, e->arg[0]) && !dt_is_narrow((DType)e->dt)) {
-        result = ex_cast(x, (DType)e->dt, arg[0]->arg[0]); /* before it was narrowed */
+        result = ex_cast(x, (DType)e->dt, integer_of(s, e->arg[0]));
     } else {
+        const Expr **arg = ARENA_ARRAY(s->g->arena, e->n, const Expr *);
+        for (int i = 0; i < e->n; i++) arg[i] = with_others(s, e->arg[i]);
         result = ex_rebuild(x, e, arg);
     }
     memo_set(&s->done, e, result);
@@ -118,7 +132,7 @@ static const Expr *turned(Signs *s, const Expr *e) {
     const Expr *by = ex_i(x, s->by);
     if (e->op == EX_select)
         return ex_select(x, with_others(s, e->arg[0]), turned(s, e->arg[1]), turned(s, e->arg[2]));
-    if (loads_turned(s, e)) return with_others(s, e)->arg[0]->arg[0]->arg[0];
+    if (loads_turned(s, e)) return turned_load(s, e);
     if (e->op == EX_cast && e->arg[0]->dt == DT_i32)
         return ex_cast(x, s->to, ex_add(x, with_others(s, e->arg[0]), by));
     return ex_cast(x, s->to, ex_add(x, ex_cast(x, DT_i32, with_others(s, e)), by));

@@ -10,7 +10,8 @@ void board_write(const char *text);
 void board_stack_paint(void);
 unsigned board_stack_used(void);
 
-/* A counter of executed instructions that wraps; always 0 where the board has none. */
+/* Executed instructions so far, on MPS2 of the last 2.6 billion; always 0 where the board has none.
+ */
 unsigned board_instructions(void);
 
 #endif

@@ -11,7 +11,7 @@ check() { # ARCH CC LEVEL
         "$build/mlcc" verify "$model" -t c "-march=$1" --cc "$2" "-O$3" --threads 2 \
             >"$work/told" || { cat "$work/told" && exit 1; }
         cat "$work/told"
-        awk '/relative to scale/ { told = 1; sub(/.*relative to scale /, ""); bad += $1 + 0 > 0.03 }
+        awk '/relative to scale/ { told = 1; sub(/.*relative to scale /, ""); bad += $1 + 0 > 0.01 }
             END { exit bad || !told }' "$work/told"
     done
 }

@@ -438,9 +438,10 @@ static bool together(const Job *a, const Job *b) {
     return !strcmp(a->kind, b->kind) && !strcmp(a->march, b->march);
 }
 
-/* A matrix unit that the machine perhaps lacks: functions do what it would. */
+/* What is made for another machine is compiled for this one: functions do what it would. */
 static const char *machine_of(const char *march) {
-    return strcmp(march, "sapphirerapids") != 0 ? march : "native";
+    bool other = !strncmp(march, "arm", 3) || !strncmp(march, "rv", 2);
+    return other || !strcmp(march, "sapphirerapids") ? "native" : march;
 }
 
 static char *compiler_words(const Job *job) {

@@ -269,6 +269,8 @@ static void test_cores(void **state) {
         {"armv8-m.main+fp", 13, 32, false, false},
         {"armv8-m.main+dsp+fp", 13, 32, false, true},
         {"armv8.1-m.main+mve.fp", 13, 32, false, true},
+        {"armv8.1-m.main", 13, 6, true, false},
+        {"rv32emac", 12, 6, true, false},
         {"cortex-m0plus", 8, 6, true, false},
         {"cortex-m4", 13, 32, false, true},
         {"cortex-m4+nofp", 13, 6, true, true},

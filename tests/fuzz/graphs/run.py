@@ -45,7 +45,8 @@ BATCH = 96
 KERNELS = ("kernels:c", "kernels:c:native", "kernels:cuda", "kernels:vulkan")
 # What -march= is: -march=native is what most use. The one with a matrix unit is for the emitter; the
 # C compiler is told the machine's.
-MARCH = ("native", "x86-64-v3", "sapphirerapids", "x86-64-v2", "native", "native", "x86-64")
+MARCH = ("native", "x86-64-v3", "sapphirerapids", "x86-64-v2", "native", "armv7e-m+fp", "x86-64",
+         "native", "armv8.2-a+dotprod+fp16", "armv7-m", "native", "armv8-a", "rv32imafc")
 SKIPPED = ("fuse", "cse", "fuse+cse", "dce+fuse")
 
 

@@ -38,11 +38,12 @@ int main(void) {
     double error = 0;
     board_stack_paint();
     unsigned before = board_instructions();
-    RUN;
+    const int status = RUN;
     unsigned instructions = board_instructions() - before;
     write_number("stack ", board_stack_used());
     write_number("instructions ", instructions);
     COMPARE_ALL;
+    if (status != 0) error = FAR;
     write_number("error ", (unsigned long)((error < 1000 ? error : 1000) * 1e6));
     return 0;
 }
