@@ -25,9 +25,16 @@ for march in $same; do
     if [ "$first" ]; then cmp "$work/$march.c" "$first"; fi
     first=$work/$march.c
 done
-# a machine without vectors
-"$build/mlcc" $model -march=armv7e-m --cc arm-none-eabi-gcc -o "$work/digits.c"
+# a machine of which nothing is known, and one without vectors by both of its names
+"$build/mlcc" $model -march=armv5te --cc arm-none-eabi-gcc -o "$work/digits.c"
 cmp "$work/digits.c" "$work/generic.c"
+for march in armv7e-m+fp cortex-m4; do
+    "$build/mlcc" $model -march=$march -o "$work/digits.c"
+    sed '/^ \* Compile it with/d' "$work/digits.c" >"$work/$march.c"
+    "$build/mlcc" $model -march=$march --cc 'arm-none-eabi-gcc -mfloat-abi=hard' -o "$work/digits.o"
+done
+cmp "$work/cortex-m4.c" "$work/armv7e-m+fp.c"
+if cmp -s "$work/cortex-m4.c" "$work/generic.c"; then echo "cortex-m4: as any machine" && exit 1; fi
 # several in one library: it takes the last that the machine has, and exports one name
 if [ "$(uname -m)" = x86_64 ]; then
     levels=x86-64,x86-64-v2,x86-64-v3,x86-64-v4
