@@ -26,20 +26,27 @@ class Net(export_mobilenetv2.Builder):
     def scalar(self, name, value):
         return self.constant(name, np.float32(value))
 
-    def conv(self, x, name, inputs, outputs, kernel, stride=1, pad=None, gain=1.0):
+    def conv(
+        self, x, name, inputs, outputs, kernel, stride=1, pad=None, gain=1.0, group=1, pads=None
+    ):
+        """kernel: a side, or height and width. pad: on each side, half of it unless given; pads: as
+        ONNX lists them."""
+        high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
+        if pads is None:
+            pads = [high // 2, wide // 2] * 2 if pad is None else [pad] * 4
         weight = self.random(
             name + ".weight",
-            (outputs, inputs, kernel, kernel),
-            math.sqrt(gain / (inputs * kernel * kernel)),
+            (outputs, inputs // group, high, wide),
+            math.sqrt(gain / (inputs // group * high * wide)),
         )
         return self.node(
             "Conv",
             [x, weight, self.random(name + ".bias", (outputs,), 0.1)],
             name,
             dilations=[1, 1],
-            group=1,
-            kernel_shape=[kernel, kernel],
-            pads=[kernel // 2 if pad is None else pad] * 4,
+            group=group,
+            kernel_shape=[high, wide],
+            pads=pads,
             strides=[stride, stride],
         )
 

@@ -23,11 +23,10 @@ import tempfile
 
 import onnx
 
-from bench import builder, calibrate, quantise, tiny
+from bench import calibrate, zoo
 from bench.cases import ARENA, Failed, call, case_text, interpreted, random_inputs
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = ROOT / "build" / "bench-models"
+ROOT = zoo.ROOT
 RESULTS = ROOT / "bench" / "results"
 EMBED = ROOT / "examples" / "embed"
 CORES = {  # -march for mlcc, flags for GCC, QEMU's board
@@ -43,21 +42,12 @@ ALLOWED = {"fp32": 1e-3, "int8": 0.01}  # of an output's scale: two steps of an 
 
 def model_files(name):
     """(precision, path) of what the name stands for, made if need be."""
-    if name not in tiny.MODELS:
-        path = pathlib.Path(name)
-        if not path.exists():
-            sys.exit(f"bench: no model {name}")
-        coded = any(node.op_type == "QuantizeLinear" for node in onnx.load(path).graph.node)
-        return [("int8" if coded else "fp32", path)]
-    FILES.mkdir(parents=True, exist_ok=True)
-    path, coded = FILES / f"{name}.onnx", FILES / f"{name}_int8.onnx"
-    made_by = max(pathlib.Path(m.__file__).stat().st_mtime for m in (tiny, builder, quantise))
-    if not coded.exists() or coded.stat().st_mtime < made_by:
-        model = tiny.MODELS[name]()
-        builder.save(model, path)
-        feeds = [random_inputs(model, seed) for seed in range(1, quantise.SAMPLES + 1)]
-        quantise.quantise(path, coded, feeds)
-    return [("fp32", path), ("int8", coded)]
+    if name in zoo.TINY:
+        return [("fp32", zoo.file(name)), ("int8", zoo.file(zoo.quantised(name)))]
+    path = pathlib.Path(name)
+    if not path.exists() or not zoo.take(path):
+        sys.exit(f"bench: no model {name}, or another one has its name")
+    return [(zoo.FOUND[path.stem], path)]
 
 
 # ---- one program ------------------------------------------------------------------------------
@@ -87,7 +77,8 @@ def measure(peer, path, precision, core, options):
         call([*gcc, "-c", work / "model.c", "-o", work / "model.o"])
         call(
             [*gcc, f"-I{EMBED}", f"-I{work}", "--specs=nano.specs", "-nostartfiles", "-T",
-             EMBED / "mps2.ld", "-Wl,--defsym=flash_bytes=4M", "-Wl,--defsym=ram_bytes=4M", ROOT / "bench" / "case.c", EMBED / "board_mps2.c",
+             EMBED / "mps2.ld", "-Wl,--defsym=flash_bytes=4M", "-Wl,--defsym=ram_bytes=4M",
+             ROOT / "bench" / "case.c", EMBED / "board_mps2.c",
              work / "model.o", "-lm", "-o", work / "run.elf"]
         )  # fmt: skip
         sizes = call(["arm-none-eabi-size", work / "model.o"]).splitlines()[1].split()
@@ -144,7 +135,7 @@ def arguments():
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--models", type=names, default=list(tiny.MODELS))
+    parser.add_argument("--models", type=names, default=list(zoo.TINY))
     parser.add_argument("--cores", type=names, default=list(CORES))
     parser.add_argument("--peers", type=names, default=["mlcc", "emx"])
     parser.add_argument("--mlcc", type=pathlib.Path, default=ROOT / "build" / "mlcc")

@@ -3,29 +3,16 @@ with random weights and batch normalisation folded: keywords in audio, a person 
 class of an image, an odd machine by its sound. As TensorFlow pads, an odd row or column is at the
 end."""
 
-import math
-
 from onnx import helper
 
 from bench.builder import FLOAT, Net
 
 
 def conv(net, x, name, inputs, outputs, kernel, stride=1, group=1, pads=None):
-    high, wide = kernel
-    gain = math.sqrt(2 / (inputs // group * high * wide))
-    if pads is None:
-        pads = [high // 2, wide // 2] * 2 if stride == 1 else [0, 0, high // 2, wide // 2]
-    weight = net.random(name + ".weight", (outputs, inputs // group, high, wide), gain)
-    bias = net.random(name + ".bias", (outputs,), 0.1)
-    return net.node(
-        "Conv",
-        [x, weight, bias],
-        name,
-        dilations=[1, 1],
-        group=group,
-        kernel_shape=[high, wide],
-        pads=pads,
-        strides=[stride, stride],
+    if pads is None and stride > 1:
+        pads = [0, 0, kernel[0] // 2, kernel[1] // 2]
+    return net.conv(
+        x, name, inputs, outputs, kernel, stride, gain=2, group=group, pads=pads
     )
 
 

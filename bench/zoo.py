@@ -12,7 +12,7 @@ import onnx
 
 import export_mobilenetv2
 import models
-from bench import bert, builder, gemm, ops, quantise, resnet50, vae, vit
+from bench import bert, builder, gemm, ops, quantise, resnet50, tiny, vae, vit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ROOT / "build" / "bench-models"
@@ -26,6 +26,7 @@ BUILT = {
     "vit_b16": vit.build,
     "vae_decoder": vae.build,
 }
+TINY = tiny.MODELS  # for microcontrollers
 INT8 = {name + "_int8": name for name in ("mobilenetv2", "resnet50", "bert_base")}
 # What comes from the folder of models: precision of its weights by name.
 FOUND = {
@@ -52,9 +53,10 @@ GROUPS = {
     "found": list(FOUND),
     "gemm": list(GEMMS),
     "ops": list(OPS),
+    "tiny": list(TINY),
 }
 DEFAULT = [*BUILT, *INT8, *FOUND]
-NAMES = [*DEFAULT, *GEMMS, *OPS]
+NAMES = [*DEFAULT, *GEMMS, *OPS, *TINY]
 
 
 def take(path):
@@ -130,7 +132,7 @@ def fixed(path, name):
 def builder_of(name):
     if name in OPS:
         return OPS[name].build
-    return BUILT.get(name) or functools.partial(gemm.build, *GEMMS[name])
+    return BUILT.get(name) or TINY.get(name) or functools.partial(gemm.build, *GEMMS[name])
 
 
 def file(name, folder=SHARED):

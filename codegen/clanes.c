@@ -166,8 +166,7 @@ int lanes_widest(const Expr *e, int var, int widest) {
     return widest;
 }
 
-/* The load that a cast to the sum's type widens; NULL: none. */
-static const Expr *widened_load(const Expr *e, DType dt) {
+const Expr *widened_load(const Expr *e, DType dt) {
     if (e->op != EX_cast || e->arg[0]->op != EX_load || e->arg[0]->n != 1) return NULL;
     return (DType)e->arg[0]->dt == dt ? e->arg[0] : NULL;
 }

@@ -1,4 +1,5 @@
-/* Inside of cvector.c: the values of lanes, as expressions on GNU C vectors. */
+/* Inside of cvector.c, and to read what cprint.c prints alike: the values of lanes, as expressions
+ * on GNU C vectors. */
 #ifndef CODEGEN_CLANES_H
 #define CODEGEN_CLANES_H
 
@@ -62,6 +63,8 @@ bool is_lane_type(DType dt);
 bool lanes_vary(const Expr *e, int var);
 /* Does the index grow by `step` with the variable? */
 bool lanes_apart(const Expr *index, int var, int64_t step);
+/* The load of elements of `dt` that a cast widens; NULL: none. */
+const Expr *widened_load(const Expr *e, DType dt);
 /* Can `e`, prepared, be computed in lanes of the loop over `var`? */
 bool lanes_can(Printer *p, const Expr *e, int var);
 /* Bytes of the widest type that is computed in lanes, `widest` at least. */

@@ -1,5 +1,5 @@
 /* Statements and kernels as text; see cprint.h. */
-#include "codegen/cexpr.h"
+#include "codegen/clanes.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -363,17 +363,14 @@ static const char *first_place(Printer *p, const Expr *load, int var) {
     return arena_printf(p->scratch, "%s + %s%s", p->buffer[load->k.i], print_root(p, first), more);
 }
 
-/* The load that a cast to i32 widens, of bytes that lie side by side along `var`; NULL: none. */
+/* The load that a cast widens, of bytes that lie side by side along `var`; NULL: none. */
 static const Expr *widened_bytes(const Expr *e, DType dt, int var) {
-    int64_t stride;
-    const Expr *load = e->op == EX_cast ? e->arg[0] : e;
-    if (e->op != EX_cast || load->op != EX_load || load->n != 1 || (DType)load->dt != dt)
-        return NULL;
-    return ex_stride(load->arg[0], var, &stride) && stride == 1 ? load : NULL;
+    const Expr *load = widened_load(e, dt);
+    return load && lanes_apart(load->arg[0], var, 1) ? load : NULL;
 }
 
 /* A sum of four products of bytes: for a function that uses an instruction for two at once. */
-static bool print_dot(Printer *p, const Stmt *s) {
+static bool print_scalar_dot(Printer *p, const Stmt *s) {
     const Stmt *store = s->body;
     if (p->d->helpers != IN_c || s->role != ROLE_unroll || !ex_is_int(s->extent, 4) || !store ||
         store->next || store->kind != ST_store)
@@ -403,7 +400,7 @@ static bool print_dot(Printer *p, const Stmt *s) {
 }
 
 static void print_loop(Printer *p, const Stmt *s) {
-    if (print_dot(p, s)) return;
+    if (print_scalar_dot(p, s)) return;
     if (s->role == ROLE_unroll && p->d->vector_outside) s = vector_outside(p, s);
     const Expr *extent = prepare(p, s->extent);
     const char *position = grid_position(p, s->role);

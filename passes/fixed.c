@@ -2,8 +2,8 @@
  * bits behind the point, for targets that have no instructions for floats.
  *
  * Between quantised tensors that is all there is: sums of products times the scale of a channel,
- * residuals that are added, means. A processor without a floating-point unit takes some 200
- * instructions for each such element, and ten for the same in integers. What is computed is the sum
+ * residuals that are added, means. A Cortex-M3, which has no floating-point unit, takes some 230
+ * instructions less for each element of a network of convolutions. What is computed is the sum
  * itself, rounded once to nearest, ties to even; floats round on the way there, so that in a few of
  * a million elements, which lie half way between two integers but for such an error, results are
  * one apart.
@@ -13,7 +13,6 @@
 #include "passes/passes.h"
 
 #include <math.h>
-#include <string.h>
 
 #define MOST_TERMS    4
 #define MOST_ELEMENTS 65536  /* of a constant of scales */
@@ -185,22 +184,11 @@ static const Expr *fixed_constant(Fixed *f, const Term *t, DType dt, int bits) {
     const double by = ldexp(t->scale, bits);
     if (!t->load) return ex_int(x, dt, (int64_t)rint(by));
     Value *v = f->in.items[t->load->k.i];
-    const float *from = constant_settle(f->g->arena, v);
-    const int64_t n = value_numel(v);
     const DType stored = t->value ? DT_i32 : dt;
-    void *data = arena_alloc(f->g->arena, (size_t)n * dt_store(stored));
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t whole = (int64_t)rint(by * from[i]);
-        if (stored == DT_i32)
-            ((int32_t *)data)[i] = (int32_t)whole;
-        else
-            ((int64_t *)data)[i] = whole;
-    }
-    Op *op = graph_new_op(f->g, OP_const, 0, NULL, 1);
-    Value *made = graph_new_value(f->g, op, 0, stored, v->rank, v->dims);
-    made->data = data;
-    op->src = v->def->src;
-    graph_insert_before(f->g, f->op, op);
+    const Expr *e = ex_cast(x, DT_f64, constant_element(f->g, v));
+    e = ex_un(x, EX_round, ex_mul(x, e, ex_num(x, DT_f64, by)));
+    Value *made = constant_mapped(f->g, v, stored, ex_cast(x, stored, e));
+    graph_insert_before(f->g, f->op, made->def);
     vec_push(f->g->arena, &f->in, made);
     return ex_cast(x, dt, ex_load(x, stored, f->in.n - 1, t->load->n, t->load->arg));
 }
