@@ -253,6 +253,16 @@ static double cost_at(const Gain *h, int i) {
     return cost;
 }
 
+static double cost_of_both(const Gain *h, int i, int k) {
+    double cost = cost_at(h, i) + cost_at(h, k);
+    const Sharer *n = &h->node[i];
+    for (int e = 0; e < n->edges.n; e++) {
+        const Edge *edge = &h->edges.items[n->edges.items[e]];
+        if (edge->from == k || edge->to == k) cost -= cost_of(h, edge);
+    }
+    return cost;
+}
+
 /* Does node `i` in the way that costs least, all others as they are; true if that is another. */
 static bool improve(Gain *h, int i) {
     Sharer *n = &h->node[i];
@@ -267,6 +277,26 @@ static bool improve(Gain *h, int i) {
     }
     n->way = best;
     return best != before;
+}
+
+/* The same of two nodes at once, which the edge connects: what one alone would gain, it may lose at
+ * the other. */
+static bool improve_both(Gain *h, const Edge *between) {
+    Sharer *a = &h->node[between->from], *b = &h->node[between->to];
+    const int before_a = a->way, before_b = b->way;
+    int best_a = before_a, best_b = before_b;
+    double least = cost_of_both(h, between->from, between->to);
+    for (a->way = 0; a->way <= a->ways.n; a->way++)
+        for (b->way = 0; b->way <= b->ways.n; b->way++) {
+            const double cost = cost_of_both(h, between->from, between->to);
+            if (cost >= least) continue;
+            least = cost;
+            best_a = a->way;
+            best_b = b->way;
+        }
+    a->way = best_a;
+    b->way = best_b;
+    return best_a != before_a || best_b != before_b;
 }
 
 static int group_of(Gain *h, int i) {
@@ -321,6 +351,10 @@ int *share_gain(const Program *p, const int *ways, int lanes) {
         any = false;
         for (int i = 0; i < h.n; i++)
             if (h.node[i].ways.n) any |= improve(&h, i);
+        for (int i = 0; i < h.edges.n; i++) {
+            const Edge *e = &h.edges.items[i];
+            if (h.node[e->from].ways.n && h.node[e->to].ways.n) any |= improve_both(&h, e);
+        }
     }
     drop_groups(&h);
     for (int s = 0; s < p->steps.n; s++) way[s] = ways[s] ? h.node[node[s]].way : 0;

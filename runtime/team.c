@@ -12,6 +12,7 @@
 
 #if MLCC_HAS_THREADS
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -23,10 +24,16 @@
 #include <unistd.h>
 
 #define MOST_THREADS 1024
-#define SPIN_SECONDS  50e-6  /* waking a thread that sleeps takes 5 us, in virtual machines 60 */
-#define BRIEF_SECONDS 150e-6 /* of a job that is not worth waking threads for */
-#define FEW_ROUNDS    50     /* of spinning, where threads must share processors */
-#define MOST_ROUNDS   100000
+#define SPIN_SECONDS 50e-6 /* waking a thread that sleeps takes 5 us, in virtual machines 60 */
+#define FEW_ROUNDS   50    /* of spinning, where threads must share processors */
+#define MOST_ROUNDS  100000
+
+/* Whether it pays to share brief jobs, they show themselves; see count_job. */
+#define BRIEF_SECONDS 2e-3
+#define GAIN          0.97 /* of the time that one thread takes: threads must be faster than that */
+#define TRIAL_JOBS    8
+#define LEAST_JOBS    64 /* from one trial to the next */
+#define MOST_JOBS     1024
 
 typedef struct mlcc_worker {
     mlcc_team *team;
@@ -40,9 +47,11 @@ struct mlcc_team {
     unsigned char *memory;
     int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
-    /* In seconds: when the last job ended, and how long jobs take, as long as the last one did at
-     * least; long ones are forgotten slowly. */
-    double ended, took;
+    bool alone;          /* jobs are done by the calling thread */
+    bool trying;         /* ... or not, to see how long that takes */
+    double least[2];     /* [alone]: seconds that the last TRIAL_JOBS so done took, the least */
+    int32_t left;        /* jobs until a trial begins or ends */
+    int32_t jobs;        /* from one trial to the next */
     /* the job at work; NULL: workers end */
     mlcc_job *job;
     void *user;
@@ -204,6 +213,8 @@ static bool recruit(mlcc_team *team, int threads) {
         team->memory = aligned_alloc(64, team->bytes * workers);
     if (!team->worker || (team->bytes && !team->memory)) return false;
     team->most_rounds = spin_rounds(threads);
+    team->alone = team->trying = false;
+    team->left = team->jobs = LEAST_JOBS;
     set_rounds(team, team->most_rounds);
     sigset_t all, before;
     sigfillset(&all); /* signals are for the program's own threads */
@@ -237,7 +248,6 @@ mlcc_team *mlcc_team_new(void *user, size_t bytes) {
     team->owner = user;
     team->bytes = (bytes + 63) / 64 * 64;
     team->threads = 1;
-    team->took = 2 * BRIEF_SECONDS; /* nobody knows */
     pthread_mutex_init(&team->mutex, NULL);
     pthread_cond_init(&team->next_phase, NULL);
     return team;
@@ -251,9 +261,33 @@ unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread) {
     return team->memory ? team->memory + (size_t)(thread - 1) * team->bytes : NULL;
 }
 
-/* Do others sleep that would wake when a job is done? */
-static bool wake_late(const mlcc_team *team) {
-    return atomic_load_explicit(&team->asleep, memory_order_relaxed) && team->took <= BRIEF_SECONDS;
+/* Cores that share no cache take five times as long to hand a line over as such that do, and where
+ * the system has put the threads changes from second to second; one that sleeps has to be woken. So
+ * a brief job may take twice as long shared as alone, or half as long. A few are done the other way
+ * now and then, less often where nothing changes. */
+static void count_job(mlcc_team *team, double took) {
+    double *least = &team->least[team->alone];
+    if (took < *least) *least = took;
+    if (--team->left > TRIAL_JOBS) return;
+    if (team->left == TRIAL_JOBS) *least = INFINITY;
+    if (team->left > 0) return;
+    if (team->trying) {
+        const bool was = !team->alone;
+        team->alone = team->least[false] > team->least[true] * GAIN;
+        if (team->alone != was)
+            team->jobs = LEAST_JOBS;
+        else if (team->jobs < MOST_JOBS)
+            team->jobs *= 2;
+        team->trying = false;
+        team->left = team->jobs;
+    } else if (*least > BRIEF_SECONDS) {
+        team->left = team->jobs;
+    } else {
+        team->alone = !team->alone;
+        team->least[team->alone] = INFINITY;
+        team->trying = true;
+        team->left = TRIAL_JOBS;
+    }
 }
 
 void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
@@ -262,11 +296,9 @@ void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
         return;
     }
     const double start = seconds();
-    const bool late = wake_late(team), soon = start - team->ended <= SPIN_SECONDS;
-    if (late && !soon) {
+    if (team->alone) {
         job(user, 0, 1, NULL);
     } else {
-        if (late) set_rounds(team, team->most_rounds); /* who wakes now is awake for the next job */
         team->job = job;
         team->user = user;
         team->float_mode = get_float_mode();
@@ -274,9 +306,7 @@ void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user) {
         job(user, 0, team->threads, team);
         mlcc_team_wait(team);
     }
-    team->ended = seconds();
-    const double own = team->ended - start, before = team->took * 0.98;
-    team->took = own > before ? own : before;
+    count_job(team, seconds() - start);
 }
 
 void mlcc_team_free(mlcc_team *team) {

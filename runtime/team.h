@@ -50,8 +50,8 @@ MLCC_TEAM_API unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thr
  * one. */
 MLCC_TEAM_API int mlcc_team_resize(mlcc_team *team, int threads);
 /* Runs `job` on all threads, the calling one is number 0; returns when all are done. A NULL team is
- * one thread; so is one whose others sleep, if jobs take less than 150 us and the last ended more
- * than 50 us ago. A team runs one job at a time; a child made by fork has no team. */
+ * one thread; so is one whose jobs, of less than 2 ms, turn out to take longer shared: now and then
+ * a few are done the other way. A team runs one job at a time; a child made by fork has no team. */
 MLCC_TEAM_API void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user);
 /* Inside of a job: waits for all threads. What they stored before it, all see after it. */
 MLCC_TEAM_API void mlcc_team_wait(mlcc_team *team);
