@@ -63,6 +63,29 @@ class Attention:
         return net.model("attention", inputs, [("output", FLOAT, [1, self.queries, width])])
 
 
+class FewBits:
+    """A product with weights of 4 bits, in blocks of 32 rows, as language models have them. level:
+    0: of floats, 4: what is multiplied by them may be rounded to bytes."""
+
+    def __init__(self, rows, depth, columns, level):
+        self.rows, self.depth, self.columns, self.level = rows, depth, columns, level
+
+    def build(self):
+        net, blocks = Net(1), self.depth // 32
+        weights = net.rng.integers(0, 256, (self.columns, blocks, 16)).astype(np.uint8)
+        scales = net.rng.uniform(0.5, 1, self.columns * blocks) * self.depth**-0.5 / 4
+        y = net.node(
+            "MatMulNBits",
+            ["input", net.constant("weights", weights),
+             net.constant("scales", scales.astype(np.float32))],
+            "output", domain="com.microsoft", K=self.depth, N=self.columns, bits=4, block_size=32,
+            accuracy_level=self.level)
+        model = net.model("op", [("input", FLOAT, [self.rows, self.depth])],
+                          [(y, FLOAT, [self.rows, self.columns])])
+        model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+        return model
+
+
 def random(*shape, scale=1.0):
     return lambda net, name: net.random(name, shape, scale)
 
@@ -165,6 +188,10 @@ OPS = {
     "attention_cross": Attention(8, 4096, 77, 40),
     # products
     "matmul_batch": Op("MatMul", [12, 197, 64], [12, 64, 197]),
+    "matmul_4bits": FewBits(1, 4096, 4096, 0),
+    "matmul_4bits_bytes": FewBits(1, 4096, 4096, 4),
+    "matmul_4bits_64": FewBits(64, 4096, 4096, 0),
+    "matmul_4bits_64_bytes": FewBits(64, 4096, 4096, 4),
     "matmul_row": Op("MatMul", [1, 2048], random(2048, 2048)),
     "lstm": Op("LSTM", [64, 1, 128], random(1, 512, 128, scale=0.1),
                random(1, 512, 128, scale=0.1), hidden_size=128),

@@ -220,21 +220,47 @@ typedef struct DotRow {
     const char *function; /* of lanes.def */
     bool spread;          /* it wants rows in all lanes, not in a word */
     const char *each;     /* the function for rows that differ from lane to lane; NULL: none */
+    bool parts;           /* of columns of less than 128, parts of bytes */
 } DotRow;
 
 static const DotRow dots[] = {
-    {DT_i32, DT_u8, DT_i8, 4, "dot", true, "dot"},
-    {DT_i32, DT_i8, DT_i8, 4, "dot_i8", false, "dot_i8_each"},
-    {DT_i32, DT_i16, DT_i16, 2, "dot_i16", true, NULL},
-    {DT_f32, DT_bf16, DT_bf16, 2, "dot_bf16", false, NULL},
+    {DT_i32, DT_u8, DT_i8, 4, "dot", true, "dot", false},
+    {DT_i32, DT_i8, DT_i8, 4, "dot_i8", false, "dot_i8_each", false},
+    {DT_i32, DT_i8, DT_u8, 4, "dot_part", true, NULL, true},
+    {DT_i32, DT_i16, DT_i16, 2, "dot_i16", true, NULL, false},
+    {DT_f32, DT_bf16, DT_bf16, 2, "dot_bf16", false, NULL, false},
 };
+
+/* The most that a shift may be, a number times a variable at most; negative: not known. */
+static int64_t most_shift(const Printer *p, const Expr *e) {
+    if (ex_is_const(e)) return e->k.i;
+    const bool times = e->op == EX_mul && ex_is_const(e->arg[1]);
+    const Expr *var = times ? e->arg[0] : e;
+    if (var->op != EX_var || p->extent[var->k.i] < 1) return -1;
+    return (p->extent[var->k.i] - 1) * (times ? e->arg[1]->k.i : 1);
+}
+
+/* Reads a factor as a part of a byte, of less than 128: the load of the byte, or NULL. */
+static const Expr *part_of_byte(Printer *p, const Expr *e, LaneDot *dot) {
+    if (e->op != EX_band || !ex_is_const(e->arg[1])) return NULL;
+    const Expr *of = e->arg[0];
+    const int64_t mask = e->arg[1]->k.i;
+    dot->shift = of->op == EX_shr ? of->arg[1] : ex_i(p->x, 0);
+    const int64_t shift = most_shift(p, dot->shift);
+    if (mask < 1 || mask > 127 || shift < 0 || shift > 7 || mask << shift > 255) return NULL;
+    dot->mask = (int)mask;
+    return widened_load(of->op == EX_shr ? of->arg[0] : of, DT_u8);
+}
 
 /* Reads a product of the few that `s` runs over as what a row adds. */
 static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var, const DotRow *row,
                          LaneDot *dot) {
     for (int k = 0; k < 2; k++) {
         const Expr *rows = widened_load(product->arg[k], row->rows);
-        const Expr *columns = widened_load(product->arg[1 - k], row->columns);
+        LaneDot part = {0};
+        const Expr *columns = row->parts ? part_of_byte(p, product->arg[1 - k], &part)
+                                         : widened_load(product->arg[1 - k], row->columns);
+        if (part.shift && (lanes_vary(part.shift, var) || lanes_vary(part.shift, s->var))) continue;
         if (!columns || !lanes_apart(columns->arg[0], s->var, 1) ||
             !lanes_apart(columns->arg[0], var, row->count))
             continue;
@@ -246,6 +272,8 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
                          .bytes = row->rows,
                          .rows = rows,
                          .columns = columns,
+                         .shift = part.shift,
+                         .mask = part.mask,
                          .pair = -1};
         if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
             return true;
@@ -945,12 +973,14 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     bool whole = !dt_is_float((DType)dot->store->value->dt);
     const char *kept = kept_name(l, dot->columns);
     const char *row = few_at(l, dot, dot->rows);
+    const char *shift = dot->shift ? scalar_text(l, dot->shift) : NULL;
     if (l->width == 1) { /* the lane alone */
         const char *column = few_at(l, dot, dot->columns);
         const char *decode = whole ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
         for (int i = 0; i < dot->count; i++) {
-            const char *one =
-                TEXT("%s((%s)[%d]) * %s((%s)[%d])", decode, row, i, decode, column, i);
+            const char *other = TEXT("(%s)[%d]", column, i);
+            if (shift) other = TEXT("(%s >> %s & %d)", other, shift, dot->mask);
+            const char *one = TEXT("%s((%s)[%d]) * %s(%s)", decode, row, i, decode, other);
             acc = whole ? wrapped_sum(p, acc, one) : TEXT("%s + %s", acc, one);
         }
         return acc;
@@ -959,5 +989,8 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     if (!kept) kept = few_in_lanes(l, dot, dot->columns);
     const char *four = TEXT("*(const mlcc_four_at *)%s", row);
     if (dot->spread) four = TEXT("(int32_t)%s + (%s){0}", four, type);
+    if (shift)
+        kept = TEXT("(%s)((%s)%s >> (uint32_t)%s & 0x%08xu)", type, lane_type(p, DT_u32, l->width),
+                    kept, shift, 0x01010101u * (unsigned)dot->mask);
     return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, four, kept);
 }

@@ -49,6 +49,8 @@ typedef struct LaneDot {
     DType bytes;          /* of rows, as they lie in memory */
     const Expr *rows;     /* the load of an element that is the same for all lanes */
     const Expr *columns;  /* ... of one that is so many apart from lane to lane */
+    const Expr *shift;    /* columns are parts of bytes, so many bits up; NULL: whole ones */
+    int mask;             /* ... and these of their bits */
     bool each;            /* the rows differ from lane to lane; then they are not `rows`, but ... */
     const Expr *row[4];   /* ... for each of the few, what it is, of i32: a byte of each lane,
                              0, or a choice by what all lanes share */

@@ -6,7 +6,7 @@
  * the two is shared and the other is not, or where each thread makes some columns and then reads
  * all columns of some rows; none where each goes on with the rows that it has made. So kernels are
  * shared or not, and in such ways, that all of this takes least, as far as changes of one of them,
- * or of all shared ones that hang together, find it.
+ * of two of which one reads the other, or of all shared ones that hang together, find it.
  */
 #include "codegen/share_gain.h"
 
@@ -22,10 +22,11 @@
 #define NEAR_BYTES     1048576 /* that stay in a core's cache */
 #define READ_CYCLES    0.1     /* for a byte of others */
 #define FAR_CYCLES     0.045   /* for a byte of what a kernel reads or writes if that is more */
-#define LEAST_GAIN     5000.0  /* of a run; team.c wakes nobody for a brief one */
+#define LEAST_GAIN     5000.0  /* of a run */
 #define ALIKE          1.25    /* spans of rows that were rounded up to tiles, to those of others */
 #define TILE_VECTORS   16      /* of sums that a matrix unit adds to in a cycle */
 #define MOST_ROUNDS    8
+#define MOST_EDGES     64 /* of two steps that change together */
 #define MOST_MAKERS    16 /* of a tensor, that are looked at */
 
 /* --- work ------------------------------------------------------------------------------------- */
@@ -353,7 +354,9 @@ int *share_gain(const Program *p, const int *ways, int lanes) {
             if (h.node[i].ways.n) any |= improve(&h, i);
         for (int i = 0; i < h.edges.n; i++) {
             const Edge *e = &h.edges.items[i];
-            if (h.node[e->from].ways.n && h.node[e->to].ways.n) any |= improve_both(&h, e);
+            const Sharer *from = &h.node[e->from], *to = &h.node[e->to];
+            if (from->ways.n && to->ways.n && from->edges.n + to->edges.n <= MOST_EDGES)
+                any |= improve_both(&h, e);
         }
     }
     drop_groups(&h);

@@ -351,12 +351,13 @@ static bool check_march(Session *s) {
     return false;
 }
 
-/* The type of --precision. False after a diagnostic. */
-static bool read_precision(Session *s, DType *dt) {
+/* What --precision says. False after a diagnostic. */
+static bool read_precision(Session *s, PassOptions *to) {
     const char *name = s->o->precision ? s->o->precision : "fp32";
-    *dt = !strcmp(name, "bf16") ? DT_bf16 : !strcmp(name, "fp16") ? DT_f16 : DT_f32;
-    if (*dt != DT_f32 || !strcmp(name, "fp32")) return true;
-    diag_error(&s->diag, E0001, "--precision: there is no '%s' among: fp32 bf16 fp16", name);
+    to->bytes = !strcmp(name, "int8");
+    to->precision = !strcmp(name, "bf16") ? DT_bf16 : !strcmp(name, "fp16") ? DT_f16 : DT_f32;
+    if (to->precision != DT_f32 || to->bytes || !strcmp(name, "fp32")) return true;
+    diag_error(&s->diag, E0001, "--precision: there is no '%s' among: fp32 bf16 fp16 int8", name);
     return false;
 }
 
@@ -373,21 +374,17 @@ static bool read_schedules(Session *s, const Schedules **table) {
 }
 
 Program *session_lower(Session *s, Graph *g) {
-    DType precision;
-    const Schedules *schedules;
-    if (!check_march(s) || !read_precision(s, &precision) || !read_schedules(s, &schedules))
-        return NULL;
-    Target target;
-    if (!target_of_march(s, &target)) return NULL;
-    s->target = arena_copy(&s->arena, &target, sizeof target);
-    PassOptions options = {.target = s->target,
-                           .precision = precision,
-                           .strassen = s->o->strassen,
-                           .schedules = schedules,
+    PassOptions options = {.strassen = s->o->strassen,
                            .variant = s->o->trial ? s->o->trial->variant : 0,
                            .dump = s->o->dump_ir,
                            .on_pass = after_pass,
                            .user = s};
+    if (!check_march(s) || !read_precision(s, &options) || !read_schedules(s, &options.schedules))
+        return NULL;
+    Target target;
+    if (!target_of_march(s, &target)) return NULL;
+    s->target = arena_copy(&s->arena, &target, sizeof target);
+    options.target = s->target;
     if (s->o->passes) { /* "-fuse,-cse" without the minus signs */
         char *skip = arena_strdup(&s->arena, s->o->passes), *to = skip;
         for (const char *from = skip; *from; from++)

@@ -255,7 +255,9 @@ static bool quantises(const Graph *g) {
 /* What --precision and encodings add to it. */
 static double slack(const Session *s, const Graph *g) {
     const char *precision = s->o->precision ? s->o->precision : "fp32";
-    double by_precision = !strcmp(precision, "bf16") ? 4e-2 : !strcmp(precision, "fp16") ? 1e-2 : 0;
+    double by_precision = !strcmp(precision, "bf16") || !strcmp(precision, "int8") ? 4e-2
+                          : !strcmp(precision, "fp16")                             ? 1e-2
+                                                                                   : 0;
     double by_encoding = quantises(g) ? 5e-2 : 0;
     return by_precision > by_encoding ? by_precision : by_encoding;
 }

@@ -317,6 +317,15 @@ static bool is_zero(const Expr *e) {
     return ex_is_const(e) && !dt_is_float((DType)e->dt) && e->k.i == 0;
 }
 
+const Expr *ex_as_byte(Exprs *x, const Expr *e, const Expr *scale) {
+    const DType dt = (DType)e->dt;
+    const Expr *zero = ex_num(x, dt, 0), *none = ex_bin(x, EX_eq, scale, zero);
+    const Expr *least = ex_num(x, dt, -127), *most = ex_num(x, dt, 127);
+    e = ex_select(x, none, zero, ex_div(x, e, scale));
+    e = ex_un(x, EX_round, ex_bin(x, EX_min, ex_bin(x, EX_max, e, least), most));
+    return ex_cast(x, DT_i8, ex_cast(x, DT_i32, e));
+}
+
 const Expr *ex_by_reciprocal(Exprs *x, const Expr *e) {
     if (e->op != EX_div || e->dt != DT_f32 || !ex_is_const(e->arg[1])) return NULL;
     const double reciprocal = 1 / e->arg[1]->k.f;

@@ -72,6 +72,8 @@ const Expr *ex_bits(Exprs *x, DType dt, const Expr *a);
 /* a / c of f32, c a constant, as a * (1 / c): one rounding more. NULL if `e` is something else or
  * 1 / c no normal number. ex_un does it to what erf and tanh are computed of. */
 const Expr *ex_by_reciprocal(Exprs *x, const Expr *e);
+/* e / scale, floats, as the nearest i8 from -127 to 127; 0 where the scale is 0. */
+const Expr *ex_as_byte(Exprs *x, const Expr *e, const Expr *scale);
 
 static inline const Expr *ex_add(Exprs *x, const Expr *a, const Expr *b) {
     return ex_bin(x, EX_add, a, b);

@@ -110,6 +110,21 @@ void map_before_reshape(Graph *g, Op *c, int i) {
     graph_insert_before(g, c->next, reshape);
 }
 
+typedef struct Rebase {
+    Builder *b;
+    Value *const *in;
+} Rebase;
+
+static const Expr *rebase_leaf(void *user, const Expr *e, const Expr *const *args) {
+    const Rebase *r = user;
+    return e->op == EX_load ? build_load(r->b, r->in[e->k.i], args) : e;
+}
+
+const Expr *build_rebased(Builder *b, Value *const *in, const Expr *e) {
+    Rebase r = {b, in};
+    return ex_rewrite(b->x, e, rebase_leaf, &r);
+}
+
 const Expr *without_casts(const Expr *factor) {
     const Expr *e = factor;
     while (e->op == EX_cast) e = e->arg[0];

@@ -58,6 +58,9 @@ bool reads_across(Arena *scratch, const Op *op);
 /* `e` with to[i] as the number of load i, i < n. */
 const Expr *renumber_loads(Exprs *x, const Expr *e, int n, const int *to);
 
+/* `e`, whose loads are numbered by `in`, with loads of the operator at work on. */
+const Expr *build_rebased(Builder *b, Value *const *in, const Expr *e);
+
 /* What the factor of a product loads, without the casts around it; the factor if it is no load. */
 const Expr *without_casts(const Expr *factor);
 /* `e` with the casts that stand around `inner` in the factor. */

@@ -318,19 +318,8 @@ static bool read_part(Sum *s, const Expr *load, Decoded *d) {
     return d->q->op == EX_load;
 }
 
-typedef struct Rebase {
-    Builder *b;
-    Value **in;
-} Rebase;
-
-static const Expr *rebase_leaf(void *user, const Expr *e, const Expr *const *args) {
-    Rebase *r = user;
-    return e->op == EX_load ? build_load(r->b, r->in[e->k.i], args) : e;
-}
-
 static const Expr *rebase(Sum *s, Builder *b, const Expr *e) {
-    Rebase r = {b, s->in};
-    return ex_rewrite(s->x, e, rebase_leaf, &r);
+    return build_rebased(b, s->in, e);
 }
 
 /* A builder of the tensor over those coordinates of the result that are in `vars`; the others

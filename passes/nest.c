@@ -96,7 +96,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
         n->order[n->n_order++] = i;
     }
     n->n_loops = n->n_coords;
-    n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = n->stream_loop = -1;
+    n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = n->stream_loop = n->partial_loop = -1;
     take_limits(n);
     if (op->kind != OP_scan) return;
     /* the scanned position is the last coordinate, innermost; the axis follows it */
@@ -226,6 +226,11 @@ void nest_stream(Nest *n, int a) {
     text_addf(&n->steps, "stream %s; ", n->loop[a].name);
 }
 
+void nest_partial(Nest *n, int a) {
+    n->partial_loop = a;
+    text_addf(&n->steps, "partial %s; ", n->loop[a].name);
+}
+
 void nest_share(Nest *n, int count) {
     n->share = count;
     text_addf(&n->steps, "share %d; ", count);
@@ -238,7 +243,7 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
+           a == n->partial_loop || (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
 }
 
 /* One step, its words in w. */
@@ -254,6 +259,11 @@ static bool replay_step(Nest *n, int count, char **w) {
     if (!strcmp(w[0], "stream") && count == 2) {
         if (loops[1] < 0 || !n->loop[loops[1]].reduce || n->stream_loop >= 0) return false;
         nest_stream(n, loops[1]);
+        return true;
+    }
+    if (!strcmp(w[0], "partial") && count == 2) {
+        if (loops[1] < 0 || !n->loop[loops[1]].reduce || n->partial_loop >= 0) return false;
+        nest_partial(n, loops[1]);
         return true;
     }
     if (!strcmp(w[0], "share") && count == 2) {

@@ -13,6 +13,9 @@
  *   bind A role   parallel, vector, unroll, block.x ..., thread.x ...
  *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
  *                 threads of the block together at the top of loop A
+ *   partial A     the loops inside of reduction loop A sum up the factors that change with them, in
+ *                 the type of their product; what the body does to that is done once in an
+ *                 iteration of A
  *   pack          constant operands are stored in the order in which the nest reads them
  *   stream A      ... but for reduction loop A: what its iterations read lies as far apart as if it
  *                 were the outermost one, so that caches fetch several streams ahead at once
@@ -59,6 +62,7 @@ typedef struct Nest {
                                     NULL: by its shape */
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
+    int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
@@ -89,6 +93,7 @@ void nest_bind(Nest *n, int a, Role role);
 void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
+void nest_partial(Nest *n, int a);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined
@@ -130,6 +135,17 @@ int nest_warp_bytes(const Target *t, Exprs *x, const Expr *body);
 
 /* The register in which threads that reduce together have what comes of it. */
 #define ROW_RESULT "result"
+
+/* A sum in two steps: of `term` over some variables, and of `body`, which is linear in that sum,
+ * over the others. */
+typedef struct PartialSum {
+    const Expr *term; /* the whole body where it is not made of such sums */
+    const Expr *body; /* EX_acc stands for the sum of terms */
+} PartialSum;
+
+/* Reads a sum of `e` as such a one; `inside`: the variables of the sum of terms, `times`: how many
+ * terms it has. */
+PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t inside, int64_t times);
 
 /* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
  * behind its parameters (those of the op, in order, then the output; packed constants replace

@@ -570,6 +570,74 @@ static const Expr *guards_to_loops(Build *b, int first) {
     return around;
 }
 
+/* How far from zero a factor of a product of integers may be; infinite: not known. */
+static double most_of(const Expr *e) {
+    if (ex_is_const(e)) return fabs((double)e->k.i);
+    if (e->op == EX_band && ex_is_const(e->arg[1]) && e->arg[1]->k.i >= 0)
+        return (double)e->arg[1]->k.i;
+    if (e->op != EX_cast || e->arg[0]->op != EX_load || !dt_is_byte((DType)e->arg[0]->dt))
+        return HUGE_VAL;
+    return e->arg[0]->dt == DT_u8 ? 255 : 128;
+}
+
+/* Do so many products fit into an i32 together? */
+static bool sum_fits(const Expr *e, int64_t times) {
+    return e->dt == DT_i32 && e->op == EX_mul &&
+           most_of(e->arg[0]) * most_of(e->arg[1]) * (double)times <= INT32_MAX;
+}
+
+PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t inside, int64_t times) {
+    PartialSum part = {NULL, NULL};
+    const bool floats = dt_is_float((DType)e->dt);
+    for (int i = 0; i < 2 && floats && (e->op == EX_mul || (e->op == EX_sub && i == 0)); i++) {
+        const Expr *other = e->arg[1 - i];
+        if (ex_vars(arena, other) & inside) continue;
+        part = nest_partial_sum(x, arena, e->arg[i], inside, times);
+        if (e->op == EX_sub) other = ex_mul(x, other, ex_num(x, (DType)e->dt, (double)times));
+        part.body = ex_bin(x, (ExprOp)e->op, i ? other : part.body, i ? part.body : other);
+        return part;
+    }
+    part.term = e;
+    if (e->op == EX_cast && floats && sum_fits(e->arg[0], times)) part.term = e->arg[0];
+    part.body = ex_cast(x, (DType)e->dt, ex_acc(x, (DType)part.term->dt));
+    return part;
+}
+
+/* The reduction loops of sums in two steps: those inside of n->partial_loop begin with a tile of
+ * zeros and add to it. NULL: the body is not made of such. */
+static Stmt *partial_loops(Build *b, int count, const int *loops, const Expr *at,
+                           const Expr *body) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    uint64_t inside = 0;
+    int64_t times = 1, size = 1;
+    int outside = 0;
+    while (outside < count && loops[outside] != n->partial_loop)
+        if (!n->loop[loops[outside++]].reduce) return NULL;
+    for (int i = ++outside; i < count; i++) {
+        const NestLoop *l = &n->loop[loops[i]];
+        if (!l->reduce) continue;
+        if (l->var >= 64 || (l->role != ROLE_serial && l->role != ROLE_unroll)) return NULL;
+        inside |= UINT64_C(1) << l->var;
+        times *= l->extent;
+    }
+    for (int i = 0; i < b->n_tile; i++) size *= n->loop[b->tile[i]].extent;
+    const PartialSum part = nest_partial_sum(x, b->p->arena, body, inside, times);
+    if (outside > count || part.term == body) return NULL;
+    const DType dt = (DType)part.term->dt;
+    const int buffer = kernel_buffer(b->p, b->k, "partial", SPACE_reg, dt, 1, &size);
+    const Expr *sum = ex_load(x, dt, buffer, 1, &at);
+    const Expr *whole = ex_replace(x, part.body, ex_acc(x, dt), sum);
+    Stmt *list = nest_new_alloc(b, buffer);
+    stmt_append(&list,
+                nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, buffer, at, ex_num(x, dt, 0))));
+    stmt_append(&list, nest_wrap(b, count - outside, loops + outside,
+                                 nest_new_store(b, buffer, at, ex_add(x, sum, part.term))));
+    stmt_append(&list, nest_wrap(b, b->n_tile, b->tile,
+                                 nest_new_store(b, b->acc_buffer, at, ex_add(x, b->acc, whole))));
+    return nest_wrap(b, outside, loops, list);
+}
+
 /* The reduction loops from position `first` of the order on, around the accumulation of `body`;
  * with staged factors, their loads and barriers at the top of the staging loop. */
 static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *body,
@@ -589,6 +657,11 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         body = nest_stage_factors(b, body, stage_at, staged, &n_staged);
     } else if (inside) {
         body = ex_select(b->x, inside, body, identity);
+    }
+    if (n->partial_loop >= 0 && n->op->combine == COMBINE_sum && n->lane_loop < 0 &&
+        n->stream_loop < 0 && !n->target->blocks && !inside && !around && stage_at < 0) {
+        Stmt *loops = partial_loops(b, count, serial, at, body);
+        if (loops) return loops;
     }
     Stmt *update = nest_new_store(b, b->acc_buffer, at,
                                   ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));

@@ -8,6 +8,7 @@
 typedef struct PassOptions {
     const Target *target;
     DType precision;            /* what products may round their operands to; DT_none: nothing */
+    bool bytes;                 /* ... to bytes, where they multiply weights of few bits */
     bool strassen;              /* may products add rows to each other? See strassen.c */
     const Schedules *schedules; /* measured ones, to be preferred to chosen ones; NULL: none */
     int variant;                /* of the chosen schedules (nest.h): 0 the best */
@@ -26,6 +27,7 @@ Program *run_passes(Graph *g, const PassOptions *o);
 
 void pass_dce(Graph *g, const PassOptions *o);
 void pass_signs(Graph *g, const PassOptions *o);
+void pass_bits(Graph *g, const PassOptions *o);
 void pass_integer(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_progressions(Graph *g, const PassOptions *o);

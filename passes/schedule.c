@@ -19,13 +19,10 @@
 #define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
-bool find_product(Nest *n, Product *m) {
-    const Op *op = n->op;
-    *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
-    if (!op_is_product(op)) return false;
+/* What is row and column of the product `body`. */
+static void read_product(const Nest *n, const Expr *body, Product *m) {
     uint64_t mask[2];
-    const Expr *body = nest_body(n);
-    if (body->op != EX_mul) return false;
+    *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
     for (int f = 0; f < 2; f++) mask[f] = ex_vars(n->p->arena, body->arg[f]);
     for (int k = 0; k < n->n_order; k++) {
         int i = n->order[k];
@@ -45,6 +42,13 @@ bool find_product(Nest *n, Product *m) {
             m->batches *= extent;
         }
     }
+}
+
+bool find_product(Nest *n, Product *m) {
+    const Expr *body = op_is_product(n->op) ? nest_body(n) : NULL;
+    *m = (Product){0};
+    if (!body || body->op != EX_mul) return false;
+    read_product(n, body, m);
     return true;
 }
 
@@ -996,6 +1000,112 @@ static void loops_scan(Nest *n) {
     nest_order(n, 2, order);
 }
 
+#define BYTES_AT_ONCE 4 /* whose products a target adds */
+
+/* The constants that a factor reads. */
+typedef struct Constants {
+    const Nest *n;
+    uint64_t loops; /* that say which element */
+    bool any, all;  /* it reads some, and nothing else */
+} Constants;
+
+static void look_at_constants(void *user, const Expr *e) {
+    Constants *u = user;
+    if (e->op != EX_load) return;
+    u->any = true;
+    u->all &= nest_can_pack(u->n, e->k.i, e->arg[0]);
+    u->loops |= ex_vars(u->n->p->arena, e);
+}
+
+/* The tile of a sum in two steps (nest_partial), whose terms, `term`, are products with constants;
+ * false: they are not. */
+static bool place_partial(Nest *n, const Expr *term, int around) {
+    for (int k = 0; k < 2; k++) {
+        Constants weights = {n, 0, false, true};
+        Product m;
+        ex_visit(n->p->arena, term->arg[1 - k], look_at_constants, &weights);
+        read_product(n, term, &m);
+        if (k) m = transposed(&m);
+        const int column = longest_of(n, m.column, m.n_column);
+        if (!weights.any || !weights.all || column < 0 || n->loop[column].extent < lanes_of(n))
+            continue;
+        const int row = longest_of(n, m.row, m.n_row);
+        /* sums that are arrays the C compiler keeps in registers if they are few */
+        if (row >= 0 && !n->target->vector_types && !n->target->scalar_registers) continue;
+        const NarrowFactor rows = narrow_factor(n, term->arg[k]);
+        int depth[NEST_MAX_LOOPS], order[NEST_MAX_LOOPS], inner[2], count = 0, few = -1, fours = -1;
+        const bool bytes = rows.load && rows.load->dt == DT_i8 && n->target->byte_products &&
+                           n->target->vector_types;
+        int deep = reductions_by_stride(n, term, depth, 0);
+        for (int i = 0; i < deep && few < 0 && bytes; i++) {
+            int64_t stride;
+            const int loop = depth[i];
+            if (loop == around || n->loop[loop].extent % BYTES_AT_ONCE ||
+                !ex_stride(rows.load->arg[0], loop, &stride) || stride != 1)
+                continue;
+            nest_split(n, loop, BYTES_AT_ONCE, &fours, &few);
+            depth[i] = fours;
+            if (weights.loops >> loop & 1) weights.loops |= UINT64_C(1) << fours;
+        }
+        const int at_once = few < 0 ? 1 : BYTES_AT_ONCE;
+        const Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
+                            .columns = n->loop[column].extent,
+                            .depth = m.depths / at_once,
+                            .times = row >= 0 ? m.rows / n->loop[row].extent : 1,
+                            .row_bytes = row >= 0 ? bytes_behind(n, &m, term, row) : 0,
+                            .column_bytes = bytes_behind(n, &m, term, column),
+                            .most_rows = most_rows(n, term, row),
+                            .temporaries = at_once > 1 ? n->target->vector_registers / 2 : 4,
+                            .at_once = at_once,
+                            .floats = dt_is_float((DType)term->dt)};
+        const Tile tile = choose_tile(n->target, lanes_of(n), &o, n->variant);
+        int64_t row_tiles = 1, column_tiles = 1;
+        if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
+        inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
+        const Role role = n->target->scalar_registers ? ROLE_unroll : ROLE_vector;
+        for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? role : ROLE_unroll);
+        int at = 0;
+        if (row >= 0 && column_tiles > 1)
+            at = order_tiles(n, &m, term, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1,
+                             outer_of(inner[count - 1]), tile.turned, order);
+        order[at++] = around;
+        for (int i = 0; i < deep; i++)
+            if (depth[i] != around && weights.loops >> depth[i] & 1) order[at++] = depth[i];
+        for (int i = 0; i < deep; i++) { /* places in bytes that have been read */
+            if (depth[i] == around || weights.loops >> depth[i] & 1) continue;
+            nest_bind(n, depth[i], ROLE_unroll);
+            order[at++] = depth[i];
+        }
+        for (int i = 0; i < count; i++) order[at++] = inner[i];
+        if (few >= 0) {
+            nest_bind(n, few, ROLE_unroll);
+            order[at++] = few;
+        }
+        nest_order(n, at, order);
+        nest_partial(n, around);
+        nest_pack(n);
+        return true;
+    }
+    return false;
+}
+
+/* Sums of blocks with scales, of weights of few bits. */
+static bool partial_tile(Nest *n) {
+    const Expr *body = nest_body(n);
+    uint64_t all = 0;
+    if (n->op->combine != COMBINE_sum || n->guard[1]) return false;
+    for (int i = 0; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce) all |= UINT64_C(1) << n->order[i];
+    for (int i = 0; i < n->n_order; i++) {
+        const uint64_t inside = all & ~(UINT64_C(1) << n->order[i]);
+        if (!n->loop[n->order[i]].reduce || !inside) continue;
+        const int64_t times = shape_numel(n->op->n_red, n->op->red) / n->loop[n->order[i]].extent;
+        const Expr *term = nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
+        if (term != body && term->op == EX_mul) return place_partial(n, term, n->order[i]);
+    }
+    return false;
+}
+
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
     split_divided(n);
@@ -1004,7 +1114,7 @@ static void loops_reduce(Nest *n) {
         nest_order(n, reductions_by_stride(n, nest_body(n), order, 0), order);
     }
     join_loops(n);
-    if (moved_tile(n) || narrow_tile(n)) return;
+    if (moved_tile(n) || narrow_tile(n) || partial_tile(n)) return;
     if (n->target->scalar_registers) {
         schedule_scalars(n);
         return;

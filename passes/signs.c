@@ -70,11 +70,23 @@ static void keep(Signs *s, Value *v, bool *changed) {
     *changed = true;
 }
 
+/* What is multiplied with parts of bytes stays as it is: those are the unsigned factor. */
+static void keep_factor(void *user, const Expr *e) {
+    const Signs *s = user;
+    if (e->op != EX_mul || e->dt != DT_i32) return;
+    for (int i = 0; i < 2; i++)
+        if (e->arg[i]->op == EX_cast && loads_turned(s, e->arg[i]->arg[0]) &&
+            e->arg[1 - i]->op == EX_band)
+            s->turn[s->op->in[e->arg[i]->arg[0]->k.i]->id] = false;
+}
+
 static bool choose(Signs *s) {
     Graph *g = s->g;
     bool any = false, changed = true;
     for (Op *op = g->first; op; op = op->next)
         if (can_turn(s, op)) any = s->turn[op->out[0]->id] = true;
+    for (s->op = g->first; s->op && any; s->op = s->op->next)
+        if (s->op->kind == OP_reduce) ex_visit(g->arena, s->op->body, keep_factor, s);
     while (any && changed) {
         changed = false;
         for (int i = 0; i < g->outputs.n; i++) keep(s, g->outputs.items[i], &changed);

@@ -31,6 +31,7 @@
 /* Whether it pays to share brief jobs, they show themselves; see count_job. */
 #define BRIEF_SECONDS 2e-3
 #define GAIN          0.97 /* of the time that one thread takes: threads must be faster than that */
+#define WORSE         1.5
 #define TRIAL_JOBS    8
 #define LEAST_JOBS    64 /* from one trial to the next */
 #define MOST_JOBS     1024
@@ -261,32 +262,39 @@ unsigned char *mlcc_team_memory(const mlcc_team *team, int32_t thread) {
     return team->memory ? team->memory + (size_t)(thread - 1) * team->bytes : NULL;
 }
 
+/* What comes next, and for how many jobs. */
+static void go_on(mlcc_team *team, bool alone, bool trying, int32_t jobs) {
+    team->alone = alone;
+    team->trying = trying;
+    team->least[alone] = INFINITY;
+    team->left = jobs;
+}
+
 /* Cores that share no cache take five times as long to hand a line over as such that do, and where
  * the system has put the threads changes from second to second; one that sleeps has to be woken. So
  * a brief job may take twice as long shared as alone, or half as long. A few are done the other way
- * now and then, less often where nothing changes. */
+ * now and then, less often where nothing changes; fewer if that is plainly worse (the first one
+ * that is shared wakes the others). */
 static void count_job(mlcc_team *team, double took) {
-    double *least = &team->least[team->alone];
-    if (took < *least) *least = took;
-    if (--team->left > TRIAL_JOBS) return;
-    if (team->left == TRIAL_JOBS) *least = INFINITY;
-    if (team->left > 0) return;
+    double *least = team->least;
+    if (team->left == TRIAL_JOBS) least[team->alone] = INFINITY;
+    if (took < least[team->alone]) least[team->alone] = took;
+    team->left--;
     if (team->trying) {
-        const bool was = !team->alone;
-        team->alone = team->least[false] > team->least[true] * GAIN;
-        if (team->alone != was)
+        const bool woke = !team->alone && team->left == TRIAL_JOBS - 1;
+        const bool worse = !woke && took > WORSE * least[!team->alone];
+        if (team->left > 0 && !worse) return;
+        const bool was = !team->alone, alone = least[false] > least[true] * GAIN;
+        if (alone != was)
             team->jobs = LEAST_JOBS;
         else if (team->jobs < MOST_JOBS)
             team->jobs *= 2;
-        team->trying = false;
-        team->left = team->jobs;
-    } else if (*least > BRIEF_SECONDS) {
-        team->left = team->jobs;
-    } else {
-        team->alone = !team->alone;
-        team->least[team->alone] = INFINITY;
-        team->trying = true;
-        team->left = TRIAL_JOBS;
+        go_on(team, alone, false, team->jobs);
+    } else if (team->alone && took > BRIEF_SECONDS) {
+        go_on(team, false, false, team->jobs = LEAST_JOBS);
+    } else if (team->left == 0) {
+        const bool brief = least[team->alone] <= BRIEF_SECONDS;
+        go_on(team, team->alone != brief, brief, brief ? TRIAL_JOBS : team->jobs);
     }
 }
 

@@ -1,12 +1,9 @@
-/* Weights of few bits, of com.microsoft: products with them, and rows looked up in tables of them.
- *
- * Several weights share a byte. For a product what they are multiplied by is put into the order of
- * their places, [.., places, bytes], so that all weights at one place of their bytes lie side by
- * side and a mask is all that each needs: what the place is worth is divided off the other factor.
- */
+/* Weights of few bits, of com.microsoft: products with them (ir/few_bits.h), and rows looked up in
+ * tables of them. */
 #include "compiler/onnx/index.h"
 #include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
+#include "ir/few_bits.h"
 
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
     Exprs *x = b->x;
@@ -18,39 +15,17 @@ const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at
     return ex_bin(x, EX_band, ex_bin(x, EX_shr, byte, shift), ex_int(x, DT_u32, (1 << bits) - 1));
 }
 
-/* 2^(bits * place): what the lowest bit of place `place` of a byte is worth. */
-static const Expr *worth(Exprs *x, const Expr *place, int bits) {
-    return ex_bin(x, EX_shl, ex_i(x, 1), ex_mul(x, place, ex_i(x, bits)));
-}
-
-Value *packed_apart(Graph *g, Value *v, int64_t depth, int bits, DType work) {
-    Exprs *x = g->x;
-    int64_t shape[MAX_RANK];
-    int rank = v->rank, each = 8 / bits;
-    for (int i = 0; i < rank - 1; i++) shape[i] = v->dims[i];
-    shape[rank - 1] = each;
-    shape[rank] = depth / each;
-    Builder b = build(g, rank + 1, shape);
-    const Expr *index[MAX_RANK], *place = ex_var(x, rank - 1);
-    for (int i = 0; i < rank - 1; i++) index[i] = ex_var(x, i);
-    index[rank - 1] = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, each)), place);
-    const Expr *e = ex_cast(x, work, build_load(&b, v, index));
-    return build_map(&b, work, ex_div(x, e, ex_cast(x, work, worth(x, place, bits))));
-}
-
 const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bits, const Expr *zero,
                           const Expr *scale) {
     DType work = (DType)scale->dt;
-    const Expr *lowest = worth(x, place, bits), *w = ex_cast(x, DT_i32, byte);
-    if (bits < 8) w = ex_bin(x, EX_band, w, ex_mul(x, ex_i(x, (1 << bits) - 1), lowest));
-    w = ex_mul(x, ex_cast(x, work, w), scale);
+    const Expr *w = ex_mul(x, ex_cast(x, work, few_bits_masked(x, byte, place, bits)), scale);
     if (!zero) return w;
-    zero = ex_mul(x, zero, ex_cast(x, work, lowest));
+    zero = ex_mul(x, zero, ex_cast(x, work, few_bits_worth(x, place, bits)));
     return ex_sub(x, w, ex_mul(x, zero, scale));
 }
 
 static bool bits_ok(Node *n, int64_t bits, int64_t block) {
-    bool power = block >= 2 && block <= (1 << 20) && (block & (block - 1)) == 0;
+    bool power = block * bits >= 8 && block <= (1 << 20) && (block & (block - 1)) == 0;
     if ((bits == 2 || bits == 4 || bits == 8) && power) return true;
     if (power)
         unsupported(n, "weights of %lld bits; 2, 4 and 8 are supported", (long long)bits);
@@ -69,45 +44,18 @@ static Value *as_matrix(Node *n, Value *v, int64_t rows, int64_t columns, const 
     return NULL;
 }
 
-/* What weights of zero stand for, in each block of each column. zeros: as many numbers, packed
- * ones, or NULL: the middle of the range. */
-static Value *zero_offsets(Graph *g, Value *scales, Value *zeros, int bits, DType work) {
+/* Zero points as numbers of their own, u8 [N, blocks]. */
+static Value *zeros_apart(Graph *g, Value *zeros, int64_t columns, const FewBits *k) {
     Exprs *x = g->x;
-    Builder b = build(g, 2, scales->dims);
+    const int64_t shape[2] = {columns, k->blocks};
+    Builder b = build(g, 2, shape);
     const Expr *at[2] = {ex_var(x, 0), ex_var(x, 1)};
-    const Expr *scale = ex_cast(x, work, build_in(&b, scales));
-    const Expr *zero = ex_num(x, work, (double)(1 << (bits - 1)));
-    if (zeros && zeros->dt == DT_u8)
-        zero = ex_cast(x, work, packed_load(&b, zeros, at, at[1], bits));
-    else if (zeros)
-        zero = ex_cast(x, work, build_in(&b, zeros));
-    return build_map(&b, work, ex_mul(x, zero, scale));
+    return build_map(&b, DT_u8, ex_cast(x, DT_u8, packed_load(&b, zeros, at, at[1], k->bits)));
 }
 
-/* The part of a product that these make: whole blocks of rows are multiplied by one number. */
-static Value *sums_of_zeros(Graph *g, Value *a, Value *offset, int64_t block,
-                            const int64_t *shape) {
-    Exprs *x = g->x;
-    const int last = a->rank - 1;
-    const DType work = offset->dt;
-    int64_t sums[MAX_RANK];
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < last; i++) {
-        sums[i] = shape[i];
-        index[i] = ex_var(x, i);
-    }
-    sums[last] = offset->dims[1];
-    Builder b = build(g, a->rank, sums);
-    const Expr *r = reduce_over(&b, block);
-    index[last] = ex_add(x, ex_mul(x, ex_var(x, last), ex_i(x, block)), r);
-    const Expr *e = ex_cast(x, work, build_load(&b, a, index));
-    Value *of_blocks = build_reduce(&b, work, COMBINE_sum, e, NULL);
-    b = build(g, a->rank, shape);
-    index[last] = build_red(&b, offset->dims[1]);
-    const Expr *at[2] = {ex_var(x, last), index[last]};
-    e = ex_mul(x, build_load(&b, of_blocks, index), build_load(&b, offset, at));
-    return build_reduce(&b, work, COMBINE_sum, e, NULL);
-}
+/* The accuracy_level that lets `a` be rounded to bytes, each block of its rows with a scale of its
+ * own. The others ask for floats that sums are exact enough in, as f32 is. */
+#define INTEGERS 4
 
 void import_ms_matmul_n_bits(Node *n) {
     Graph *g = n->g;
@@ -148,22 +96,23 @@ void import_ms_matmul_n_bits(Node *n) {
     int64_t after[MAX_RANK] = {0}, before[MAX_RANK] = {0}, each = 8 / bits;
     after[a->rank - 1] = blocks * block - depth;
     if (blocks * block != depth) a = g_pad(g, a, before, after, (Scalar){.f = 0});
-    Value *offset = zero_offsets(g, scales, zeros, (int)bits, work);
-    Value *beyond = sums_of_zeros(g, a, offset, block, shape);
-    Value *v = packed_apart(g, a, blocks * block, (int)bits, work);
+    FewBits k = {.blocks = blocks, .rows = block, .bits = (int)bits, .beside = true, .work = work};
+    few_bits_operand(g, &k, a,
+                     attr_int(n, "accuracy_level", 0) == INTEGERS && work == DT_f32 && bits < 8);
+    if (packed_zeros) zeros = zeros_apart(g, zeros, columns, &k);
     Builder b = build(g, a->rank, shape);
-    const Expr *row = ex_var(x, a->rank - 1), *index[MAX_RANK];
+    const Expr *row = ex_var(x, a->rank - 1), *index[MAX_RANK + 1];
     const Expr *at_block = reduce_over(&b, blocks), *place = reduce_over(&b, each);
     const Expr *byte = ex_add(x, ex_mul(x, at_block, ex_i(x, blob)), reduce_over(&b, blob));
     if (!b.n_red) build_red(&b, 1);
     const Expr *at[2] = {row, at_block}, *to[2] = {row, byte};
-    const Expr *w = packed_weight(x, build_load(&b, packed, to), place, (int)bits, NULL,
-                                  ex_cast(x, work, build_load(&b, scales, at)));
     for (int i = 0; i < a->rank - 1; i++) index[i] = ex_var(x, i);
-    index[a->rank - 1] = place;
-    index[a->rank] = byte;
-    const Expr *e = ex_mul(x, build_load(&b, v, index), w);
-    const Expr *post = ex_sub(x, ex_acc(x, work), build_in(&b, beyond));
+    const Expr *zero = ex_num(x, work, (double)(1 << (bits - 1)));
+    if (zeros) zero = ex_cast(x, work, build_load(&b, zeros, at));
+    const Expr *scale = ex_cast(x, work, build_load(&b, scales, at));
+    const Expr *e = few_bits_term(&b, &k, index, at_block, place, byte, build_load(&b, packed, to),
+                                  zero, scale);
+    const Expr *post = ex_acc(x, work);
     if (bias) {
         const int64_t flat[1] = {columns};
         post = ex_add(x, post, ex_cast(x, work, build_load(&b, g_reshape(g, bias, 1, flat), &row)));

@@ -9,6 +9,7 @@
  */
 #include "compiler/onnx/index.h"
 #include "compiler/onnx/quant.h"
+#include "ir/few_bits.h"
 #include "compiler/onnx/window.h"
 
 #include <math.h>
@@ -148,7 +149,9 @@ static Value *apply(Node *n, const Mixture *m, const Layer *l, Value *v) {
     const int64_t shape[3] = {m->tokens, m->k, l->rows};
     if (!node_shape_ok(n, 3, shape)) return NULL;
     int64_t each = l->bits ? 8 / l->bits : 1, block = l->block ? l->block : l->depth;
-    if (each > 1) v = packed_apart(n->g, v, l->depth, l->bits, m->work);
+    const FewBits k = {
+        .blocks = 1, .rows = l->depth, .bits = l->bits, .beside = true, .work = m->work};
+    if (each > 1) v = few_bits_places(n->g, &k, v);
     Builder b = build(n->g, 3, shape);
     const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1)}, *row = ex_var(x, 2), *post = NULL;
     const Expr *expert = index_clamp(x, build_load(&b, m->chosen, at), m->experts);

@@ -37,10 +37,6 @@ Value *quant_row_scale(Graph *g, Value *scale);
 /* Element `at` of those of 2, 4 or 8 bits that are packed into bytes along the last dimension of v,
  * low bits first, as u32. The last place of `index` is set. */
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits);
-/* v[.., p + each * c] / worth(p) as [.., p, c], in the type `work`: what is multiplied by weights
- * at place p of bytes that hold `each` of them, as they are worth there. `depth` is v's last
- * extent, which may have been a dimension that varies. */
-Value *packed_apart(Graph *g, Value *v, int64_t depth, int bits, DType work);
 /* (weight - zero) * scale, times what `place` is worth, of the weight at that place of the byte.
  * zero: NULL for 0. */
 const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bits, const Expr *zero,

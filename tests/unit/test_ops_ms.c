@@ -94,6 +94,28 @@ static void test_products(void **state) {
          "y = com.microsoft:ConvTransposeWithDynamicPads(x, w, p, b)",
          {"1 2", "1 10"},
          "f32[1, 1, 2] 12.5 20.5"},
+        /* weights of 2, 1 and 0, the low bits first, and a block of 7s; x as it is, or, where that
+         * is allowed, as bytes: each block has a scale of its own, the first that of 1 */
+        {"input x f32[1,32] output y init w u8[1,2,8] = 154 136 136 136 136 136 136 136 "
+         "255 255 255 255 255 255 255 255 init s f32[2] = 0.5 2 "
+         "y = com.microsoft:MatMulNBits(x, w, s) {K=32 N=1 block_size=16}",
+         {"127 1.4 -1.6 0.5 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"},
+         "f32[1, 1] 141.7"},
+        {"input x f32[1,32] output y init w u8[1,2,8] = 154 136 136 136 136 136 136 136 "
+         "255 255 255 255 255 255 255 255 init s f32[2] = 0.5 2 "
+         "y = com.microsoft:MatMulNBits(x, w, s) {K=32 N=1 block_size=16 accuracy_level=4}",
+         {"127 1.4 -1.6 0.5 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"},
+         "f32[1, 1] 141.5"},
+        {"input x f16[1,16] output y init w u8[1,1,8] = 154 136 136 136 136 136 136 136 "
+         "init s f16[1] = 0.5 "
+         "y = com.microsoft:MatMulNBits(x, w, s) {K=16 N=1 block_size=16 accuracy_level=4}",
+         {"127 1.4 -1.6 0.5 0 0 0 0 0 0 0 0 0 0 0 0"},
+         "f16[1, 1] 127.5"},
+        {"input x f32[2,16] output y init w u8[2,1,8] = 0 0 0 0 0 0 0 0 9 0 0 0 0 0 0 0 "
+         "init s f32[2] = 1 3 init z u8[2] = 2 5 "
+         "y = com.microsoft:MatMulNBits(x, w, s, z) {K=16 N=2 block_size=16 accuracy_level=4}",
+         {"0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 -127 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"},
+         "f32[2, 2] 0 0 254 -1524"},
         /* codes 15 and 0 of NF4 are 1 and -1, the high bits come first; N is 1 */
         {"input a f32[1,2] input b u8[1] input s f32[1] output y y = com.microsoft:MatMulBnb4("
          "a, b, s) {K=2 N=1 block_size=16 quant_type=1}",

@@ -266,6 +266,8 @@ static void test_unfit_steps(void **state) {
         "stream i0;",
         "stream r0; split r0 2;",
         "split r0 2; stream r0i; stream r0o;",
+        "partial i0;",
+        "partial r0; split r0 2;",
     };
     Run r = begin_run(f);
     Schedules s = table_of(f, build_with(&r, NULL, 0));
@@ -290,7 +292,7 @@ static const char *mutated(Fixture *f, Random *r, const char *steps) {
         " order r0 i1",       " dot r0 4",   " bind i1i vector", " split r0 2",
         " share 1",           " share 2",    " bind r1 unroll",  " order i0 r0",
         " order r0o i1i r0i", " pack",       " bind i0 vector",  " stream r0",
-        " stream r0o",
+        " stream r0o",        " partial r0", " partial r0o",
     };
     for (int change = 1 + random_below(r, 3); change > 0; change--) {
         int a = random_below(r, n), b = random_below(r, n);

@@ -232,6 +232,10 @@ static void test_brief_jobs(void **unused) {
     team->left = LEAST_JOBS;
     mlcc_team_run(team, note_threads, &threads);
     assert_int_equal(threads, 1);
+    /* jobs that grow */
+    assert_in_range(count_jobs(team, JOBS, 2 * BRIEF_SECONDS, 3 * BRIEF_SECONDS), 0, 1);
+    count_jobs(team, 2 * MOST_JOBS, 2 * brief, brief);
+    assert_true(team->alone || team->trying);
     count_jobs(team, 2 * MOST_JOBS, brief, 2 * brief);
     assert_in_range(count_jobs(team, JOBS, brief, 2 * brief), 1, JOBS / 50);
     assert_int_equal(mlcc_team_resize(team, 3), MLCC_OK);
