@@ -60,6 +60,7 @@ double target_lost(const Target *t, double bytes);
 int target_window(const Target *t);
 /* The type of bytes that the target multiplies with signed ones. */
 DType target_row_bytes(const Target *t);
+#define BYTES_AT_ONCE 4 /* products of bytes that a target adds at once, if it does */
 /* How many products of elements of these types the target adds at once in a lane; 1: no more than
  * one. */
 int target_products(const Target *t, DType rows, DType columns);

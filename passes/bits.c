@@ -273,15 +273,79 @@ static void keep_packed(Graph *g, Op *op, Decoded *d, bool bytes) {
     op->red = arena_copy(g->arena, b.red, (size_t)b.n_red * sizeof *b.red);
 }
 
+/* --- devices ---------------------------------------------------------------------------------- */
+
+/* The factors of `e`, without casts of all of it, that depend on coordinate `column`, or that do
+ * not, as one of f32; NULL: there are none. */
+static const Expr *factors_of(Graph *g, const Expr *e, int column, bool depend) {
+    Exprs *x = g->x;
+    if (e->op == EX_cast && e->arg[0]->op == EX_mul) e = e->arg[0];
+    if (e->op != EX_mul)
+        return (bool)(ex_vars(g->arena, e) >> column & 1) == depend ? ex_cast(x, DT_f32, e) : NULL;
+    const Expr *a = factors_of(g, e->arg[0], column, depend);
+    const Expr *b = factors_of(g, e->arg[1], column, depend);
+    return !a ? b : !b ? a : ex_mul(x, a, b);
+}
+
+/* The product of these factors as one of two, of which one depends on `column`; NULL: it is none.
+ */
+static const Expr *as_product(Graph *g, const Expr *e, int column) {
+    const Expr *rows = factors_of(g, e, column, false), *columns = factors_of(g, e, column, true);
+    return rows && columns ? ex_mul(g->x, rows, columns) : NULL;
+}
+
+/* The sum over blocks of what zero points contribute: `e` is that of a block. */
+static Value *sum_of_blocks(Graph *g, const Op *op, const Expr *e) {
+    const int rank = op->out[0]->rank;
+    const uint64_t vars = ex_vars(g->arena, e);
+    const Expr *to[2 * MAX_RANK] = {NULL};
+    Builder b = build(g, rank, op->out[0]->dims);
+    for (int i = 0; i < op->n_red; i++)
+        if (vars >> (rank + i) & 1) to[rank + i] = build_red(&b, op->red[i]);
+    if (!b.n_red) build_red(&b, 1);
+    e = ex_subst_vars(g->x, e, rank + op->n_red, to);
+    return build_reduce(&b, DT_f32, COMBINE_sum, build_rebased(&b, op->in, e), NULL);
+}
+
+/* Devices decode weights on their way into shared memory, where many rows meet them: the sum
+ * becomes one of products of v with decoded weights, and another, over blocks, is subtracted from
+ * it. */
+static void take_apart(Graph *g, Op *op) {
+    Exprs *x = g->x;
+    const int rank = op->out[0]->rank, column = rank - 1;
+    const Expr *body = op->body, *at[MAX_RANK];
+    if (!op_is_product(op) || body->dt != DT_f32 || !rank) return;
+    const int k = body->arg[0]->op == EX_sub ? 0 : 1;
+    const Expr *difference = body->arg[k], *scale = body->arg[1 - k];
+    if (difference->op != EX_sub || difference->arg[1]->op != EX_mul) return;
+    const Expr *product = difference->arg[0];
+    if (product->op == EX_cast) product = product->arg[0];
+    if (product->op != EX_mul) return;
+    int64_t times = 1; /* that a block's term occurs in the sum */
+    const Expr *of_zeros = ex_mul(x, difference->arg[1], scale);
+    for (int i = 0; i < op->n_red; i++)
+        if (!(ex_vars(g->arena, of_zeros) >> (rank + i) & 1)) times *= op->red[i];
+    of_zeros = as_product(g, ex_mul(x, of_zeros, ex_num(x, DT_f32, (double)times)), column);
+    body = as_product(g, ex_mul(x, ex_cast(x, DT_f32, product), scale), column);
+    if (!of_zeros || !body) return;
+    Value *zeros = sum_of_blocks(g, op, of_zeros);
+    for (int i = 0; i < rank; i++) at[i] = ex_var(x, i);
+    const Expr *less = ex_load(x, DT_f32, op_add_input(g, op, zeros), rank, at);
+    const Expr *acc = ex_acc(x, DT_f32);
+    op->body = body;
+    op->post = ex_replace(x, op->post, acc, ex_sub(x, acc, less));
+}
+
 void pass_bits(Graph *g, const PassOptions *o) {
-    if (o->target->blocks) return;
     for (Op *op = g->first; op; op = op->next) {
         Op *last = g->last;
         Decoded d;
         if (op->sub) pass_bits(op->sub, o);
         if (op->kind != OP_reduce || op->out[0]->rank + 3 > MAX_RANK) continue;
-        if (!read_decoded(g, op, &d)) continue;
-        keep_packed(g, op, &d, o->bytes);
+        if (o->target->blocks)
+            take_apart(g, op);
+        else if (read_decoded(g, op, &d))
+            keep_packed(g, op, &d, o->bytes);
         graph_take_in(g, last, op);
     }
     pass_dce(g, o);

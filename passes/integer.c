@@ -26,7 +26,6 @@
 #define EXACT_FLOAT   (1 << 24) /* integers up to this one are floats */
 #define MOST_GROWTH   4         /* of a constant that nobody reads as bytes */
 #define ROWS_OF_WORDS 4         /* that are worth widening */
-#define BYTES_AT_ONCE 4         /* products that such a target's instruction adds */
 
 /* (q - zero) * scale, or 0 where `inside` does not hold. */
 typedef struct Decoded {

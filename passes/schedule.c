@@ -1000,8 +1000,6 @@ static void loops_scan(Nest *n) {
     nest_order(n, 2, order);
 }
 
-#define BYTES_AT_ONCE 4 /* whose products a target adds */
-
 /* The constants that a factor reads. */
 typedef struct Constants {
     const Nest *n;
