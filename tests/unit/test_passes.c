@@ -98,7 +98,6 @@ static const char *after_graph_pass(Fixture *f, const char *path, const char *he
     const Target *other = target_find(arch);
     Target target = other ? *other : target_for_arch(target_find("c"), words > 1 ? arch : NULL);
     PassOptions options = {.target = &target, .precision = dt_parse(type, strlen(type))};
-    options.bytes = options.precision == DT_i8;
     double allowed = words > 2 ? 2e-2 : 1e-5;
     Results before = run_before(f, g);
     bool found = false;

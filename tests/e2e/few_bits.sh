@@ -1,0 +1,28 @@
+# Products with weights of few bits are what the interpreter says, on processors with dots of bytes,
+# without, and without vectors; weights of 4 bits stay packed.
+#
+#   few_bits.sh BUILD WORK
+set -eu
+build=$1 work=$2
+PYTHONDONTWRITEBYTECODE=1 "$(scripts/venv onnx)" tests/e2e/few_bits.py "$work"
+any=$PWD/tests/cc-any # what is made for others is C that runs anywhere
+for model in "$work"/*.onnx "$work"/bytes/*.onnx; do
+    options=
+    case $model in
+    */varying*) options="--dim n=1..20" ;;
+    */bytes/*) options=--precision=int8 ;;
+    esac
+    for arch in native x86-64-v3 armv8.2-a+dotprod armv7e-m; do
+        case $arch in arm*) cc=$any ;; *) cc=cc ;; esac
+        # shellcheck disable=SC2086
+        "$build/mlcc" verify "$model" -t c -march=$arch $options --cc "$cc" -O1
+    done
+    # shellcheck disable=SC2086
+    "$build/mlcc" verify "$model" -t cuda -march=cpu $options
+done
+"$build/mlcc" "$work/decoded_i4_32_2_64_40_0.onnx" -o "$work/model.c"
+bytes=$(sed -n 's/#define MODEL_WEIGHT_BYTES \([0-9]*\)u/\1/p' "$work/model.h")
+[ "$bytes" -lt 2560 ] || { echo "$bytes bytes for 2560 weights of 4 bits" && exit 1; }
+"$build/mlcc" "$work/bytes/decoded_i4_16_9_128_24_0.onnx" -march=x86-64-v3 --precision=int8 \
+    -o "$work/model.c"
+grep -q "mlcc_lane_dot_partx8" "$work/model.c"
