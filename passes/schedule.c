@@ -1091,15 +1091,18 @@ static bool place_partial(Nest *n, const Expr *term, int around) {
 static bool partial_tile(Nest *n) {
     const Expr *body = nest_body(n);
     uint64_t all = 0;
-    if (n->op->combine != COMBINE_sum || n->guard[1]) return false;
+    if (n->op->combine != COMBINE_sum || n->guard[1] || value_numel(n->op->out[0]) == 0)
+        return false;
     for (int i = 0; i < n->n_order; i++)
         if (n->loop[n->order[i]].reduce) all |= UINT64_C(1) << n->order[i];
     for (int i = 0; i < n->n_order; i++) {
-        const uint64_t inside = all & ~(UINT64_C(1) << n->order[i]);
-        if (!n->loop[n->order[i]].reduce || !inside) continue;
-        const int64_t times = shape_numel(n->op->n_red, n->op->red) / n->loop[n->order[i]].extent;
+        const int loop = n->order[i];
+        const int64_t blocks = n->loop[loop].extent;
+        const uint64_t inside = all & ~(UINT64_C(1) << loop);
+        if (!n->loop[loop].reduce || !inside || blocks < 1) continue;
+        const int64_t times = shape_numel(n->op->n_red, n->op->red) / blocks;
         const Expr *term = nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
-        if (term != body && term->op == EX_mul) return place_partial(n, term, n->order[i]);
+        if (term != body && term->op == EX_mul) return place_partial(n, term, loop);
     }
     return false;
 }
