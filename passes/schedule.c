@@ -7,6 +7,7 @@
  *   loops:  columns are the innermost, vectorised; a tile of rows x columns is kept in registers
  * and the reduction runs outside of it. Constant operands are packed in the order of reading.
  *   scalars: see schedule_scalars.c.
+ *   sums in two steps: see schedule_partial.c.
  *   blocks: see schedule_blocks.c.
  */
 #include "passes/schedule.h"
@@ -19,8 +20,7 @@
 #define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
-/* What is row and column of the product `body`. */
-static void read_product(const Nest *n, const Expr *body, Product *m) {
+void split_product(const Nest *n, const Expr *body, Product *m) {
     uint64_t mask[2];
     *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
     for (int f = 0; f < 2; f++) mask[f] = ex_vars(n->p->arena, body->arg[f]);
@@ -48,7 +48,7 @@ bool find_product(Nest *n, Product *m) {
     const Expr *body = op_is_product(n->op) ? nest_body(n) : NULL;
     *m = (Product){0};
     if (!body || body->op != EX_mul) return false;
-    read_product(n, body, m);
+    split_product(n, body, m);
     return true;
 }
 
@@ -389,7 +389,7 @@ int longest_of(const Nest *n, const int *list, int count) {
     return best;
 }
 
-static int lanes_of(const Nest *n) {
+int lanes_of(const Nest *n) {
     int lanes = n->target->vector_bytes / (int)dt_store((DType)n->op->body->dt);
     return lanes < 4 ? 4 : lanes;
 }
@@ -443,15 +443,8 @@ static int64_t block_of(int64_t tiles, int64_t most) {
     return best;
 }
 
-/* The order of the tiles of a product: what is read again for every tile of rows, or else for every
- * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
- * by in blocks that do. Where rows are of several loops and columns do not stay there, columns come
- * once, not again for every row of an image, if the rows that come again are less. `turned`: the
- * other order. row_outer: -1 if a tile has all of `row`. Writes the loops to `order`; returns how
- * many.
- */
-static int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column,
-                       int row_outer, int column_outer, bool turned, int *order) {
+int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
+                int column_outer, bool turned, int *order) {
     int k = 0;
     double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
     double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
@@ -517,8 +510,7 @@ static void look_at_row(void *user, const Expr *e) {
         u->compete |= stride * (int64_t)dt_store((DType)e->dt) % L1_WAY_BYTES == 0;
 }
 
-/* How many rows a tile may have if the L1 cache is to keep a line of each. */
-static int64_t most_rows(const Nest *n, const Expr *body, int row) {
+int64_t most_rows(const Nest *n, const Expr *body, int row) {
     RowLoads u = {n, row, false};
     if (row < 0) return 1;
     ex_visit(n->p->arena, body, look_at_row, &u);
@@ -998,113 +990,6 @@ static void loops_scan(Nest *n) {
     if (!ex_stride(out, column, &stride) || stride != 1) return;
     const int order[] = {last, tile_loop(n, column, SCANNED, &tiles)};
     nest_order(n, 2, order);
-}
-
-/* The constants that a factor reads. */
-typedef struct Constants {
-    const Nest *n;
-    uint64_t loops; /* that say which element */
-    bool any, all;  /* it reads some, and nothing else */
-} Constants;
-
-static void look_at_constants(void *user, const Expr *e) {
-    Constants *u = user;
-    if (e->op != EX_load) return;
-    u->any = true;
-    u->all &= nest_can_pack(u->n, e->k.i, e->arg[0]);
-    u->loops |= ex_vars(u->n->p->arena, e);
-}
-
-/* The tile of a sum in two steps (nest_partial), whose terms, `term`, are products with constants;
- * false: they are not. */
-static bool place_partial(Nest *n, const Expr *term, int around) {
-    for (int k = 0; k < 2; k++) {
-        Constants weights = {n, 0, false, true};
-        Product m;
-        ex_visit(n->p->arena, term->arg[1 - k], look_at_constants, &weights);
-        read_product(n, term, &m);
-        if (k) m = transposed(&m);
-        const int column = longest_of(n, m.column, m.n_column);
-        if (!weights.any || !weights.all || column < 0 || n->loop[column].extent < lanes_of(n))
-            continue;
-        const int row = longest_of(n, m.row, m.n_row);
-        /* sums that are arrays the C compiler keeps in registers if they are few */
-        if (row >= 0 && !n->target->vector_types && !n->target->scalar_registers) continue;
-        const NarrowFactor rows = narrow_factor(n, term->arg[k]);
-        int depth[NEST_MAX_LOOPS], order[NEST_MAX_LOOPS], inner[2], count = 0, few = -1, fours = -1;
-        const bool bytes = rows.load && rows.load->dt == DT_i8 && n->target->byte_products &&
-                           n->target->vector_types;
-        int deep = reductions_by_stride(n, term, depth, 0);
-        for (int i = 0; i < deep && few < 0 && bytes; i++) {
-            int64_t stride;
-            const int loop = depth[i];
-            if (loop == around || n->loop[loop].extent % BYTES_AT_ONCE ||
-                !ex_stride(rows.load->arg[0], loop, &stride) || stride != 1)
-                continue;
-            nest_split(n, loop, BYTES_AT_ONCE, &fours, &few);
-            depth[i] = fours;
-            if (weights.loops >> loop & 1) weights.loops |= UINT64_C(1) << fours;
-        }
-        const int at_once = few < 0 ? 1 : BYTES_AT_ONCE;
-        const Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
-                            .columns = n->loop[column].extent,
-                            .depth = m.depths / at_once,
-                            .times = row >= 0 ? m.rows / n->loop[row].extent : 1,
-                            .row_bytes = row >= 0 ? bytes_behind(n, &m, term, row) : 0,
-                            .column_bytes = bytes_behind(n, &m, term, column),
-                            .most_rows = most_rows(n, term, row),
-                            .temporaries = at_once > 1 ? n->target->vector_registers / 2 : 4,
-                            .at_once = at_once,
-                            .floats = dt_is_float((DType)term->dt)};
-        const Tile tile = choose_tile(n->target, lanes_of(n), &o, n->variant);
-        int64_t row_tiles = 1, column_tiles = 1;
-        if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
-        inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
-        const Role role = n->target->scalar_registers ? ROLE_unroll : ROLE_vector;
-        for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? role : ROLE_unroll);
-        int at = 0;
-        if (row >= 0 && column_tiles > 1)
-            at = order_tiles(n, &m, term, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1,
-                             outer_of(inner[count - 1]), tile.turned, order);
-        order[at++] = around;
-        for (int i = 0; i < deep; i++)
-            if (depth[i] != around && weights.loops >> depth[i] & 1) order[at++] = depth[i];
-        for (int i = 0; i < deep; i++) { /* places in bytes that have been read */
-            if (depth[i] == around || weights.loops >> depth[i] & 1) continue;
-            nest_bind(n, depth[i], ROLE_unroll);
-            order[at++] = depth[i];
-        }
-        for (int i = 0; i < count; i++) order[at++] = inner[i];
-        if (few >= 0) {
-            nest_bind(n, few, ROLE_unroll);
-            order[at++] = few;
-        }
-        nest_order(n, at, order);
-        nest_partial(n, around);
-        nest_pack(n);
-        return true;
-    }
-    return false;
-}
-
-/* Sums of blocks with scales, of weights of few bits. */
-static bool partial_tile(Nest *n) {
-    const Expr *body = nest_body(n);
-    uint64_t all = 0;
-    if (n->op->combine != COMBINE_sum || n->guard[1] || value_numel(n->op->out[0]) == 0)
-        return false;
-    for (int i = 0; i < n->n_order; i++)
-        if (n->loop[n->order[i]].reduce) all |= UINT64_C(1) << n->order[i];
-    for (int i = 0; i < n->n_order; i++) {
-        const int loop = n->order[i];
-        const int64_t blocks = n->loop[loop].extent;
-        const uint64_t inside = all & ~(UINT64_C(1) << loop);
-        if (!n->loop[loop].reduce || !inside || blocks < 1) continue;
-        const int64_t times = shape_numel(n->op->n_red, n->op->red) / blocks;
-        const Expr *term = nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
-        if (term != body && term->op == EX_mul) return place_partial(n, term, loop);
-    }
-    return false;
 }
 
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */

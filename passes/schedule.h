@@ -13,6 +13,8 @@ typedef struct Product {
     int64_t rows, columns, batches, depths;
 } Product;
 
+/* What is row and column of the product `body`. */
+void split_product(const Nest *n, const Expr *body, Product *m);
 /* Reads the body as a product; false if it is none. */
 bool find_product(Nest *n, Product *m);
 /* The same product with rows for columns. */
@@ -96,6 +98,26 @@ int longest_of(const Nest *n, const int *list, int count);
  * `variant`; pair: the loop of role pair around it, few: the one over products that are added at
  * once, the innermost; -1: there is none. */
 void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few, int variant);
+
+/* Of a vector of what the reduction adds up, or as many as are worth a loop. */
+int lanes_of(const Nest *n);
+/* The order of the tiles of a product: what is read again for every tile of rows, or else for every
+ * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
+ * by in blocks that do. Where rows are of several loops and columns do not stay there, columns come
+ * once, not again for every row of an image, if the rows that come again are less. `turned`: the
+ * other order. row_outer: -1 if a tile has all of `row`. Writes the loops to `order`; returns how
+ * many.
+ */
+int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
+                int column_outer, bool turned, int *order);
+/* How many rows a tile may have if the L1 cache is to keep a line of each. */
+int64_t most_rows(const Nest *n, const Expr *body, int row);
+
+/* --- sums in two steps (schedule_partial.c) --------------------------------------------------- */
+
+/* Sums of blocks with scales, of products with constants; false, without a change, if it is none.
+ */
+bool partial_tile(Nest *n);
 
 /* --- cores without vectors (schedule_scalars.c) ----------------------------------------------- */
 

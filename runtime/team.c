@@ -31,7 +31,7 @@
 /* Whether it pays to share brief jobs, they show themselves; see count_job. */
 #define BRIEF_SECONDS 2e-3
 #define GAIN          0.97 /* of the time that one thread takes: threads must be faster than that */
-#define WORSE         1.5
+#define WORSE         1.5  /* times as long, and a trial ends */
 #define TRIAL_JOBS    8
 #define LEAST_JOBS    64 /* from one trial to the next */
 #define MOST_JOBS     1024

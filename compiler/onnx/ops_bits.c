@@ -19,7 +19,6 @@ const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bit
                           const Expr *scale) {
     DType work = (DType)scale->dt;
     const Expr *w = ex_mul(x, ex_cast(x, work, few_bits_masked(x, byte, place, bits)), scale);
-    if (!zero) return w;
     zero = ex_mul(x, zero, ex_cast(x, work, few_bits_worth(x, place, bits)));
     return ex_sub(x, w, ex_mul(x, zero, scale));
 }

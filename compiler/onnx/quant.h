@@ -37,8 +37,7 @@ Value *quant_row_scale(Graph *g, Value *scale);
 /* Element `at` of those of 2, 4 or 8 bits that are packed into bytes along the last dimension of v,
  * low bits first, as u32. The last place of `index` is set. */
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits);
-/* (weight - zero) * scale, times what `place` is worth, of the weight at that place of the byte.
- * zero: NULL for 0. */
+/* (weight - zero) * scale, times what `place` is worth, of the weight at that place of the byte. */
 const Expr *packed_weight(Exprs *x, const Expr *byte, const Expr *place, int bits, const Expr *zero,
                           const Expr *scale);
 
