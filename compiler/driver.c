@@ -162,16 +162,19 @@ static bool split_state(Session *s, int i, int at, const char **past, const char
     return true;
 }
 
-/* All that may be the name of an input. */
+/* All that may be the names of an input and its output. */
 static void read_states(Session *s, ImportOptions *options) {
     int n = 0;
     const char *past, *present;
     for (int i = 0; i < s->o->states.n; i++)
         for (int at = 0; split_state(s, i, at, &past, &present); at++) n++;
     options->states = ARENA_ARRAY(&s->arena, n + 1, const char *);
+    options->kept = ARENA_ARRAY(&s->arena, n + 1, const char *);
     for (int i = 0; i < s->o->states.n; i++)
-        for (int at = 0; split_state(s, i, at, &past, &present); at++)
-            options->states[options->n_states++] = past;
+        for (int at = 0; split_state(s, i, at, &past, &present); at++) {
+            options->states[options->n_states] = past;
+            options->kept[options->n_states++] = present;
+        }
 }
 
 /* Decoded images are none to callers. */
@@ -211,6 +214,18 @@ static bool is_stream(const Graph *g, int in) {
     return found;
 }
 
+/* Has the input room for all that the output may be in a run, and the elements at the same indices?
+ * A dimension varies in both or in neither. */
+static bool fit_state(Value *in, const Value *out) {
+    if (in->rank != out->rank) return false;
+    for (int i = 0; i < in->rank; i++)
+        if (dim_varies(in->dims[i]) != dim_varies(out->dims[i]) || in->shape[i] > out->shape[i] ||
+            (!dim_varies(in->dims[i]) && in->shape[i] != out->shape[i]))
+            return false;
+    in->shape = in->dims = out->shape;
+    return true;
+}
+
 /* Ties what state number `i` of --state names. */
 static void tie_state(Session *s, Graph *g, int i) {
     const char *word = s->o->states.items[i], *past = NULL, *present = NULL;
@@ -233,17 +248,17 @@ static void tie_state(Session *s, Graph *g, int i) {
         diag_error(&s->diag, E0001, "--state %s: %s '%s' is part of a state already", word,
                    input ? "input" : "output", input ? past : present);
     } else {
-        const Value *v = g->inputs.items[in], *w = g->outputs.items[out];
-        if (dims_vary(v->rank, v->dims) || is_extent(g, in, out)) {
-            diag_error(&s->diag, E0001, "--state %s: a dimension that varies cannot be kept", word);
+        Value *v = g->inputs.items[in];
+        const Value *w = g->outputs.items[out];
+        if (is_extent(g, in, out)) {
+            diag_error(&s->diag, E0001, "--state %s: an extent cannot be kept", word);
             return;
         }
         if (is_stream(g, in)) {
             diag_error(&s->diag, E0001, "--state %s: the input is an encoded image", word);
             return;
         }
-        if (v->dt == w->dt && v->text == g->output_text.items[out] &&
-            shape_equal(v->rank, v->shape, w->rank, w->shape))
+        if (v->dt == w->dt && v->text == g->output_text.items[out] && fit_state(v, w))
             graph_tie(g, in, out);
         else
             diag_error(&s->diag, E0001, "--state %s: the input is %s, the output %s", word,

@@ -57,11 +57,20 @@ static bool only_limits(const Expr *cond) {
     return cond->op == EX_lt && cond->arg[0]->op == EX_var && !has_vars(cond->arg[1]);
 }
 
+/* Updates of a scatter that a condition on a coordinate alone allows. */
+static void take_update_limits(Nest *n, const Expr *guard) {
+    if (guard->op == EX_and)
+        for (int i = 0; i < 2; i++) take_update_limits(n, guard->arg[i]);
+    else if (only_limits(guard) && !n->limit[guard->arg[0]->k.i])
+        nest_limit(n, (int)guard->arg[0]->k.i, guard->arg[1], 0);
+}
+
 /* A reduction that counts no element beyond an extent which varies: the condition goes to the
  * loops. */
 static void take_limits(Nest *n) {
     const Op *op = n->op;
     const Expr *body = op->kind == OP_reduce ? op->body : NULL;
+    if (op->kind == OP_scatter && op->guard) take_update_limits(n, op->guard);
     if (!body || body->op != EX_select || !only_limits(body->arg[0])) return;
     Scalar none = combine_identity(op->combine, (DType)body->dt);
     if (body->arg[2] != ex_const(n->x, (DType)body->dt, none)) return;

@@ -324,7 +324,9 @@ static const Expr *iterations(Build *b, const Expr *at, const Expr *before, cons
     int64_t whole;
     if (!before) {
         const Expr *count = count_to(b, at, l, limit, &whole);
-        return count && whole >= b->n->op->out[0]->shape[d] ? count : NULL;
+        int64_t extent[MAX_RANK];
+        op_extents(b->n->op, extent);
+        return count && whole >= extent[d] ? count : NULL;
     }
     at = nest_simplify(b, ex_sub(x, at, before));
     const Expr *count = count_to(b, at, l, ex_sub(x, limit, before), &whole);
@@ -340,8 +342,8 @@ static bool ends_together(Build *b, const Expr *before, const Expr *at, const Ex
 }
 
 /* Work that lies beyond how far a coordinate goes is left out, at every loop of it outside of the
- * tile: of the outermost loop, of those that are shared with it, and of a map's innermost one, by
- * its extent, else by a condition. `first`: loops outside of the tile. */
+ * tile: of the outermost loop, of those that are shared with it, of a map's innermost one, and of
+ * all of a scatter by its extent, else by a condition. `first`: loops outside of the tile. */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
     for (int d = 0; d < MAX_RANK; d++) {
@@ -354,7 +356,7 @@ static void apply_limits(Build *b, int first) {
             const Expr *inside = ex_lt(b->x, at, n->limit[d]);
             if (at == b->coord[d]) b->holds[d] = inside;
             if (before && ends_together(b, before, at, n->limit[d])) continue;
-            bool by_extent = i == 0 || (i < n->share && !before) ||
+            bool by_extent = i == 0 || n->op->kind == OP_scatter || (i < n->share && !before) ||
                              (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
             if (!b->until[loop] && n->loop[loop].role == ROLE_serial)
                 until = b->count[loop] = iterations(b, at, before, &n->loop[loop], d);
@@ -848,15 +850,17 @@ static Stmt *build_scan_loops(Build *b) {
 static Stmt *build_updates(Build *b) {
     const Op *op = b->n->op;
     const Expr *index[MAX_RANK];
+    apply_limits(b, b->n->n_order);
     for (int i = 0; i < op->out[0]->rank; i++) index[i] = rewrite(b, op->target[i]);
     const Expr *at = nest_simplify(b, flat_index(b->x, op->out[0], index));
-    const Expr *value = rewrite(b, op->body);
+    const Expr *value = without_limits(b, rewrite(b, op->body));
     if (op->combine != COMBINE_none) {
         const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
         value = ex_bin(b->x, combine_expr(op->combine), old, value);
     }
     Stmt *store = nest_new_store(b, op->n_in, at, value);
-    const Expr *guard = op->guard ? rewrite(b, op->guard) : NULL;
+    const Expr *guard = op->guard ? without_limits(b, rewrite(b, op->guard)) : NULL;
+    if (guard && ex_is_int(guard, 1)) guard = NULL;
     store = nest_new_if(b, b->guard[0], nest_new_if(b, guard, store));
     return nest_wrap(b, b->n->n_order, b->n->order, store);
 }

@@ -26,6 +26,7 @@ typedef struct PassOptions {
 Program *run_passes(Graph *g, const PassOptions *o);
 
 void pass_dce(Graph *g, const PassOptions *o);
+void pass_append(Graph *g, const PassOptions *o);
 void pass_signs(Graph *g, const PassOptions *o);
 void pass_bits(Graph *g, const PassOptions *o);
 void pass_integer(Graph *g, const PassOptions *o);

@@ -198,16 +198,36 @@ static bool updates_in_place(const Plan *pl, int i, const Value *root, const Val
     return true;
 }
 
-/* Has the next value of each state computed in the state's memory where that cannot be seen. */
+/* What the first step of `life` copies, if nothing reads that afterwards; else NULL. */
+static Life *copied_from(const Plan *pl, const Life *life) {
+    const Step *s = &pl->p->steps.items[life->first];
+    if (!s->copy || value_storage(s->args[1]) != life->root) return NULL;
+    const Value *from = value_storage(s->args[0]);
+    if (!in_arena(pl, from)) return NULL;
+    Life *theirs = &pl->lives.items[from->index];
+    return theirs->last == life->first && pl->loop_of[life->first] < 0 ? theirs : NULL;
+}
+
+/* Could `life` lie in the memory of state `now`? */
+static bool fits_state(const Plan *pl, const Life *life, const Life *now) {
+    return life->bytes <= now->bytes && life->first >= now->last &&
+           (life->first > now->last || updates_in_place(pl, life->first, now->root, life->root));
+}
+
+/* Has the next value of each state computed in the state's memory where that cannot be seen; and
+ * what that is a changed copy of, too, as far back as possible. */
 static void merge_states(Plan *pl) {
     Graph *g = pl->p->graph;
     for (int i = 0; i < g->n_states; i++) {
-        Life *now = &pl->lives.items[i];
+        Life *now = &pl->lives.items[i], *first = NULL;
         const Value *next = value_storage(g->outputs.items[graph_n_outputs(g) + i]);
-        Life *life = next->index >= 0 ? &pl->lives.items[next->index] : NULL;
-        if (life && life->bytes <= now->bytes && life->first >= now->last &&
-            (life->first > now->last || updates_in_place(pl, life->first, now->root, next)))
-            life->merged = i;
+        Life *last = next->index >= 0 ? &pl->lives.items[next->index] : NULL;
+        for (Life *at = last; at && at->state < 0; at = copied_from(pl, at))
+            if (fits_state(pl, at, now)) first = at;
+        for (Life *at = last; first; at = copied_from(pl, at)) {
+            at->merged = i;
+            if (at == first) break;
+        }
         now->last = INT_MAX; /* nothing else may lie there */
     }
 }
@@ -461,13 +481,14 @@ static void place_states(Plan *pl) {
     }
 }
 
-/* Does the step copy a state to itself? */
+/* Does the step copy something to itself? */
 static bool copies_nothing(const Step *s) {
-    return s->copy && s->places[0].space == PLACE_state && s->places[1].space == PLACE_state &&
-           s->places[0].offset == s->places[1].offset;
+    const Place *from = &s->places[0], *to = &s->places[1];
+    return s->copy && from->space == to->space && from->offset == to->offset &&
+           (to->space == PLACE_state || to->space == PLACE_arena);
 }
 
-/* Leaves out copies of states to themselves, and kernels that nothing launches then. */
+/* Leaves out copies to where something lies already, and kernels that nothing launches then. */
 static void drop_copies(Program *p) {
     int steps = 0, kernels = 0;
     for (int i = 0; i < p->steps.n; i++) {

@@ -595,13 +595,6 @@ static void bind_symbols(Import *im, Graph *g) {
     }
 }
 
-static bool is_state(const Import *im, const char *name) {
-    bool found = false;
-    for (int i = 0; im->options && i < im->options->n_states && !found; i++)
-        found = !strcmp(im->options->states[i], name);
-    return found;
-}
-
 /* An input that begins as its initializer says. */
 static void bind_initial(Import *im, Scope *s, const char *name) {
     Entity *e = lookup(im, s, name);
@@ -620,7 +613,7 @@ static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
         const Onnx__ValueInfoProto *info = graph->input[i];
         const char *name = pb_text(info->name);
         if (check_is_initializer(&s->names, name)) {
-            if (is_state(im, name)) bind_initial(im, s, name);
+            if (io_is_state(im, name)) bind_initial(im, s, name);
             continue;
         }
         im->diag->where = arena_printf(im->arena, "input '%s'", name);
@@ -633,7 +626,7 @@ static void bind_inputs(Import *im, Scope *s, const Onnx__GraphProto *graph) {
     bind_symbols(im, s->g);
     for (size_t i = 0; i < graph->n_input; i++) {
         const Binding *b = strmap_get(&s->names, pb_text(graph->input[i]->name));
-        if (b && b->entity && b->entity != &im->poison) io_from_dense(s->g, b->entity);
+        if (b && b->entity && b->entity != &im->poison) io_from_memory(im, s->g, b->entity);
     }
 }
 

@@ -65,6 +65,8 @@ typedef struct ImportOptions {
     /* inputs that stay inputs although the model has an initializer of the name, which is then in
      * Value.data: --state */
     const char **states;
+    /* ... and outputs that they may be in the next call */
+    const char **kept;
     int n_states;
     InputOption *items; /* --items: of a sequence, map or optional; name "*": of all others */
     int n_items;

@@ -421,11 +421,28 @@ Entity *io_input(Import *im, Graph *g, const Onnx__ValueInfoProto *info) {
     return e;
 }
 
-void io_from_dense(Graph *g, Entity *e) {
-    for (int i = 0; i < e->n; i++) io_from_dense(g, e->items[i]);
+static bool is_among(int n, const char *const *names, const char *name) {
+    int i = 0;
+    while (i < n && strcmp(names[i], name) != 0) i++;
+    return i < n;
+}
+
+bool io_is_state(const Import *im, const char *name) {
+    return im->options && is_among(im->options->n_states, im->options->states, name);
+}
+
+/* What a state is depends on nobody's memory but the model's own: its elements lie as those of
+ * other tensors do, with room for the largest extents. */
+void io_from_memory(Import *im, Graph *g, Entity *e) {
+    for (int i = 0; i < e->n; i++) io_from_memory(im, g, e->items[i]);
     Value *v = e->kind == ENTITY_tensor || e->kind == ENTITY_text ? e->tensor : NULL;
-    if (v && v->def->kind == OP_input && dims_vary(v->rank, v->dims))
+    if (!v || v->def->kind != OP_input || !dims_vary(v->rank, v->dims)) return;
+    if (!io_is_state(im, v->name)) {
         e->tensor = graph_from_dense(g, v);
+        return;
+    }
+    Builder b = build(g, v->rank, v->dims);
+    e->tensor = build_map(&b, v->dt, build_in(&b, v));
 }
 
 void io_options_used(Import *im) {
@@ -483,8 +500,10 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     check_output(im, type, e);
     const Value *v = e->tensor;
     int at = g->outputs.n;
-    (dims_vary(v->rank, v->dims) ? graph_output_varying
-                                 : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
+    bool kept = im->options && is_among(im->options->n_states, im->options->kept, name);
+    (dims_vary(v->rank, v->dims) && !kept
+         ? graph_output_varying
+         : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
     g->output_text.items[at] = e->kind == ENTITY_text;
 }
 

@@ -331,6 +331,7 @@ typedef struct Cache {
     Value *past[2];   /* [batch, heads, capacity, size]; NULL: none */
     int64_t capacity; /* of the past */
     int64_t length;   /* of the present */
+    int64_t keys;     /* of it, so many are looked at: no item of the batch has more */
     Value *begin;     /* i64[batch]: where the new keys go */
     Value *end;       /* i64[batch]: how many there are then */
 } Cache;
@@ -368,6 +369,8 @@ static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
         c->length = dim_larger(x, known[0], c->capacity);
     else
         c->length = dim_add(x, c->capacity, queries);
+    if (!dim_varies(c->capacity) && c->capacity >= dim_max(x, c->length)) c->length = c->capacity;
+    c->keys = known ? dim_smaller(x, known[0], c->length) : c->length;
     int64_t least = dim_larger(x, queries, c->capacity);
     if (dim_varies(least) || dim_varies(c->length) || c->length >= least) return true;
     invalid(n, E2005, "a present of %s for a past of %s and %s new keys", dim_text(x, c->length),
@@ -375,27 +378,41 @@ static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
     return false;
 }
 
-/* The cache with the new keys (or values) in it, zeros past the end. */
+/* Where a run alone says how many keys there are: no more than that are looked at. */
+static void count_keys(Node *n, Cache *c) {
+    Exprs *x = n->x;
+    if (!c->past[0] || dim_varies(c->keys) || c->keys < 2 || value_is_const(c->end)) return;
+    Value *most = g_reduce(n->g, COMBINE_max, c->end, 1u << 0, false);
+    Builder b = build(n->g, 0, NULL);
+    const Expr *e = ex_bin(x, EX_min, build_in(&b, most), ex_int(x, DT_i64, c->keys));
+    e = ex_bin(x, EX_max, e, ex_int(x, DT_i64, 1));
+    int64_t keys = graph_symbol(n->g, build_map(&b, DT_i32, ex_cast(x, DT_i32, e)), 1, c->keys);
+    if (keys != -1) c->keys = keys;
+}
+
+/* The cache with the new keys (or values) in it. What lies behind them means nothing. */
 static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fresh) {
+    Graph *g = n->g;
     Exprs *x = n->x;
     int64_t shape[4] = {fresh->batch, fresh->heads, c->length, fresh->size};
-    Builder b = build(n->g, 4, shape);
-    const Expr *batch = ex_var(x, 0), *h = ex_var(x, 1), *t = ex_var(x, 2), *d = ex_var(x, 3);
-    const Expr *at = ex_sub(x, ex_cast(x, DT_i64, t), build_load(&b, c->begin, &batch));
-    const Expr *is_new = ex_and(x, ex_le(x, ex_int(x, DT_i64, 0), at),
-                                ex_lt(x, at, ex_int(x, DT_i64, fresh->length)));
-    const Expr *e = ex_num(x, fresh->v->dt, 0), *index[4] = {batch, h, t, d};
-    if (past && dim_max(x, c->capacity) > 0) {
-        const Expr *kept =
-            ex_and(x, ex_lt(x, t, ex_i(x, c->capacity)), ex_lt(x, at, ex_int(x, DT_i64, 0)));
-        e = ex_select(x, kept, build_load(&b, past, index), e);
+    Heads now = {past, false, shape[0], shape[1], c->keys, shape[3]};
+    if (!past || c->capacity != c->length) {
+        Builder b = build(g, 4, shape);
+        const Expr *index[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), ex_var(x, 3)};
+        const Expr *e = ex_num(x, fresh->v->dt, 0), *kept = ex_lt(x, index[2], ex_i(x, c->capacity));
+        if (past && dim_max(x, c->capacity) > 0) e = ex_select(x, kept, build_load(&b, past, index), e);
+        now.v = build_map(&b, fresh->v->dt, e);
     }
-    if (dim_max(x, fresh->length) > 0) {
-        const Expr *put = heads_load(&b, fresh, batch, h, ex_cast(x, DT_i32, at), d);
-        e = ex_select(x, is_new, put, e);
-    }
-    Value *v = build_map(&b, fresh->v->dt, e);
-    return (Heads){v, false, shape[0], shape[1], shape[2], shape[3]};
+    if (dim_max(x, dim_product(x, 4, shape)) == 0 || dim_max(x, fresh->length) == 0) return now;
+    shape[2] = fresh->length;
+    Builder b = build(g, 4, shape);
+    const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), ex_var(x, 3)};
+    const Expr *put = heads_load(&b, fresh, at[0], at[1], at[2], at[3]);
+    const Expr *place = ex_add(x, build_load(&b, c->begin, at), ex_cast(x, DT_i64, at[2]));
+    const Expr *fits = ex_lt(x, place, ex_int(x, DT_i64, c->length));
+    at[2] = ex_cast(x, DT_i32, place);
+    now.v = build_scatter(&b, now.v, COMBINE_none, at, fits, put);
+    return now;
 }
 
 /* Softmax over the keys with one more term in the sum, the exponential of `sink` (one number, or
@@ -493,6 +510,7 @@ void import_ms_group_query_attention(Node *n) {
         return;
     int64_t present[4] = {a.q.batch, kv_heads, c.length, fresh[0].size};
     if (!node_shape_ok(n, 4, present)) return;
+    if (!a.bias && !node_wants(n, 3)) count_keys(n, &c);
     a.k = cache_update(n, &c, c.past[0], &fresh[0]);
     a.v = cache_update(n, &c, c.past[1], &fresh[1]);
     a.offsets = c.begin;

@@ -1,0 +1,131 @@
+/* append: what grows behind a state is written there, and the rest stays where it is.
+ *
+ * A model that keeps what it has seen (the keys and values of attention) concatenates it with
+ * something new, and hands both on to the next run. As a map that computes every element anew; here
+ * it becomes a scatter of the new elements into the state, which the memory plan lets happen in the
+ * state's own memory. What reads the result reads memory, too, and not two tensors and a condition.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+/* out[i] = i[axis] < begin ? state[i] : fresh(i), as far as out's dimensions go */
+typedef struct Growth {
+    int axis;
+    int64_t begin; /* may vary */
+    const Expr *fresh;
+} Growth;
+
+typedef struct Reading {
+    Graph *g;
+    const Op *op;
+    bool known;
+} Reading;
+
+static const Expr *symbol_leaf(void *user, const Expr *e, const Expr *const *args) {
+    Reading *r = user;
+    if (e->op != EX_load) return e->n ? ex_rebuild(r->g->x, e, args) : e;
+    int k = 0;
+    while (k < r->g->symbols.n && r->g->symbols.items[k] != r->op->in[e->k.i]) k++;
+    r->known &= k < r->g->symbols.n;
+    return r->known ? ex_var(r->g->x, DIM_VAR + k) : e;
+}
+
+/* The dimension that an expression without coordinates is; false: it is none. */
+static bool read_dim(Graph *g, const Op *op, const Expr *e, int64_t *d) {
+    Reading r = {g, op, ex_vars(g->arena, e) == 0};
+    if (r.known) e = ex_rewrite(g->x, e, symbol_leaf, &r);
+    return r.known && dim_from_expr(g->x, e, d);
+}
+
+/* Is it `coordinate < d`? */
+static bool read_limit(Graph *g, const Op *op, const Expr *e, int *axis, int64_t *d) {
+    if (e->op != EX_lt || e->arg[0]->op != EX_var) return false;
+    *axis = (int)e->arg[0]->k.i;
+    return *axis < op->out[0]->rank && read_dim(g, op, e->arg[1], d);
+}
+
+/* Does it hold wherever the result has elements? */
+static bool is_inside(Graph *g, const Op *op, const Expr *e) {
+    int axis;
+    int64_t d;
+    if (e->op == EX_and) return is_inside(g, op, e->arg[0]) && is_inside(g, op, e->arg[1]);
+    return read_limit(g, op, e, &axis, &d) &&
+           dim_normal(g->x, d) == dim_normal(g->x, op->out[0]->dims[axis]);
+}
+
+/* Is it the element of input `at` that lies where the map's does? */
+static bool is_own(const Op *op, const Expr *e, int at) {
+    const Value *out = op->out[0];
+    bool own = e->op == EX_load && e->k.i == at && e->n == out->rank;
+    for (int i = 0; own && i < out->rank; i++) {
+        const Expr *index = e->arg[i];
+        own = index->op == EX_var ? index->k.i == i : out->shape[i] == 1 && ex_is_int(index, 0);
+    }
+    return own;
+}
+
+typedef struct Search {
+    int input;
+    bool found;
+} Search;
+
+static void find_load(void *user, const Expr *e) {
+    Search *s = user;
+    s->found |= e->op == EX_load && e->k.i == s->input;
+}
+
+static bool read_growth(Graph *g, const Op *op, const Value *state, Growth *growth) {
+    const Value *out = op->out[0];
+    if (op->kind != OP_map || op->guard ||
+        !shape_equal(state->rank, state->shape, out->rank, out->shape))
+        return false;
+    Search kept = {0};
+    while (kept.input < op->n_in && op->in[kept.input] != state) kept.input++;
+    const Expr *e = op->body;
+    while (e->op == EX_select && is_inside(g, op, e->arg[0])) e = e->arg[1];
+    if (kept.input == op->n_in || e->op != EX_select ||
+        !read_limit(g, op, e->arg[0], &growth->axis, &growth->begin) ||
+        !is_own(op, e->arg[1], kept.input))
+        return false;
+    growth->fresh = e->arg[2];
+    ex_visit(g->arena, growth->fresh, find_load, &kept);
+    return !kept.found;
+}
+
+/* The map becomes a scatter of what is fresh. */
+static void append(Graph *g, Op *op, Value *state, const Growth *growth) {
+    Exprs *x = g->x;
+    const int rank = op->out[0]->rank, axis = growth->axis;
+    Op *last = g->last;
+    int64_t dims[MAX_RANK] = {0};
+    const Expr *target[MAX_RANK], *to[MAX_RANK] = {NULL};
+    for (int i = 0; i < rank; i++) dims[i] = op->out[0]->dims[i];
+    dims[axis] = dim_sub(x, dims[axis], growth->begin);
+    Builder b = build(g, rank, dims);
+    for (int i = 0; i < rank; i++) target[i] = ex_var(x, i);
+    to[axis] = target[axis] = ex_add(x, ex_i(x, growth->begin), ex_var(x, axis));
+    const Expr *fresh = build_rebased(&b, op->in, ex_subst_vars(x, growth->fresh, rank, to));
+    Op *scatter = build_scatter(&b, state, COMBINE_none, target, NULL, fresh)->def;
+    op->kind = OP_scatter;
+    op->n_in = scatter->n_in;
+    op->in = scatter->in;
+    op->combine = scatter->combine;
+    op->n_upd = scatter->n_upd;
+    op->upd = scatter->upd;
+    op->target = scatter->target;
+    op->guard = scatter->guard;
+    op->body = scatter->body;
+    graph_unlink(g, scatter);
+    graph_take_in(g, last, op);
+}
+
+void pass_append(Graph *g, const PassOptions *o) {
+    for (int i = 0; i < g->n_states; i++) {
+        Value *state = g->inputs.items[graph_n_inputs(g) + i];
+        Op *op = g->outputs.items[graph_n_outputs(g) + i]->def;
+        while (op->kind == OP_scatter) op = op->in[0]->def; /* where rows have places of their own */
+        Growth growth;
+        if (read_growth(g, op, state, &growth)) append(g, op, state, &growth);
+    }
+    pass_dce(g, o);
+}

@@ -1,0 +1,45 @@
+# States with dimensions that vary: keys and values of attention that a library keeps, of which each call
+# adds some, give what ONNX Runtime gives that is fed its own outputs, on every target. A call writes what
+# is new, and copies nothing.
+set -eu
+build=$1 work=$2
+python=$(scripts/venv onnx)
+"$python" tests/e2e/caches.py make "$work"
+ranges="--dim seq=1..4 --dim total=1..24"
+states="--state k_past=k_present --state v_past=v_present"
+
+# check NAME BATCH DIMS...
+check() {
+    name=$1 batch=$2
+    shift 2
+    for target in c native cuda vulkan; do
+        march=
+        to=$target
+        if [ $target = cuda ]; then march="-march=cpu"; fi
+        if [ $target = native ]; then march="-march=native" to=c; fi
+        if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
+        # shellcheck disable=SC2086
+        "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -t $to $march -o "$work/$target.so"
+        "$python" tests/e2e/caches.py check "$work/$name.onnx" "$work/$target.so" $batch
+    done
+    # shellcheck disable=SC2086
+    "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -march=native --dump-ir=plan -o "$work/$name.c" \
+        >"$work/$name.ir"
+    if grep -q ' launch .* state .* state ' "$work/$name.ir"; then
+        echo "$name: a state is copied"
+        exit 1
+    fi
+}
+check plain 2 --dim batch=2 --dim past=0..23
+check plain 2 --dim batch=1..3 --dim past=0..23
+check attention 2 --dim batch=2 --dim past=0..23
+check grouped 1 --dim batch=1 --dim past=0..23
+check grouped 1 --dim batch=1 --dim past=24
+
+refused() {
+    # shellcheck disable=SC2086
+    ! "$build/mlcc" "$work/plain.onnx" $states --dim batch=2 "$@" -o "$work/refused.c" 2>"$work/message"
+    grep -q 'error\[E0001\]: --state k_past=k_present: the input is .*, the output' "$work/message"
+    test ! -e "$work/refused.c"
+}
+refused --dim seq=1..4 --dim past=24 --dim total=25..28
