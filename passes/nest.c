@@ -91,7 +91,12 @@ void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least) {
 }
 
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
-    *n = (Nest){.p = p, .x = p->x, .op = op, .target = t, .steps = text_new(p->arena)};
+    *n = (Nest){.p = p,
+                .x = p->x,
+                .op = op,
+                .given = op,
+                .target = t,
+                .steps = text_new(p->arena)};
     int64_t extent[MAX_RANK];
     n->n_coords = op_extents(op, extent);
     int n_spatial = n->n_coords - (op->kind == OP_reduce ? op->n_red : 0);
@@ -106,6 +111,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
     }
     n->n_loops = n->n_coords;
     n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = n->stream_loop = n->partial_loop = -1;
+    n->single_loop = -1;
     take_limits(n);
     if (op->kind != OP_scan) return;
     /* the scanned position is the last coordinate, innermost; the axis follows it */
@@ -240,6 +246,21 @@ void nest_partial(Nest *n, int a) {
     text_addf(&n->steps, "partial %s; ", n->loop[a].name);
 }
 
+void nest_single(Nest *n, int a, int64_t most, int rows) {
+    n->single_loop = a;
+    n->singles = most;
+    n->single_rows = rows;
+    text_addf(&n->steps, "single %s %lld", n->loop[a].name, (long long)most);
+    if (rows >= 0) text_addf(&n->steps, " %s", n->loop[rows].name);
+    text_add(&n->steps, "; ");
+}
+
+int nest_single_coordinate(const Nest *n, int a) {
+    for (int d = 0; d < n->n_coords; d++)
+        if (n->limit[d] && ex_vars(n->p->arena, n->coord[d]) >> a & 1) return d;
+    return -1;
+}
+
 void nest_share(Nest *n, int count) {
     n->share = count;
     text_addf(&n->steps, "share %d; ", count);
@@ -252,7 +273,7 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           a == n->partial_loop || (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
+           a == n->partial_loop || a == n->single_loop || (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
 }
 
 /* One step, its words in w. */
@@ -273,6 +294,17 @@ static bool replay_step(Nest *n, int count, char **w) {
     if (!strcmp(w[0], "partial") && count == 2) {
         if (loops[1] < 0 || !n->loop[loops[1]].reduce || n->partial_loop >= 0) return false;
         nest_partial(n, loops[1]);
+        return true;
+    }
+    if (!strcmp(w[0], "single") && (count == 3 || count == 4)) {
+        const int64_t most = strtoll(w[2], NULL, 10);
+        const int rows = count == 4 ? loops[3] : -1;
+        if (loops[1] < 0 || n->loop[loops[1]].role != ROLE_unroll || n->single_loop >= 0 ||
+            n->op->kind != OP_reduce || most < 1 || nest_single_coordinate(n, loops[1]) < 0 ||
+            (count == 4 && (rows < 0 || is_held(n, rows) || n->loop[rows].reduce ||
+                            n->loop[rows].role != ROLE_serial)))
+            return false;
+        nest_single(n, loops[1], most, rows);
         return true;
     }
     if (!strcmp(w[0], "share") && count == 2) {
@@ -345,6 +377,53 @@ bool nest_replay(Nest *n, const char *steps) {
         }
     }
     return true;
+}
+
+/* One step of those that make n's nest, its words in w, as the nest of singles has it. */
+static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
+    const char *tile = n->loop[n->single_loop].name, *outer = n->loop[n->single_loop - 1].name;
+    const char *rows = n->single_rows >= 0 ? n->loop[n->single_rows].name : NULL;
+    const bool makes_tile = (!strcmp(w[0], "split") || !strcmp(w[0], "slide")) &&
+                            !strncmp(w[1], outer, strlen(w[1])) &&
+                            !strcmp(outer + strlen(w[1]), "o");
+    if (!strcmp(w[0], "single")) return;
+    if (makes_tile) {
+        text_addf(steps, "split %s 1; ", w[1]);
+        return;
+    }
+    if (!strcmp(w[0], "share")) {
+        int shared = atoi(w[1]);
+        for (int i = 0; i < n->share && rows; i++) shared -= n->order[i] == n->single_rows;
+        if (shared) text_addf(steps, "share %d; ", shared);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        const bool moved = rows && i && !strcmp(w[i], rows), is_tile = i && !strcmp(w[i], tile);
+        if (!moved) text_addf(steps, "%s%s", i ? " " : "", is_tile && rows ? rows : w[i]);
+    }
+    text_add(steps, "; ");
+}
+
+Nest nest_of_singles(const Nest *n) {
+    Nest one;
+    Text steps = text_new(n->p->arena);
+    char *rest = arena_strdup(n->p->arena, text_get(&n->steps));
+    for (char *step; (step = strtok_r(rest, ";", &rest));) {
+        char *words[MAX_WORDS], *more = step;
+        int count = 0;
+        for (char *w; (w = strtok_r(more, " \t\n", &more)) && count < MAX_WORDS;)
+            words[count++] = w;
+        if (count) add_single_step(n, count, words, &steps);
+    }
+    nest_begin(&one, n->p, n->given, n->target);
+    for (int i = 0; i < n->n_coords; i++) {
+        one.limit[i] = n->limit[i];
+        one.loop[i].least = n->loop[i].least;
+    }
+    one.variant = n->variant;
+    one.apart = n->apart;
+    nest_replay(&one, text_get(&steps));
+    return one;
 }
 
 #define MOST_ACCUMULATORS 16384

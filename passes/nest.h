@@ -46,7 +46,7 @@ typedef struct NestLoop {
 typedef struct Nest {
     Program *p;
     Exprs *x;
-    const Op *op;
+    const Op *op, *given; /* without conditions that loops imply, and as nest_begin got it */
     const Target *target;
     int n_coords;
     const Expr *coord[MAX_RANK]; /* each coordinate of the operator, over loop numbers */
@@ -64,6 +64,10 @@ typedef struct Nest {
     bool pack;
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
+    int single_loop;   /* unrolled loop over rows, of a coordinate that has a limit: ... */
+    int64_t singles;   /* ... runs in which that is so many rows or fewer do one after the other; -1:
+                          no such loop */
+    int single_rows;   /* the loop whose iterations are the rows of a tile then; -1: it has one row */
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
     int64_t lane_tail; /* ... and what is left over behind the last of them, unless that overlaps */
@@ -94,6 +98,11 @@ void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
 void nest_partial(Nest *n, int a);
+void nest_single(Nest *n, int a, int64_t most, int rows);
+/* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none. */
+int nest_single_coordinate(const Nest *n, int a);
+/* The nest of such runs: tiles have one row in place of single_loop's, or those of single_rows. */
+Nest nest_of_singles(const Nest *n);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined
@@ -156,6 +165,8 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args);
  * the variables of `k` and with loads of flat elements. Their args become the new constants;
  * returns the body that reads these. */
 const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Value **args);
+/* Do two constants hold the same, in the same order? */
+bool nest_same_layout(const Value *a, const Value *b);
 /* Hints for the innermost reduction loop around the tile, for constants that such a body reads
  * panel by panel; NULL: there are none. count[loop]: how many iterations of it a run does, NULL:
  * all; `first`, `tile`: where in the order the reduction loops and the tile begin; `unit`: that of

@@ -144,11 +144,14 @@ static const Expr *extent_of(Build *b, int loop) {
 
 void nest_number_to_vars(Build *b, int count, const int *loops, const Expr *number,
                          const Expr **to) {
-    for (int i = count - 1; i >= 0; i--) {
+    int first = 0; /* of more iterations than one */
+    while (first < count - 1 && b->n->loop[loops[first]].extent == 1) first++;
+    for (int i = count - 1; i >= first; i--) {
         const Expr *extent = extent_of(b, loops[i]);
-        to[b->n->loop[loops[i]].var] = i ? ex_bin(b->x, EX_rem, number, extent) : number;
+        to[b->n->loop[loops[i]].var] = i > first ? ex_bin(b->x, EX_rem, number, extent) : number;
         number = ex_div(b->x, number, extent);
     }
+    for (int i = 0; i < first; i++) to[b->n->loop[loops[i]].var] = ex_i(b->x, 0);
 }
 
 /* Statements that compute them. */
@@ -356,10 +359,19 @@ static void apply_limits(Build *b, int first) {
             const Expr *inside = ex_lt(b->x, at, n->limit[d]);
             if (at == b->coord[d]) b->holds[d] = inside;
             if (before && ends_together(b, before, at, n->limit[d])) continue;
-            bool by_extent = i == 0 || n->op->kind == OP_scatter || (i < n->share && !before) ||
+            const bool single = b->single && loop == b->single_outer;
+            bool by_extent = i == 0 || single || n->op->kind == OP_scatter ||
+                             (i < n->share && !before) ||
                              (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
             if (!b->until[loop] && n->loop[loop].role == ROLE_serial)
                 until = b->count[loop] = iterations(b, at, before, &n->loop[loop], d);
+            if (single) {
+                b->stands_back = true;
+                if (until && by_extent)
+                    until = ex_select(b->x, b->single, until, ex_i(b->x, 0));
+                else
+                    inside = ex_and(b->x, b->single, inside);
+            }
             if (until && by_extent)
                 b->until[loop] = until;
             else
@@ -911,6 +923,73 @@ static double magnitude(Arena *arena, const Value *v) {
     return most <= 0.5 ? 0.5 : most <= 65536 ? 65536 : HUGE_VAL;
 }
 
+/* Operands, and coordinates in terms of the loops' variables. */
+static void begin_build(Build *b) {
+    Nest *n = b->n;
+    const Op *op = n->op;
+    b->args = ARENA_ARRAY(b->p->arena, op->n_in + 1, Value *);
+    for (int i = 0; i < op->n_in; i++) b->args[i] = op->in[i];
+    b->args[op->n_in] = op->out[0];
+    for (int i = 0; i < n->n_order; i++)
+        b->loop_var[n->order[i]] = ex_var(b->x, n->loop[n->order[i]].var);
+    for (int i = 0; i < n->n_coords; i++) {
+        b->coord[i] =
+            nest_simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, b->loop_var));
+        ex_visit(b->p->arena, b->coord[i], note_counter, b->k);
+    }
+    note_counters(b);
+    for (int i = 0; i < 2; i++)
+        if (n->guard[i])
+            b->guard[i] =
+                nest_simplify(b, ex_subst_vars(b->x, n->guard[i], NEST_MAX_LOOPS, b->loop_var));
+}
+
+/* Gives what was added to the kernel since it had so many variables and buffers other names. */
+static void rename_new(Build *b, int vars, int buffers) {
+    for (int i = vars; i < b->k->vars.n; i++)
+        b->k->vars.items[i].name = arena_printf(b->p->arena, "%s_1", b->k->vars.items[i].name);
+    for (int i = buffers; i < b->k->buffers.n; i++)
+        b->k->buffers.items[i]->name =
+            arena_printf(b->p->arena, "%s_1", b->k->buffers.items[i]->name);
+}
+
+/* Variables for the loops of another nest of b's kernel: those of the same loops, or new ones. */
+static void share_vars(Build *b, const Nest *with) {
+    for (int i = 0; i < b->n->n_order; i++) {
+        NestLoop *l = &b->n->loop[b->n->order[i]];
+        l->var = -1;
+        for (int j = 0; j < with->n_order && l->var < 0; j++) {
+            const NestLoop *same = &with->loop[with->order[j]];
+            if (same->extent == l->extent && !strcmp(same->name, l->name)) l->var = same->var;
+        }
+        if (l->var < 0) l->var = nest_add_var(b, l->name, l->extent);
+    }
+}
+
+/* The reduction, and behind it the one of tiles of one row for runs of few rows. False if they read
+ * constants in different orders, or if that is no matter of one loop. */
+static bool build_with_singles(Build *b) {
+    Nest *n = b->n, one = nest_of_singles(n);
+    Exprs *x = b->x;
+    const Expr *limit = n->limit[nest_single_coordinate(n, n->single_loop)];
+    const Expr *many = ex_lt(x, ex_i(x, n->singles), limit);
+    Build other = {.n = &one, .p = b->p, .x = x, .k = b->k};
+    b->single = many;
+    b->single_outer = n->single_loop - 1;
+    b->k->body = build_reduction(b);
+    const int vars = b->k->vars.n, buffers = b->k->buffers.n;
+    memcpy(other.extent, b->extent, sizeof other.extent);
+    share_vars(&other, n);
+    begin_build(&other);
+    other.single = ex_le(x, limit, ex_i(x, n->singles));
+    other.single_outer = nest_find(&one, n->loop[b->single_outer].name);
+    stmt_append(&b->k->body, build_reduction(&other));
+    rename_new(b, vars, buffers);
+    for (int i = 0; i < n->op->n_in; i++)
+        if (!nest_same_layout(b->args[i], other.args[i])) return false;
+    return b->stands_back && other.stands_back;
+}
+
 Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     Program *p = n->p;
     const Op *op = n->op;
@@ -918,26 +997,14 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     Kernel *k = b.k = kernel_new(p, name);
     k->src = op->src;
     k->schedule = text_get(&n->steps);
-    b.args = ARENA_ARRAY(p->arena, op->n_in + 1, Value *);
-    for (int i = 0; i < op->n_in; i++) b.args[i] = op->in[i];
-    b.args[op->n_in] = op->out[0];
     for (int i = 0; i < n->n_order; i++) {
         NestLoop *l = &n->loop[n->order[i]];
         l->var = nest_add_var(&b, l->name, l->extent);
-        b.loop_var[n->order[i]] = ex_var(b.x, l->var);
         if (l->role >= ROLE_block_x && l->role <= ROLE_block_z)
             k->grid[l->role - ROLE_block_x] = l->extent;
         if (is_thread(l->role)) k->block[l->role - ROLE_thread_x] *= l->extent;
     }
-    for (int i = 0; i < n->n_coords; i++) {
-        b.coord[i] = nest_simplify(&b, ex_subst_vars(b.x, n->coord[i], NEST_MAX_LOOPS, b.loop_var));
-        ex_visit(p->arena, b.coord[i], note_counter, k);
-    }
-    note_counters(&b);
-    for (int i = 0; i < 2; i++)
-        if (n->guard[i])
-            b.guard[i] =
-                nest_simplify(&b, ex_subst_vars(b.x, n->guard[i], NEST_MAX_LOOPS, b.loop_var));
+    begin_build(&b);
     for (int i = 0; i <= op->n_in; i++) {
         int64_t numel = value_span(b.args[i]);
         const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";
@@ -947,7 +1014,13 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         if (k->n_scalars < whole->stacked) k->n_scalars = whole->stacked;
     }
     k->buffers.items[op->n_in]->written = true;
-    if (op->kind == OP_reduce)
+    if (n->single_loop >= 0) {
+        if (!build_with_singles(&b)) {
+            p->kernels.n--;
+            n->single_loop = -1;
+            return nest_build(n, name, args);
+        }
+    } else if (op->kind == OP_reduce)
         k->body = build_reduction(&b);
     else if (op->kind == OP_scan)
         k->body = build_scan_loops(&b);

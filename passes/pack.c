@@ -204,6 +204,18 @@ static const Expr *pack_input(Nest *n, const Kernel *k, int source, const Expr *
     return ex_rewrite(x, body, redirect_leaf, &r);
 }
 
+bool nest_same_layout(const Value *a, const Value *b) {
+    const Packed *p = a->packed, *q = b->packed;
+    if (a == b) return true;
+    if (!p || !q || p->from != q->from || p->n != q->n || p->even != q->even ||
+        p->index != q->index)
+        return false;
+    for (int i = 0; i < p->n; i++)
+        if (p->var[i] != q->var[i] || p->extent[i] != q->extent[i] || p->stride[i] != q->stride[i])
+            return false;
+    return true;
+}
+
 const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Value **args) {
     for (int i = 0; i < n->op->n_in; i++) {
         LoadIndex post = {.source = i}; /* what post reads too must keep its layout */

@@ -488,12 +488,21 @@ static bool copies_nothing(const Step *s) {
            (to->space == PLACE_state || to->space == PLACE_arena);
 }
 
+/* The smaller one of two that are one piece of memory lies in the larger one. */
+static void tie(Value *a, Value *b) {
+    Value *larger = bytes_of(a) >= bytes_of(b) ? a : b;
+    if (a != b) (larger == a ? b : a)->storage = larger;
+}
+
 /* Leaves out copies to where something lies already, and kernels that nothing launches then. */
 static void drop_copies(Program *p) {
     int steps = 0, kernels = 0;
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
-        if (!copies_nothing(s)) p->steps.items[steps++] = *s;
+        if (copies_nothing(s))
+            tie(value_storage(s->args[0]), value_storage(s->args[1]));
+        else
+            p->steps.items[steps++] = *s;
     }
     if (steps == p->steps.n) return;
     p->steps.n = steps;

@@ -199,6 +199,24 @@ int64_t most_tile_rows(const Target *t, bool compete) {
     return compete ? t->l1_bytes / L1_WAY_BYTES - 1 : MOST_ROWS;
 }
 
+#define MOST_SINGLES 2 /* rows that are done one by one where a run has no more */
+
+void tile_singles(Nest *n, const Product *m, int rows) {
+    const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
+    const bool alone = d >= 0 && n->coord[d]->op != EX_div && n->coord[d]->op != EX_rem;
+    int others = -1;
+    if (!alone || n->loop[d].least > MOST_SINGLES || n->loop[d].extent <= n->loop[rows].extent)
+        return;
+    for (int i = 0; m && i < m->n_row; i++) {
+        const NestLoop *l = &n->loop[m->row[i]];
+        if (m->row[i] != rows && !l->retired && l->role == ROLE_serial && l->extent > 1 &&
+            l->extent <= n->loop[rows].extent &&
+            (others < 0 || l->extent > n->loop[others].extent))
+            others = m->row[i];
+    }
+    nest_single(n, rows, MOST_SINGLES, others);
+}
+
 int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles) {
     int64_t extent = n->loop[loop].extent;
     int outer, inner;
@@ -601,6 +619,7 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
         order[k++] = few;
     }
     nest_order(n, k, order);
+    if (row_tiles > 1) tile_singles(n, m, inner[0]);
 }
 
 /* Is a factor of the product a small matrix of numbers that the body spells out, with `row` as its

@@ -9,6 +9,9 @@
  * and pages, and begin in the middle of lines. Columns that lie side by side are copied, too, where
  * enough rows meet them. (8 heads of 4096 queries and keys of 40 elements: 0.72 of the time.)
  *
+ * A state that operators do nothing but scatter rows into, and one product alone reads (the keys of
+ * attention that a model keeps from run to run), is kept in that order, and needs no copy.
+ *
  * Of an image of the model's, channels may be a multiple of a page apart: those that a product adds
  * up would push each other out of the L1 cache, and again for every tile. A copy has its rows set
  * apart (place.c).
@@ -136,6 +139,92 @@ typedef struct Turning {
     int64_t panel; /* columns that come with all of the depth before the next ones do; 0: all */
 } Turning;
 
+/* --- states ----------------------------------------------------------------------------------- */
+
+/* The state that `v` is in the next run, if what lies between is scattered into it, and it is read
+ * by one operator alone; NULL: it is none. */
+static Value *kept_state(const Graph *g, const Value *v) {
+    int i = g->n_states;
+    while (i-- && g->outputs.items[graph_n_outputs(g) + i] != v) continue;
+    if (i < 0 || v->index != 2) return NULL;
+    Value *state = g->inputs.items[graph_n_inputs(g) + i];
+    while (v != state && v->def->kind == OP_scatter && v->def->in[0]->index == 1)
+        v = v->def->in[0];
+    return v == state && !state->data ? state : NULL;
+}
+
+typedef struct Loads {
+    int input, count;
+} Loads;
+
+static void count_load(void *user, const Expr *e) {
+    Loads *l = user;
+    l->count += e->op == EX_load && e->k.i == l->input;
+}
+
+/* How often the operator's expressions load its input `i`. */
+static int loads_of(Graph *g, const Op *op, int i) {
+    Loads l = {i, 0};
+    const Expr *part[] = {op->body, op->post, op->guard};
+    for (int k = 0; k < 3; k++)
+        if (part[k]) ex_visit(g->arena, part[k], count_load, &l);
+    for (int d = 0; op->kind == OP_scatter && d < op->out[0]->rank; d++)
+        ex_visit(g->arena, op->target[d], count_load, &l);
+    return l.count;
+}
+
+/* The state that factor `i` of the product loads whole, by coordinates of which dimension[k] is the
+ * state's for coordinate k, if it may lie in another order; NULL: there is none. */
+static Value *turnable_state(Graph *g, const Op *op, int i, int *dimension) {
+    int64_t extent[MAX_RANK];
+    const int n = op_extents(op, extent);
+    const Expr *load = without_casts(op->body->arg[i]);
+    if (load->op != EX_load || loads_of(g, op, (int)load->k.i) != 1) return NULL;
+    const Value *v = op->in[load->k.i];
+    Value *state = kept_state(g, v);
+    if (!state) return NULL;
+    for (int k = 0; k < n; k++) dimension[k] = -1;
+    for (int d = 0; d < load->n; d++) {
+        const Expr *at = load->arg[d];
+        if (v->shape[d] == 1 && ex_is_int(at, 0)) continue;
+        if (at->op != EX_var || dimension[at->k.i] >= 0 || extent[at->k.i] != v->shape[d])
+            return NULL;
+        dimension[at->k.i] = d;
+    }
+    for (const Value *w = v; w != state; w = w->def->in[0])
+        if (loads_of(g, w->def, 0)) return NULL;
+    return state;
+}
+
+static void set_shape(Graph *g, Value *v, const Copy *c) {
+    v->rank = c->rank;
+    v->shape = v->dims = arena_copy(g->arena, c->shape, sizeof *c->shape * (size_t)c->rank);
+}
+
+/* The state lies as the copy would, and so does all that it becomes in a run. */
+static void turn_state(Graph *g, Op *op, int i, Value *state, const int *dimension, const Copy *c) {
+    Exprs *x = g->x;
+    int64_t extent[MAX_RANK];
+    const int n = op_extents(op, extent);
+    Value *v = op->in[without_casts(op->body->arg[i])->k.i];
+    for (Value *w = v; w != state; w = w->def->in[0]) {
+        Op *scatter = w->def;
+        const Expr *to[MAX_RANK] = {NULL};
+        const Expr **target = ARENA_ARRAY(g->arena, c->rank, const Expr *);
+        for (int k = 0; k < n; k++)
+            if (dimension[k] >= 0) to[k] = scatter->target[dimension[k]];
+        for (int d = 0; d < c->rank; d++)
+            target[d] = ex_simplify(x, ex_subst_vars(x, c->index[d], n, to), scatter->n_upd,
+                                    scatter->upd);
+        scatter->target = target;
+        set_shape(g, w, c);
+    }
+    set_shape(g, state, c);
+    read_instead(g, op, i, v, c->index);
+}
+
+/* --- factors ---------------------------------------------------------------------------------- */
+
 /* Factor `i` as a tensor of its own, which op reads instead. Where the last panel is not full, op
  * has as many columns as all panels. */
 static void turn_factor(Graph *g, Op *op, int i, const Turning *t) {
@@ -152,6 +241,12 @@ static void turn_factor(Graph *g, Op *op, int i, const Turning *t) {
     if (depth >= 0) add_groups(&c, depth, t->at_once, c.extent[depth] / t->at_once);
     add_groups(&c, t->column, 1, panel);
     if (depth >= 0) add_groups(&c, depth, 1, t->at_once);
+    int dimension[MAX_RANK];
+    Value *state = panels * panel == columns ? turnable_state(g, op, i, dimension) : NULL;
+    if (state) {
+        turn_state(g, op, i, state, dimension, &c);
+        return;
+    }
     const Expr *factor = op->body->arg[i], *inner = without_casts(factor);
     const Expr *body = ex_subst_vars(x, inner, n, c.to);
     if (panels * panel > columns) {
@@ -314,12 +409,13 @@ static bool read_by_element(const Graph *g, const Value *v) {
 
 /* How many columns of a computed factor a panel has, those of a tile; 0: there should be none. The
  * last one may have some that nobody reads. */
-static int64_t panel_of(Graph *g, const Op *op, int column, int64_t rows, int64_t depth,
+static int64_t panel_of(Graph *g, const Op *op, int i, int column, int64_t rows, int64_t depth,
                         const Target *t) {
+    int dimension[MAX_RANK];
     const Value *out = op->out[0];
     const int64_t columns = out->shape[column], bytes = depth * WORD_BYTES;
     if (!t->vector_types || dt_store((DType)op->body->dt) != WORD_BYTES ||
-        out->rank + op->n_red == MAX_RANK || out->dims[column] != columns)
+        out->rank + op->n_red == MAX_RANK)
         return 0;
     const Operands o = {.rows = rows,
                         .columns = columns,
@@ -330,6 +426,9 @@ static int64_t panel_of(Graph *g, const Op *op, int column, int64_t rows, int64_
                         .most_rows = MOST_ROWS};
     const int64_t panel = choose_tile(t, t->vector_bytes / WORD_BYTES, &o, 0).columns;
     const int64_t width = (columns + panel - 1) / panel * panel;
+    if (out->dims[column] != columns && /* a copy would go to the end */
+        (width > columns || !turnable_state(g, op, i, dimension)))
+        return 0;
     if (width > columns && (reads_beyond(g, op, column, width) || !read_by_element(g, out)))
         return 0;
     return panel == columns ? 0 : panel;
@@ -366,7 +465,7 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
     const bool side_by_side = at_once == 1 && now.unit && !now.other;
     if (depth < MIN_REUSE || reuse < MIN_REUSE) return;
     if (side_by_side && !worth_panels(op, i, f[i].vars, reuse)) return;
-    const int64_t panel = at_once == 1 ? panel_of(g, op, column, reuse, depth, t) : 0;
+    const int64_t panel = at_once == 1 ? panel_of(g, op, i, column, reuse, depth, t) : 0;
     if (panel || !side_by_side)
         turn_factor(g, op, i, &(Turning){f[i].vars, column, at_once, panel});
 }
