@@ -123,7 +123,8 @@ void pass_append(Graph *g, const PassOptions *o) {
     for (int i = 0; i < g->n_states; i++) {
         Value *state = g->inputs.items[graph_n_inputs(g) + i];
         Op *op = g->outputs.items[graph_n_outputs(g) + i]->def;
-        while (op->kind == OP_scatter) op = op->in[0]->def; /* where rows have places of their own */
+        while (op->kind == OP_scatter)
+            op = op->in[0]->def; /* where rows have places of their own */
         Growth growth;
         if (read_growth(g, op, state, &growth)) append(g, op, state, &growth);
     }

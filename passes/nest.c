@@ -91,12 +91,7 @@ void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least) {
 }
 
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
-    *n = (Nest){.p = p,
-                .x = p->x,
-                .op = op,
-                .given = op,
-                .target = t,
-                .steps = text_new(p->arena)};
+    *n = (Nest){.p = p, .x = p->x, .op = op, .given = op, .target = t, .steps = text_new(p->arena)};
     int64_t extent[MAX_RANK];
     n->n_coords = op_extents(op, extent);
     int n_spatial = n->n_coords - (op->kind == OP_reduce ? op->n_red : 0);
@@ -273,7 +268,8 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           a == n->partial_loop || a == n->single_loop || (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
+           a == n->partial_loop || a == n->single_loop ||
+           (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
 }
 
 /* One step, its words in w. */

@@ -65,9 +65,9 @@ typedef struct Nest {
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
     int single_loop;   /* unrolled loop over rows, of a coordinate that has a limit: ... */
-    int64_t singles;   /* ... runs in which that is so many rows or fewer do one after the other; -1:
-                          no such loop */
-    int single_rows;   /* the loop whose iterations are the rows of a tile then; -1: it has one row */
+    int64_t singles; /* ... runs in which that is so many rows or fewer do one after the other; -1:
+                        no such loop */
+    int single_rows; /* the loop whose iterations are the rows of a tile then; -1: it has one row */
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
     int64_t lane_tail; /* ... and what is left over behind the last of them, unless that overlaps */
@@ -99,7 +99,8 @@ void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
 void nest_partial(Nest *n, int a);
 void nest_single(Nest *n, int a, int64_t most, int rows);
-/* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none. */
+/* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none.
+ */
 int nest_single_coordinate(const Nest *n, int a);
 /* The nest of such runs: tiles have one row in place of single_loop's, or those of single_rows. */
 Nest nest_of_singles(const Nest *n);

@@ -25,9 +25,9 @@ typedef struct Build {
     const Expr *acc;                   /* what `acc` in post stands for */
     int tile[NEST_MAX_LOOPS], n_tile;  /* accumulator tile: loop numbers */
     int acc_buffer;
-    const Expr *single; /* holds in runs that have few rows, which another nest does; or NULL */
-    int single_outer;   /* the loop over tiles of rows, that does nothing then */
-    bool stands_back;   /* it does nothing then, indeed */
+    const Expr *single;    /* holds in runs that have few rows, which another nest does; or NULL */
+    int single_outer;      /* the loop over tiles of rows, that does nothing then */
+    bool stands_back;      /* it does nothing then, indeed */
     const Expr *factor[2]; /* staged factors of the product, as shared loads; or NULL */
 } Build;
 

@@ -210,8 +210,7 @@ void tile_singles(Nest *n, const Product *m, int rows) {
     for (int i = 0; m && i < m->n_row; i++) {
         const NestLoop *l = &n->loop[m->row[i]];
         if (m->row[i] != rows && !l->retired && l->role == ROLE_serial && l->extent > 1 &&
-            l->extent <= n->loop[rows].extent &&
-            (others < 0 || l->extent > n->loop[others].extent))
+            l->extent <= n->loop[rows].extent && (others < 0 || l->extent > n->loop[others].extent))
             others = m->row[i];
     }
     nest_single(n, rows, MOST_SINGLES, others);

@@ -68,6 +68,7 @@ static bool read_product(Deep *d, const Target *t) {
         if (in_rows && in_columns) return false;
         *(in_columns ? &d->columns : &d->rows) *= out->shape[i];
     }
+    if (d->rows == 0 || d->columns == 0) return false;
     if (d->computed && d->rows > STRIP_ROWS) d->rows = STRIP_ROWS;
     d->depth = op->red[0];
     d->row_bytes = (double)dt_store((DType)load[!c]->dt);

@@ -7,12 +7,16 @@
  * sums round as sums of the quotients do. They are up to s times as large, s at most the elements
  * of a row: finite results whose sums are larger than the largest float become infinite.
  *
+ * Likewise what a product reads times a number (keys of attention, as some exporters scale them) is
+ * multiplied by it as a sum. The sums may be as many times as large before; of numbers far from 1
+ * this is not done.
+ *
  * Where vectors have a function for exponentials of x - m, those are computed by it.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#include <string.h>
+#include <math.h>
 
 /* The only operand that `e`, in the body of `op`, loads at the operator's own coordinates; NULL if
  * it is no such load. */
@@ -97,10 +101,17 @@ static bool is_softmax(Exprs *x, const Op *map) {
            sum->in[sum->body->k.i] == e && is_exponential(x, e, &largest) && summed == largest;
 }
 
-static const Expr *divide_acc(void *user, const Expr *e, const Expr *const *args) {
-    const Expr *const *quotient = user;
+static const Expr *replace_acc(void *user, const Expr *e, const Expr *const *args) {
+    const Expr *const *by = user;
     (void)args;
-    return e->op == EX_acc ? *quotient : e;
+    return e->op == EX_acc ? *by : e;
+}
+
+/* Factor `f` of the product reads the element of `v` at this index. */
+static void read_factor(Graph *g, Op *op, int f, Value *v, int n, const Expr *const *index) {
+    const Expr *factor[2] = {op->body->arg[0], op->body->arg[1]};
+    factor[f] = ex_load(g->x, DT_f32, op_add_input(g, op, v), n, index);
+    op->body = ex_mul(g->x, factor[0], factor[1]);
 }
 
 /* Factor `f` of the product loads a softmax: takes the division out of it. */
@@ -113,22 +124,41 @@ static bool take_division(Graph *g, Op *op, int f) {
     if (v->index != 1 || !is_softmax(x, map)) return false;
     const Expr *sum = map->body->arg[1];
     Value *e = own_load(map, map->body->arg[0]);
-    Value **in = ARENA_ARRAY(g->arena, op->n_in + 3, Value *);
-    int n_in = op->n_in, rank = op->out[0]->rank;
-    memcpy(in, op->in, (size_t)n_in * sizeof *in);
+    const int rank = op->out[0]->rank;
     const Expr *index[MAX_RANK];
     for (int i = 0; i < sum->n; i++) index[i] = ex_subst_vars(x, sum->arg[i], load->n, load->arg);
     for (int i = 0; i < sum->n; i++)
         if (ex_vars(g->arena, index[i]) >> rank) return false;
-    int at = list_add(in, &n_in, map->in[sum->k.i]);
-    const Expr *divisor = ex_load(x, DT_f32, at, sum->n, index);
+    const Expr *divisor = ex_load(x, DT_f32, op_add_input(g, op, map->in[sum->k.i]), sum->n, index);
     const Expr *quotient = ex_div(x, ex_acc(x, DT_f32), divisor);
-    const Expr *factor[2] = {op->body->arg[0], op->body->arg[1]};
-    factor[f] = ex_load(x, DT_f32, list_add(in, &n_in, e), load->n, load->arg);
-    op->in = in;
-    op->n_in = n_in;
-    op->body = ex_mul(x, factor[0], factor[1]);
-    op->post = ex_rewrite(x, op->post, divide_acc, &quotient);
+    read_factor(g, op, f, e, load->n, load->arg);
+    op->post = ex_rewrite(x, op->post, replace_acc, &quotient);
+    graph_drop_inputs(g, op);
+    return true;
+}
+
+#define MOST_SCALE 4096.0
+
+/* Factor `f` of the product loads something times a number: takes the number out of it. */
+static bool take_scale(Graph *g, Op *op, int f) {
+    Exprs *x = g->x;
+    const Expr *load = op->body->arg[f], *index[MAX_RANK];
+    if (load->op != EX_load || load->dt != DT_f32 || op->body->dt != DT_f32) return false;
+    Value *v = op->in[load->k.i];
+    const Op *map = v->def;
+    if (v->index != 1 || map->kind != OP_map || map->guard || map->body->op != EX_mul) return false;
+    const int at = map->body->arg[0]->op == EX_load ? 0 : 1;
+    const Expr *from = map->body->arg[at], *number = map->body->arg[1 - at];
+    if (from->op != EX_load || from->dt != DT_f32 || !ex_is_const(number)) return false;
+    const double size = fabs(number->k.f);
+    if (!(size <= MOST_SCALE && size >= 1 / MOST_SCALE)) return false;
+    for (int i = 0; i < from->n; i++) {
+        if (ex_loads(g->arena, from->arg[i])) return false;
+        index[i] = ex_subst_vars(x, from->arg[i], load->n, load->arg);
+    }
+    read_factor(g, op, f, map->in[from->k.i], from->n, index);
+    const Expr *scaled = ex_mul(x, ex_acc(x, DT_f32), number);
+    op->post = ex_rewrite(x, op->post, replace_acc, &scaled);
     graph_drop_inputs(g, op);
     return true;
 }
@@ -175,7 +205,9 @@ void pass_softmax(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_softmax(op->sub, o);
         if (!op_is_product(op)) continue;
-        if (op->n_in + 2 <= MAX_INPUTS) any |= take_division(g, op, 0) || take_division(g, op, 1);
+        if (op->n_in + 2 > MAX_INPUTS) continue;
+        any |= take_division(g, op, 0) || take_division(g, op, 1);
+        any |= take_scale(g, op, 0) || take_scale(g, op, 1);
     }
     if (any) pass_dce(g, o);
     graph_count_uses(g);

@@ -126,7 +126,8 @@ static void add_groups(Copy *c, int k, int64_t by, int64_t length) {
 static void set_extent(Graph *g, Value *v, int dim, int64_t extent) {
     int64_t *shape = arena_copy(g->arena, v->shape, sizeof *shape * (size_t)v->rank);
     int64_t *dims = arena_copy(g->arena, v->dims, sizeof *dims * (size_t)v->rank);
-    shape[dim] = dims[dim] = extent;
+    shape[dim] = extent;
+    if (!dim_varies(dims[dim])) dims[dim] = extent;
     v->shape = shape;
     v->dims = dims;
 }
@@ -139,6 +140,30 @@ typedef struct Turning {
     int64_t panel; /* columns that come with all of the depth before the next ones do; 0: all */
 } Turning;
 
+/* What is read by a coordinate is read by a quotient of it alone (keys that several heads have in
+ * common). */
+typedef struct Quotient {
+    int var;
+    int64_t by; /* 0: not read yet; 1: it is read itself, or divided by different numbers */
+} Quotient;
+
+static void find_quotient(void *user, const Expr *e) {
+    Quotient *q = user;
+    for (int i = 0; i < e->n; i++) {
+        if (e->arg[i]->op != EX_var || e->arg[i]->k.i != q->var) continue;
+        const bool divided = e->op == EX_div && i == 0 && ex_is_const(e->arg[1]);
+        const int64_t by = divided ? e->arg[1]->k.i : 1;
+        q->by = q->by == 0 || q->by == by ? by : 1;
+    }
+}
+
+/* So many places along the coordinate, `extent` long, have the same element of `e`. */
+static int64_t common_to(Graph *g, const Expr *e, int var, int64_t extent) {
+    Quotient q = {var, 0};
+    ex_visit(g->arena, e, find_quotient, &q);
+    return q.by > 1 && extent % q.by == 0 ? q.by : 1;
+}
+
 /* --- states ----------------------------------------------------------------------------------- */
 
 /* The state that `v` is in the next run, if what lies between is scattered into it, and it is read
@@ -148,8 +173,7 @@ static Value *kept_state(const Graph *g, const Value *v) {
     while (i-- && g->outputs.items[graph_n_outputs(g) + i] != v) continue;
     if (i < 0 || v->index != 2) return NULL;
     Value *state = g->inputs.items[graph_n_inputs(g) + i];
-    while (v != state && v->def->kind == OP_scatter && v->def->in[0]->index == 1)
-        v = v->def->in[0];
+    while (v != state && v->def->kind == OP_scatter && v->def->in[0]->index == 1) v = v->def->in[0];
     return v == state && !state->data ? state : NULL;
 }
 
@@ -173,23 +197,30 @@ static int loads_of(Graph *g, const Op *op, int i) {
     return l.count;
 }
 
-/* The state that factor `i` of the product loads whole, by coordinates of which dimension[k] is the
- * state's for coordinate k, if it may lie in another order; NULL: there is none. */
-static Value *turnable_state(Graph *g, const Op *op, int i, int *dimension) {
+/* The state that factor `i` of the product loads whole, if it may lie in another order; NULL: there
+ * is none. An element at coordinates v0, v1 ... of it is read where coordinate k is place[k]. */
+static Value *turnable_state(Graph *g, const Op *op, int i, const Expr **place) {
+    Exprs *x = g->x;
     int64_t extent[MAX_RANK];
     const int n = op_extents(op, extent);
     const Expr *load = without_casts(op->body->arg[i]);
     if (load->op != EX_load || loads_of(g, op, (int)load->k.i) != 1) return NULL;
-    const Value *v = op->in[load->k.i];
+    const Value *seen = op->in[load->k.i], *v = through_reshape(op->in[load->k.i]);
     Value *state = kept_state(g, v);
-    if (!state) return NULL;
-    for (int k = 0; k < n; k++) dimension[k] = -1;
-    for (int d = 0; d < load->n; d++) {
-        const Expr *at = load->arg[d];
+    if (!state || (seen != v && seen->index != 1)) return NULL;
+    const Expr *index[MAX_RANK];
+    reshape_index(x, seen->rank, seen->shape, load->arg, v->rank, v->shape, index);
+    for (int k = 0; k < n; k++) place[k] = NULL;
+    for (int d = 0; d < v->rank; d++) {
+        const Expr *at = ex_simplify(x, index[d], n, extent);
+        const bool divided = at->op == EX_div && ex_is_const(at->arg[1]);
+        const int64_t by = divided ? at->arg[1]->k.i : 1;
         if (v->shape[d] == 1 && ex_is_int(at, 0)) continue;
-        if (at->op != EX_var || dimension[at->k.i] >= 0 || extent[at->k.i] != v->shape[d])
+        if (divided) at = at->arg[0];
+        if (at->op != EX_var || place[at->k.i] || by < 1 || extent[at->k.i] != v->shape[d] * by ||
+            by != common_to(g, load, (int)at->k.i, extent[at->k.i]))
             return NULL;
-        dimension[at->k.i] = d;
+        place[at->k.i] = ex_mul(x, ex_var(x, d), ex_i(x, by));
     }
     for (const Value *w = v; w != state; w = w->def->in[0])
         if (loads_of(g, w->def, 0)) return NULL;
@@ -202,20 +233,20 @@ static void set_shape(Graph *g, Value *v, const Copy *c) {
 }
 
 /* The state lies as the copy would, and so does all that it becomes in a run. */
-static void turn_state(Graph *g, Op *op, int i, Value *state, const int *dimension, const Copy *c) {
+static void turn_state(Graph *g, Op *op, int i, Value *state, const Expr *const *place,
+                       const Copy *c) {
     Exprs *x = g->x;
     int64_t extent[MAX_RANK];
     const int n = op_extents(op, extent);
-    Value *v = op->in[without_casts(op->body->arg[i])->k.i];
+    Value *v = through_reshape(op->in[without_casts(op->body->arg[i])->k.i]);
     for (Value *w = v; w != state; w = w->def->in[0]) {
         Op *scatter = w->def;
-        const Expr *to[MAX_RANK] = {NULL};
         const Expr **target = ARENA_ARRAY(g->arena, c->rank, const Expr *);
-        for (int k = 0; k < n; k++)
-            if (dimension[k] >= 0) to[k] = scatter->target[dimension[k]];
-        for (int d = 0; d < c->rank; d++)
-            target[d] = ex_simplify(x, ex_subst_vars(x, c->index[d], n, to), scatter->n_upd,
-                                    scatter->upd);
+        for (int d = 0; d < c->rank; d++) {
+            const Expr *at = ex_subst_vars(x, c->index[d], n, place);
+            at = ex_subst_vars(x, at, w->rank, scatter->target);
+            target[d] = ex_simplify(x, at, scatter->n_upd, scatter->upd);
+        }
         scatter->target = target;
         set_shape(g, w, c);
     }
@@ -234,26 +265,27 @@ static void turn_factor(Graph *g, Op *op, int i, const Turning *t) {
     const int depth = t->at_once > 1 ? out : -1;
     const int64_t columns = c.extent[t->column], panel = t->panel ? t->panel : columns;
     const int64_t panels = tiles_of(columns, panel);
+    const Expr *factor = op->body->arg[i], *inner = without_casts(factor);
     for (int k = 0; k < n; k++) {
         if (k == out && t->panel) add_groups(&c, t->column, panel, panels);
-        if (t->vars >> k & 1 && k != t->column && k != depth) add_groups(&c, k, 1, c.extent[k]);
+        if (!(t->vars >> k & 1) || k == t->column || k == depth) continue;
+        const int64_t by = common_to(g, inner, k, c.extent[k]);
+        add_groups(&c, k, by, c.extent[k] / by);
     }
     if (depth >= 0) add_groups(&c, depth, t->at_once, c.extent[depth] / t->at_once);
     add_groups(&c, t->column, 1, panel);
     if (depth >= 0) add_groups(&c, depth, 1, t->at_once);
-    int dimension[MAX_RANK];
-    Value *state = panels * panel == columns ? turnable_state(g, op, i, dimension) : NULL;
+    const Expr *place[MAX_RANK];
+    Value *state = turnable_state(g, op, i, place);
+    if (panels * panel > columns) set_extent(g, op->out[0], t->column, panels * panel);
     if (state) {
-        turn_state(g, op, i, state, dimension, &c);
+        turn_state(g, op, i, state, place, &c);
         return;
     }
-    const Expr *factor = op->body->arg[i], *inner = without_casts(factor);
     const Expr *body = ex_subst_vars(x, inner, n, c.to);
-    if (panels * panel > columns) {
+    if (panels * panel > columns)
         body = ex_select(x, ex_lt(x, c.to[t->column], ex_i(x, columns)), body,
                          ex_num(x, (DType)inner->dt, 0));
-        set_extent(g, op->out[0], t->column, panels * panel);
-    }
     Op *copy = graph_new_op(g, OP_map, op->n_in, op->in, 1);
     copy->body = ex_simplify(x, body, c.rank, c.shape);
     copy->src = op->src;
@@ -411,7 +443,7 @@ static bool read_by_element(const Graph *g, const Value *v) {
  * last one may have some that nobody reads. */
 static int64_t panel_of(Graph *g, const Op *op, int i, int column, int64_t rows, int64_t depth,
                         const Target *t) {
-    int dimension[MAX_RANK];
+    const Expr *place[MAX_RANK];
     const Value *out = op->out[0];
     const int64_t columns = out->shape[column], bytes = depth * WORD_BYTES;
     if (!t->vector_types || dt_store((DType)op->body->dt) != WORD_BYTES ||
@@ -426,9 +458,8 @@ static int64_t panel_of(Graph *g, const Op *op, int i, int column, int64_t rows,
                         .most_rows = MOST_ROWS};
     const int64_t panel = choose_tile(t, t->vector_bytes / WORD_BYTES, &o, 0).columns;
     const int64_t width = (columns + panel - 1) / panel * panel;
-    if (out->dims[column] != columns && /* a copy would go to the end */
-        (width > columns || !turnable_state(g, op, i, dimension)))
-        return 0;
+    if (out->dims[column] != columns && !turnable_state(g, op, i, place))
+        return 0; /* a copy would go to the end */
     if (width > columns && (reads_beyond(g, op, column, width) || !read_by_element(g, out)))
         return 0;
     return panel == columns ? 0 : panel;

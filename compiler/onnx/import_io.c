@@ -501,9 +501,8 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     const Value *v = e->tensor;
     int at = g->outputs.n;
     bool kept = im->options && is_among(im->options->n_states, im->options->kept, name);
-    (dims_vary(v->rank, v->dims) && !kept
-         ? graph_output_varying
-         : graph_output)(g, e->tensor, arena_strdup(im->arena, name));
+    (dims_vary(v->rank, v->dims) && !kept ? graph_output_varying : graph_output)(
+        g, e->tensor, arena_strdup(im->arena, name));
     g->output_text.items[at] = e->kind == ENTITY_text;
 }
 

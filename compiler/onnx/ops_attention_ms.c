@@ -399,8 +399,10 @@ static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fre
     if (!past || c->capacity != c->length) {
         Builder b = build(g, 4, shape);
         const Expr *index[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), ex_var(x, 3)};
-        const Expr *e = ex_num(x, fresh->v->dt, 0), *kept = ex_lt(x, index[2], ex_i(x, c->capacity));
-        if (past && dim_max(x, c->capacity) > 0) e = ex_select(x, kept, build_load(&b, past, index), e);
+        const Expr *e = ex_num(x, fresh->v->dt, 0),
+                   *kept = ex_lt(x, index[2], ex_i(x, c->capacity));
+        if (past && dim_max(x, c->capacity) > 0)
+            e = ex_select(x, kept, build_load(&b, past, index), e);
         now.v = build_map(&b, fresh->v->dt, e);
     }
     if (dim_max(x, dim_product(x, 4, shape)) == 0 || dim_max(x, fresh->length) == 0) return now;
