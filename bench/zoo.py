@@ -12,7 +12,7 @@ import onnx
 
 import export_mobilenetv2
 import models
-from bench import bert, builder, gemm, ops, quantise, resnet50, tiny, vae, vit
+from bench import bert, builder, gemm, language, ops, quantise, resnet50, tiny, vae, vit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ROOT / "build" / "bench-models"
@@ -54,9 +54,10 @@ GROUPS = {
     "gemm": list(GEMMS),
     "ops": list(OPS),
     "tiny": list(TINY),
+    "language": list(language.TASKS),
 }
 DEFAULT = [*BUILT, *INT8, *FOUND]
-NAMES = [*DEFAULT, *GEMMS, *OPS, *TINY]
+NAMES = [*DEFAULT, *GEMMS, *OPS, *TINY, *language.TASKS]
 
 
 def take(path):
@@ -82,12 +83,14 @@ def quantised(name):
 
 def precisions(name):
     """In which a model can be run: one that is quantised only as it is."""
-    return ("int8",) if name in INT8 or FOUND.get(name) == "int8" else ("fp32", "bf16")
+    quantised_one = name in INT8 or name in language.TASKS or FOUND.get(name) == "int8"
+    return ("int8",) if quantised_one else ("fp32", "bf16")
 
 
 def kind(name):
-    """What its ratio is averaged with: "gemm", "ops", or "" for whole models."""
-    return "gemm" if name in GEMMS else "ops" if name in OPS else ""
+    """What its ratio is averaged with: "gemm", "ops", "language", or "" for other whole models."""
+    groups = {"gemm": GEMMS, "ops": OPS, "language": language.TASKS}
+    return next((group for group, names in groups.items() if name in names), "")
 
 
 def gemm_operations(name):
@@ -132,13 +135,15 @@ def fixed(path, name):
 def builder_of(name):
     if name in OPS:
         return OPS[name].build
+    if name in language.TASKS:
+        return language.build
     return BUILT.get(name) or TINY.get(name) or functools.partial(gemm.build, *GEMMS[name])
 
 
 def file(name, folder=SHARED):
     """The ONNX file of a model. Raises FileNotFoundError when the folder of models lacks it."""
     FILES.mkdir(parents=True, exist_ok=True)
-    target = FILES / (name + ".onnx")
+    target = FILES / ((language.FILE if name in language.TASKS else name) + ".onnx")
     if name in FOUND:
         source = PLACES.get(name, folder) / (name + ".onnx")
         if name in PLACES or not newer(target, [source, pathlib.Path(__file__)]):
@@ -166,6 +171,8 @@ def inputs(name, folder=SHARED, sample=0):
     base = INT8.get(name, name)
     if base == "bert_base":
         return bert.inputs(rng)
+    if base in language.TASKS:
+        return language.inputs(base, rng)
     opened = models.open_inputs(onnx.load(file(name, folder), load_external_data=False))
     if base in FOUND:
         return models.make_inputs(
@@ -183,6 +190,8 @@ def expected(name, folder=SHARED):
     kept = FILES / (name + ".expected.npz")
     if not newer(kept, [path, pathlib.Path(__file__)]):
         outputs, _ = models.expected_outputs(path, None, inputs(name, folder))
+        if name in language.TASKS:
+            outputs = outputs[:1]  # the caches are nobody's who keeps them
         np.savez(kept, *outputs)
     with np.load(kept) as arrays:
         return [arrays[f"arr_{i}"] for i in range(len(arrays))]

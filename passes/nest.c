@@ -106,7 +106,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
     }
     n->n_loops = n->n_coords;
     n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = n->stream_loop = n->partial_loop = -1;
-    n->single_loop = -1;
+    n->singles.loop = -1;
     take_limits(n);
     if (op->kind != OP_scan) return;
     /* the scanned position is the last coordinate, innermost; the axis follows it */
@@ -241,12 +241,12 @@ void nest_partial(Nest *n, int a) {
     text_addf(&n->steps, "partial %s; ", n->loop[a].name);
 }
 
-void nest_single(Nest *n, int a, int64_t most, int rows) {
-    n->single_loop = a;
-    n->singles = most;
-    n->single_rows = rows;
-    text_addf(&n->steps, "single %s %lld", n->loop[a].name, (long long)most);
-    if (rows >= 0) text_addf(&n->steps, " %s", n->loop[rows].name);
+void nest_single(Nest *n, Singles s) {
+    n->singles = s;
+    text_addf(&n->steps, "single %s %lld", n->loop[s.loop].name, (long long)s.most);
+    if (s.rows >= 0) text_addf(&n->steps, " rows %s", n->loop[s.rows].name);
+    if (s.columns >= 0)
+        text_addf(&n->steps, " columns %s %lld", n->loop[s.columns].name, (long long)s.width);
     text_add(&n->steps, "; ");
 }
 
@@ -268,8 +268,46 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           a == n->partial_loop || a == n->single_loop ||
+           a == n->partial_loop || a == n->singles.loop ||
            (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
+}
+
+/* Is it what a split made of a loop, its iterations' part? */
+static bool is_inner(const Nest *n, int a) {
+    const char *own = n->loop[a].name, *outer = a ? n->loop[a - 1].name : "";
+    const size_t last = strlen(own) - 1;
+    return own[last] == 'i' && strlen(outer) == last + 1 && !strncmp(own, outer, last) &&
+           outer[last] == 'o';
+}
+
+/* "single TILE MOST [rows LOOP] [columns LOOP WIDTH]"; loops: those that words name. */
+static bool replay_single(Nest *n, int count, char **w, const int *loops) {
+    Singles s = {.rows = -1, .columns = -1};
+    int at = 3;
+    if (count < at || n->op->kind != OP_reduce || n->singles.loop >= 0) return false;
+    s.loop = loops[1];
+    s.most = strtoll(w[2], NULL, 10);
+    if (s.loop < 0 || s.most < 1 || n->loop[s.loop].role != ROLE_unroll || !is_inner(n, s.loop) ||
+        nest_single_coordinate(n, s.loop) < 0)
+        return false;
+    if (at + 1 < count && !strcmp(w[at], "rows")) {
+        s.rows = loops[at + 1];
+        if (s.rows < 0 || is_held(n, s.rows) || n->loop[s.rows].reduce ||
+            n->loop[s.rows].role != ROLE_serial)
+            return false;
+        at += 2;
+    }
+    if (at + 2 < count && !strcmp(w[at], "columns")) {
+        s.columns = loops[at + 1];
+        s.width = strtoll(w[at + 2], NULL, 10);
+        if (s.columns < 0 || n->loop[s.columns].role != ROLE_vector || s.width < 1 ||
+            !is_inner(n, s.columns))
+            return false;
+        at += 3;
+    }
+    if (at != count) return false;
+    nest_single(n, s);
+    return true;
 }
 
 /* One step, its words in w. */
@@ -292,17 +330,7 @@ static bool replay_step(Nest *n, int count, char **w) {
         nest_partial(n, loops[1]);
         return true;
     }
-    if (!strcmp(w[0], "single") && (count == 3 || count == 4)) {
-        const int64_t most = strtoll(w[2], NULL, 10);
-        const int rows = count == 4 ? loops[3] : -1;
-        if (loops[1] < 0 || n->loop[loops[1]].role != ROLE_unroll || n->single_loop >= 0 ||
-            n->op->kind != OP_reduce || most < 1 || nest_single_coordinate(n, loops[1]) < 0 ||
-            (count == 4 && (rows < 0 || is_held(n, rows) || n->loop[rows].reduce ||
-                            n->loop[rows].role != ROLE_serial)))
-            return false;
-        nest_single(n, loops[1], most, rows);
-        return true;
-    }
+    if (!strcmp(w[0], "single")) return replay_single(n, count, w, loops);
     if (!strcmp(w[0], "share") && count == 2) {
         int shared = atoi(w[1]);
         for (int i = 0; i < shared && i < n->n_order; i++)
@@ -375,21 +403,31 @@ bool nest_replay(Nest *n, const char *steps) {
     return true;
 }
 
+/* Does the step make loop `inner`, of another one's split? */
+static bool makes_inner(const Nest *n, char **w, int inner) {
+    const char *made = inner >= 0 ? n->loop[inner].name : "";
+    const size_t length = strlen(w[1]);
+    return (!strcmp(w[0], "split") || !strcmp(w[0], "slide")) && !strncmp(made, w[1], length) &&
+           !strcmp(made + length, "i");
+}
+
 /* One step of those that make n's nest, its words in w, as the nest of singles has it. */
 static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
-    const char *tile = n->loop[n->single_loop].name, *outer = n->loop[n->single_loop - 1].name;
-    const char *rows = n->single_rows >= 0 ? n->loop[n->single_rows].name : NULL;
-    const bool makes_tile = (!strcmp(w[0], "split") || !strcmp(w[0], "slide")) &&
-                            !strncmp(w[1], outer, strlen(w[1])) &&
-                            !strcmp(outer + strlen(w[1]), "o");
+    const Singles *s = &n->singles;
+    const char *tile = n->loop[s->loop].name;
+    const char *rows = s->rows >= 0 ? n->loop[s->rows].name : NULL;
     if (!strcmp(w[0], "single")) return;
-    if (makes_tile) {
+    if (count == 3 && makes_inner(n, w, s->loop)) {
         text_addf(steps, "split %s 1; ", w[1]);
+        return;
+    }
+    if (count == 3 && makes_inner(n, w, s->columns)) {
+        text_addf(steps, "slide %s %lld; ", w[1], (long long)s->width);
         return;
     }
     if (!strcmp(w[0], "share")) {
         int shared = atoi(w[1]);
-        for (int i = 0; i < n->share && rows; i++) shared -= n->order[i] == n->single_rows;
+        for (int i = 0; i < n->share && rows; i++) shared -= n->order[i] == s->rows;
         if (shared) text_addf(steps, "share %d; ", shared);
         return;
     }

@@ -43,6 +43,16 @@ typedef struct NestLoop {
     int var; /* of the kernel, once built */
 } NestLoop;
 
+/* What runs do in which a coordinate that has a limit goes no further than `most`: tiles of one row
+ * of it in place of those of an unrolled loop. */
+typedef struct Singles {
+    int loop; /* that one; -1: all runs do the same */
+    int64_t most;
+    int rows;      /* the loop whose iterations are the rows of a tile then; -1: it has one */
+    int columns;   /* the loop over a tile's columns, if there are more of them then; -1: as many */
+    int64_t width; /* so many */
+} Singles;
+
 typedef struct Nest {
     Program *p;
     Exprs *x;
@@ -64,10 +74,7 @@ typedef struct Nest {
     bool pack;
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
-    int single_loop;   /* unrolled loop over rows, of a coordinate that has a limit: ... */
-    int64_t singles; /* ... runs in which that is so many rows or fewer do one after the other; -1:
-                        no such loop */
-    int single_rows; /* the loop whose iterations are the rows of a tile then; -1: it has one row */
+    Singles singles;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
     int64_t lane_tail; /* ... and what is left over behind the last of them, unless that overlaps */
@@ -98,11 +105,11 @@ void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
 void nest_partial(Nest *n, int a);
-void nest_single(Nest *n, int a, int64_t most, int rows);
+void nest_single(Nest *n, Singles singles);
 /* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none.
  */
 int nest_single_coordinate(const Nest *n, int a);
-/* The nest of such runs: tiles have one row in place of single_loop's, or those of single_rows. */
+/* The nest of the runs that n->singles is for. */
 Nest nest_of_singles(const Nest *n);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);

@@ -971,17 +971,17 @@ static void share_vars(Build *b, const Nest *with) {
 static bool build_with_singles(Build *b) {
     Nest *n = b->n, one = nest_of_singles(n);
     Exprs *x = b->x;
-    const Expr *limit = n->limit[nest_single_coordinate(n, n->single_loop)];
-    const Expr *many = ex_lt(x, ex_i(x, n->singles), limit);
+    const Expr *limit = n->limit[nest_single_coordinate(n, n->singles.loop)];
+    const Expr *many = ex_lt(x, ex_i(x, n->singles.most), limit);
     Build other = {.n = &one, .p = b->p, .x = x, .k = b->k};
     b->single = many;
-    b->single_outer = n->single_loop - 1;
+    b->single_outer = n->singles.loop - 1;
     b->k->body = build_reduction(b);
     const int vars = b->k->vars.n, buffers = b->k->buffers.n;
     memcpy(other.extent, b->extent, sizeof other.extent);
     share_vars(&other, n);
     begin_build(&other);
-    other.single = ex_le(x, limit, ex_i(x, n->singles));
+    other.single = ex_le(x, limit, ex_i(x, n->singles.most));
     other.single_outer = nest_find(&one, n->loop[b->single_outer].name);
     stmt_append(&b->k->body, build_reduction(&other));
     rename_new(b, vars, buffers);
@@ -1014,10 +1014,10 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         if (k->n_scalars < whole->stacked) k->n_scalars = whole->stacked;
     }
     k->buffers.items[op->n_in]->written = true;
-    if (n->single_loop >= 0) {
+    if (n->singles.loop >= 0) {
         if (!build_with_singles(&b)) {
             p->kernels.n--;
-            n->single_loop = -1;
+            n->singles.loop = -1;
             return nest_build(n, name, args);
         }
     } else if (op->kind == OP_reduce)

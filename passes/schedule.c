@@ -10,6 +10,7 @@
  *   sums in two steps: see schedule_partial.c.
  *   blocks: see schedule_blocks.c.
  */
+#include "passes/inline.h"
 #include "passes/schedule.h"
 
 #include <math.h>
@@ -201,19 +202,39 @@ int64_t most_tile_rows(const Target *t, bool compete) {
 
 #define MOST_SINGLES 2 /* rows that are done one by one where a run has no more */
 
-void tile_singles(Nest *n, const Product *m, int rows) {
+/* Columns, of `extent`, in a tile of so many rows, if the product computes the factor that has
+ * them: constants lie in the order of the other tiles. `column` is those tiles' loop over theirs;
+ * -1: as many. */
+static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t extent,
+                          int64_t rows) {
+    const Expr *body = nest_body(n);
+    const int64_t lanes = lanes_of(n);
+    bool constant = false;
+    for (int i = 0; i < 2; i++) {
+        const Expr *load = without_casts(body->arg[i]);
+        constant |= load->op != EX_load || value_is_const(n->op->in[load->k.i]);
+    }
+    const int64_t most = n->target->vector_registers * 3 / 4 / rows * lanes;
+    const int64_t width = most < extent ? most : extent / lanes * lanes;
+    return !m || constant || width <= n->loop[column].extent ? -1 : width;
+}
+
+void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns) {
+    Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1};
     const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
     const bool alone = d >= 0 && n->coord[d]->op != EX_div && n->coord[d]->op != EX_rem;
-    int others = -1;
     if (!alone || n->loop[d].least > MOST_SINGLES || n->loop[d].extent <= n->loop[rows].extent)
         return;
     for (int i = 0; m && i < m->n_row; i++) {
         const NestLoop *l = &n->loop[m->row[i]];
         if (m->row[i] != rows && !l->retired && l->role == ROLE_serial && l->extent > 1 &&
-            l->extent <= n->loop[rows].extent && (others < 0 || l->extent > n->loop[others].extent))
-            others = m->row[i];
+            l->extent <= n->loop[rows].extent && (s.rows < 0 || l->extent > n->loop[s.rows].extent))
+            s.rows = m->row[i];
     }
-    nest_single(n, rows, MOST_SINGLES, others);
+    const int64_t met = s.rows < 0 ? 1 : n->loop[s.rows].extent;
+    if (column >= 0) s.width = wider_tile(n, m, column, columns, met);
+    if (s.width > 0) s.columns = column;
+    nest_single(n, s);
 }
 
 int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles) {
@@ -618,7 +639,8 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
         order[k++] = few;
     }
     nest_order(n, k, order);
-    if (row_tiles > 1) tile_singles(n, m, inner[0]);
+    if (row_tiles > 1)
+        tile_singles(n, m, inner[0], column_tiles > 1 ? inner[1] : -1, n->loop[column].extent);
 }
 
 /* Is a factor of the product a small matrix of numbers that the body spells out, with `row` as its

@@ -81,8 +81,9 @@ int64_t tiles_of(int64_t extent, int64_t tile);
 /* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
 int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles);
 /* Has runs that have few of the rows, of which `rows` is a tile, do one after the other, in tiles
- * of other rows of the product (NULL: it is none), if it has some. */
-void tile_singles(Nest *n, const Product *m, int rows);
+ * of other rows of the product (NULL: it is none), if it has some, and of more of its columns than
+ * are in the tile's loop `column` (-1: all of them). */
+void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns);
 /* The outer part of the loop that was split into `inner` and it: made just before. */
 int outer_of(int inner);
 /* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,

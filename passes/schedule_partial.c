@@ -104,7 +104,7 @@ static void place(Nest *n, const Terms *t) {
         order[at++] = t->few;
     }
     nest_order(n, at, order);
-    if (row_tiles > 1) tile_singles(n, &t->m, inner[0]);
+    if (row_tiles > 1) tile_singles(n, &t->m, inner[0], -1, 0);
     nest_partial(n, t->around);
     nest_pack(n);
 }

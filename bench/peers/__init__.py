@@ -43,6 +43,9 @@ class Job:
     machine: str  # cpu or gpu
     mlcc: pathlib.Path  # the compiler
     cache: pathlib.Path  # a folder for what takes long to make
+    states: dict = dataclasses.field(default_factory=dict)  # inputs that outputs are in the next run
+    ranges: dict = dataclasses.field(default_factory=dict)  # of dimensions of one library for them,
+    extents: dict = dataclasses.field(default_factory=dict)  # and what they are in this job
 
 
 def histogram(names):

@@ -79,7 +79,8 @@ def compiled(job):
     target = ["-t", "c", "-march=native"]
     if job.machine == "gpu":
         target = ["-t", "cuda", f"-march={calibrate.gpu_arch()}"]
-    library = job.cache / f"{job.name}-{job.precision}{target[-1]}.so"
+    name = job.path.stem if job.ranges else job.name
+    library = job.cache / f"{name}-{job.precision}{target[-1]}.so"
     record = library.with_suffix(".json")
     if not zoo.newer(library, [job.mlcc, job.path]) or not record.exists():
         command = [job.mlcc, job.path, "-o", library, *target]
@@ -88,7 +89,9 @@ def compiled(job):
         for name, _, dims in models.open_inputs(onnx.load(job.path, load_external_data=False)):
             for dim, size in zip(dims, job.inputs[name].shape):
                 if not isinstance(dim, int):
-                    command += ["--dim", f"{dim}={size}"]
+                    command += ["--dim", f"{dim}={job.ranges.get(dim, size)}"]
+        for past, present in job.states.items():
+            command += ["--state", f"{past}={present}"]
         start = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -118,9 +121,11 @@ class Session:
             if model.set_threads(self.state, job.threads) != 0:
                 raise Refused(f"set_threads: {model.error(self.state).decode()}")
         self.arrays = [aligned(model.inputs[i].bytes) for i in range(model.n_inputs)]
+        given = job.inputs | {name: np.int32(size) for name, size in job.extents.items()}
         for i, array in enumerate(self.arrays):
-            value = job.inputs[model.inputs[i].name.decode()]
-            array[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+            value = np.ascontiguousarray(given[model.inputs[i].name.decode()])
+            data = value.reshape(-1).view(np.uint8)
+            array[: data.size] = data
         self.results = [aligned(model.outputs[i].bytes) for i in range(model.n_outputs)]
         self.arena = aligned(model.arena_bytes)
         self.arguments = (

@@ -29,16 +29,22 @@ class Session:
             )
         }
         self.binding = self.session.io_binding()
-        for name, array in job.inputs.items():
-            self.binding.bind_cpu_input(name, array)
         for value in self.session.get_outputs():
-            self.binding.bind_output(value.name)
+            if value.name not in job.states.values():
+                self.binding.bind_output(value.name)
+        for name, array in job.inputs.items():
+            if name in job.states:  # one buffer for both, as its own generation loop has it
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+                self.binding.bind_ortvalue_input(name, value)
+                self.binding.bind_ortvalue_output(job.states[name], value)
+            else:
+                self.binding.bind_cpu_input(name, array)
 
     def run(self):
         self.session.run_with_iobinding(self.binding)
 
     def outputs(self):
-        return self.binding.copy_outputs_to_cpu()
+        return [output.numpy() for output in self.binding.get_outputs()]
 
 
 load = Session
