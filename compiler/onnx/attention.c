@@ -57,6 +57,8 @@ bool heads_append(Node *n, Value *past, Heads *now, const char *what) {
     return true;
 }
 
+#define FAR_AWAY (INT64_C(1) << 29) /* queries and keys are no more; sums of three fit into i32 */
+
 /* --- attention -------------------------------------------------------------------------------- */
 
 /* Broadcasts to [batch, heads, queries, keys]; `shorter`: the last dimension may be less. */
@@ -110,6 +112,10 @@ bool attention_check(Node *n, const Attention *a) {
                 dt_name(k->v->dt), dt_name(v->v->dt));
         return false;
     }
+    if (dim_max(x, q->length) > FAR_AWAY || dim_max(x, k->length) > FAR_AWAY) {
+        unsupported(n, "%s queries and %s keys", dim_text(x, q->length), dim_text(x, k->length));
+        return false;
+    }
     int64_t scores[4] = {q->batch, q->heads, q->length, k->length};
     return (!a->mask || bias_fits(n, a, a->mask, true)) &&
            (!a->bias || bias_fits(n, a, a->bias, false)) && per_batch(n, a, a->lengths) &&
@@ -141,20 +147,28 @@ static const Expr *load_length(Builder *builder, Value *v, const Expr *b) {
     return ex_cast(x, DT_i64, build_load(builder, v, index));
 }
 
+/* A place or a length as an i32 that compares with places in tensors like it does. */
+static const Expr *as_place(Exprs *x, const Expr *e) {
+    e = ex_bin(x, EX_min, e, ex_int(x, DT_i64, FAR_AWAY));
+    return ex_cast(x, DT_i32, ex_bin(x, EX_max, e, ex_int(x, DT_i64, -FAR_AWAY)));
+}
+
 /* Whether causality, window and lengths let query i see key j; NULL: always. */
 static const Expr *sees(Builder *builder, const Attention *a, const Expr *const *at) {
     Exprs *x = builder->x;
-    const Expr *i = ex_cast(x, DT_i64, at[2]), *j = ex_cast(x, DT_i64, at[3]), *see = NULL;
-    const Expr *offset =
-        a->offsets ? load_length(builder, a->offsets, at[0]) : ex_int(x, DT_i64, a->offset);
-    const Expr *position = ex_add(x, i, offset);
+    const Expr *j = at[3], *see = NULL;
+    const Expr *offset = a->offsets ? as_place(x, load_length(builder, a->offsets, at[0]))
+                                    : ex_i(x, a->offset);
+    const Expr *position = ex_add(x, at[2], offset);
     if (a->causal) see = ex_le(x, j, position);
     if (a->window > 0) {
-        const Expr *near = ex_lt(x, position, ex_add(x, j, ex_int(x, DT_i64, a->window)));
+        const int64_t window = a->window < FAR_AWAY ? a->window : FAR_AWAY;
+        const Expr *near = ex_lt(x, position, ex_add(x, j, ex_i(x, window)));
         see = see ? ex_and(x, see, near) : near;
     }
     if (a->lengths) {
-        const Expr *valid = ex_lt(x, j, load_length(builder, a->lengths, at[0]));
+        const Expr *length = as_place(x, load_length(builder, a->lengths, at[0]));
+        const Expr *valid = ex_lt(x, j, length);
         see = see ? ex_and(x, see, valid) : valid;
     }
     return see;
