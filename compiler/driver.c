@@ -226,23 +226,13 @@ static bool fit_state(Value *in, const Value *out) {
     return true;
 }
 
-/* Ties what state number `i` of --state names. */
-static void tie_state(Session *s, Graph *g, int i) {
-    const char *word = s->o->states.items[i], *past = NULL, *present = NULL;
-    int in = -1, out = -1;
-    for (int at = 0; (in < 0 || out < 0) && split_state(s, i, at, &past, &present); at++) {
-        in = find_input(g, past);
-        out = find_output(g, present);
-    }
-    if (in < 0 || out < 0) split_state(s, i, 0, &past, &present); /* for the message */
-    if (!past || !*past || !*present) {
-        diag_error(&s->diag, E0001,
-                   "--state wants PAST=PRESENT, an input and an output of the model, not '%s'",
-                   word);
-    } else if (in < 0 || out < 0) {
-        bool no_input = find_input(g, past) < 0;
+/* Ties the input and the output of these names, which `word` of --state says. */
+static void tie_names(Session *s, Graph *g, const char *word, const char *past,
+                      const char *present) {
+    int in = find_input(g, past), out = find_output(g, present);
+    if (in < 0 || out < 0) {
         diag_error(&s->diag, E0001, "--state %s: the model has no %s '%s'", word,
-                   no_input ? "input" : "output", no_input ? past : present);
+                   in < 0 ? "input" : "output", in < 0 ? past : present);
     } else if (in >= graph_n_inputs(g) || out >= graph_n_outputs(g)) {
         bool input = in >= graph_n_inputs(g);
         diag_error(&s->diag, E0001, "--state %s: %s '%s' is part of a state already", word,
@@ -264,6 +254,32 @@ static void tie_state(Session *s, Graph *g, int i) {
             diag_error(&s->diag, E0001, "--state %s: the input is %s, the output %s", word,
                        type_text(s, v, v->text), type_text(s, w, g->output_text.items[out]));
     }
+}
+
+/* Ties what state number `i` of --state names: with a '*' all that are like it. */
+static void tie_state(Session *s, Graph *g, int i) {
+    const char *word = s->o->states.items[i], *past = NULL, *present = NULL;
+    const int inputs = g->inputs.n; /* tying moves them */
+    const char **from = ARENA_ARRAY(&s->arena, inputs + 1, const char *);
+    const char **to = ARENA_ARRAY(&s->arena, inputs + 1, const char *);
+    int n = 0;
+    bool both = false; /* an input and an output are there */
+    for (int at = 0; !both && split_state(s, i, at, &past, &present); at++) {
+        n = 0;
+        for (int k = 0; k < inputs; k++) {
+            from[n] = g->inputs.items[k]->name;
+            to[n] = option_renamed(&s->arena, past, from[n], present);
+            if (to[n] && find_input(g, from[n]) >= 0) both |= find_output(g, to[n++]) >= 0;
+        }
+    }
+    if (!both) split_state(s, i, 0, &past, &present); /* for the message */
+    if (!past || !*past || !*present)
+        diag_error(&s->diag, E0001,
+                   "--state wants PAST=PRESENT, an input and an output of the model, not '%s'",
+                   word);
+    else if (!both)
+        tie_names(s, g, word, n ? from[0] : past, n ? to[0] : present);
+    for (int k = 0; k < n && both; k++) tie_names(s, g, word, from[k], to[k]);
 }
 
 /* Are all names of the list, but for minus signs, among `known`? */

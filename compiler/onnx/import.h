@@ -62,11 +62,10 @@ typedef struct ImportOptions {
     DimOption
         *string_bytes; /* --string-bytes: of the strings of an input; name "*": of all others */
     int n_string_bytes;
-    /* inputs that stay inputs although the model has an initializer of the name, which is then in
-     * Value.data: --state */
-    const char **states;
-    /* ... and outputs that they may be in the next call */
-    const char **kept;
+    /* --state: inputs that stay inputs although the model has an initializer of the name, which is
+     * then in Value.data; and outputs, of the same numbers, that they may be in the next call. A '*'
+     * in both stands for the same text; see option_renamed */
+    const char **states, **kept;
     int n_states;
     InputOption *items; /* --items: of a sequence, map or optional; name "*": of all others */
     int n_items;
@@ -74,6 +73,10 @@ typedef struct ImportOptions {
     int n_fixed;
     bool image_decoder; /* --image-decoder: there is one that generated code may use */
 } ImportOptions;
+
+/* `to` with what the '*' in `from` stands for in `name` in place of its own '*'; NULL if `name` is
+ * not like `from`. */
+const char *option_renamed(Arena *arena, const char *from, const char *name, const char *to);
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */
 #define MAX_STRING_BYTES     65536

@@ -421,14 +421,35 @@ Entity *io_input(Import *im, Graph *g, const Onnx__ValueInfoProto *info) {
     return e;
 }
 
-static bool is_among(int n, const char *const *names, const char *name) {
-    int i = 0;
-    while (i < n && strcmp(names[i], name) != 0) i++;
-    return i < n;
+const char *option_renamed(Arena *arena, const char *from, const char *name, const char *to) {
+    const char *star = strchr(from, '*'), *other = strchr(to, '*');
+    if (!star || !other) return strcmp(from, name) == 0 ? to : NULL;
+    const size_t before = (size_t)(star - from), behind = strlen(star + 1), length = strlen(name);
+    if (length < before + behind || strncmp(from, name, before) != 0 ||
+        strcmp(star + 1, name + length - behind) != 0)
+        return NULL;
+    return arena_printf(arena, "%.*s%.*s%s", (int)(other - to), to, (int)(length - before - behind),
+                        name + before, other + 1);
 }
 
 bool io_is_state(const Import *im, const char *name) {
-    return im->options && is_among(im->options->n_states, im->options->states, name);
+    const ImportOptions *o = im->options;
+    bool found = false;
+    for (int i = 0; o && i < o->n_states && !found; i++)
+        found = option_renamed(im->arena, o->states[i], name, o->kept[i]) != NULL;
+    return found;
+}
+
+/* May the output of this name be an input in the next call? */
+static bool is_kept(const Import *im, const char *name) {
+    const ImportOptions *o = im->options;
+    const Onnx__GraphProto *graph = im->proto->graph;
+    for (int i = 0; o && i < o->n_states; i++) {
+        const char *past = option_renamed(im->arena, o->kept[i], name, o->states[i]);
+        for (size_t k = 0; past && k < graph->n_input; k++)
+            if (!strcmp(pb_text(graph->input[k]->name), past)) return true;
+    }
+    return false;
 }
 
 /* What a state is depends on nobody's memory but the model's own: its elements lie as those of
@@ -500,9 +521,8 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     check_output(im, type, e);
     const Value *v = e->tensor;
     int at = g->outputs.n;
-    bool kept = im->options && is_among(im->options->n_states, im->options->kept, name);
-    (dims_vary(v->rank, v->dims) && !kept ? graph_output_varying : graph_output)(
-        g, e->tensor, arena_strdup(im->arena, name));
+    const bool plain = !dims_vary(v->rank, v->dims) || is_kept(im, name);
+    (plain ? graph_output : graph_output_varying)(g, e->tensor, arena_strdup(im->arena, name));
     g->output_text.items[at] = e->kind == ENTITY_text;
 }
 

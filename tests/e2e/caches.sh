@@ -6,7 +6,8 @@ build=$1 work=$2
 python=$(scripts/venv onnx)
 "$python" tests/e2e/caches.py make "$work"
 ranges="--dim seq=1..4 --dim total=1..24"
-states="--state k_past=k_present --state v_past=v_present"
+states="--state *_past=*_present"
+set -f # that is no pattern of files
 
 # check NAME BATCH DIMS...
 check() {
@@ -36,10 +37,14 @@ check attention 2 --dim batch=2 --dim past=0..23
 check grouped 1 --dim batch=1 --dim past=0..23
 check grouped 1 --dim batch=1 --dim past=24
 
+# refused MESSAGE OPTIONS...
 refused() {
-    # shellcheck disable=SC2086
-    ! "$build/mlcc" "$work/plain.onnx" $states --dim batch=2 "$@" -o "$work/refused.c" 2>"$work/message"
-    grep -q 'error\[E0001\]: --state k_past=k_present: the input is .*, the output' "$work/message"
+    message=$1
+    shift
+    ! "$build/mlcc" "$work/plain.onnx" --dim batch=2 "$@" -o "$work/refused.c" 2>"$work/message"
+    grep -q "error\[E0001\]: --state $message" "$work/message"
     test ! -e "$work/refused.c"
 }
-refused --dim seq=1..4 --dim past=24 --dim total=25..28
+refused '.*: the input is .*, the output' --state '*_past=*_present' --dim seq=1..4 --dim past=24
+refused ".*: the model has no output 'k_next'" --state '*_past=*_next' --dim '*=1'
+refused ".*: the model has no input '_past\*'" --state '_past*=_present*' --dim '*=1'
