@@ -136,6 +136,15 @@ const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Ex
     return ex_cast(x, (DType)factor->dt, with_casts(x, factor->arg[0], inner, e));
 }
 
+Value *scattered_state(const Graph *g, const Value *v) {
+    int i = g->n_states;
+    while (i-- && g->outputs.items[graph_n_outputs(g) + i] != v) continue;
+    if (i < 0) return NULL;
+    Value *state = g->inputs.items[graph_n_inputs(g) + i];
+    while (v != state && v->def->kind == OP_scatter && v->def->in[0]->index == 1) v = v->def->in[0];
+    return v == state ? state : NULL;
+}
+
 int load_dimension(Arena *a, const Expr *load, int var) {
     int found = -1;
     for (int i = 0; i < load->n; i++) {

@@ -69,6 +69,10 @@ const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Ex
 /* The dimension of the load that coordinate `var` alone runs through, and that alone; -1: none. */
 int load_dimension(Arena *a, const Expr *load, int var);
 
+/* The state that `v` is in the next run, if what lies between is only scattered into it, and read
+ * by nobody else but `v`; NULL: it is none. Uses are counted in v->index (graph_count_uses). */
+Value *scattered_state(const Graph *g, const Value *v);
+
 /* The integers that a tensor of bytes, of words that a map moves, widens or adds bytes to, or of
  * constant words may have; false: it is none of these. */
 bool integer_range(Arena *a, Value *v, int64_t *low, int64_t *high);

@@ -3,7 +3,8 @@
  * A tensor of f32 that a product reads, and that is neither an input nor an output of the model, is
  * rounded where it is made, and widened again wherever it is read; constants that meet such a
  * tensor in a product are rounded when compiling. Sums, and all that happens between them, stay in
- * f32.
+ * f32. So is a state that products read, and that is scattered into: keys and values of attention
+ * then take half their room, and a token half the time for them.
  */
 #include "ir/constant.h"
 #include "passes/inline.h"
@@ -41,6 +42,54 @@ static void find_candidates(Narrow *n) {
         for (int i = 0; i < op->n_in; i++)
             if (op->kind != OP_map && op->kind != OP_reduce && op->kind != OP_reshape)
                 n->may[through_reshape(op->in[i])->id] = false;
+}
+
+/* The state that an output is, if it may be narrow. */
+static Value *narrow_state(const Graph *g, const Value *v) {
+    Value *state = v->dt == DT_f32 ? scattered_state(g, v) : NULL;
+    if (!state || state == v || state->data) return NULL;
+    for (const Value *w = v; w != state; w = w->def->in[0])
+        if (w->def->combine != COMBINE_none) return NULL;
+    return state;
+}
+
+/* Adds those that are read by maps and reductions alone. */
+static void find_states(Narrow *n) {
+    Graph *g = n->g;
+    for (int i = graph_n_outputs(g); i < g->outputs.n; i++) {
+        Value *v = g->outputs.items[i];
+        bool fits = narrow_state(g, v) != NULL;
+        for (const Op *op = v->def->next; op && fits; op = op->next)
+            for (int k = 0; k < op->n_in; k++)
+                if (through_reshape(op->in[k]) == v)
+                    fits &= op->kind == OP_map || op->kind == OP_reduce || op->kind == OP_reshape;
+        if (!fits) continue;
+        n->may[v->id] = true;
+        for (const Op *op = v->def->next; op; op = op->next)
+            if (op->kind == OP_reshape && op->in[0] == v) n->may[op->out[0]->id] = true;
+    }
+}
+
+/* A sum over as many terms as a run has: what it reads of a state may be narrow, too. */
+static void choose_limited(Narrow *n, const Op *op) {
+    const Expr *e = op->body;
+    if (op->kind != OP_reduce || e->op != EX_select || e->arg[1]->op != EX_mul) return;
+    for (int i = 0; i < 2; i++) {
+        const Expr *load = e->arg[1]->arg[i];
+        Value *v = load->op == EX_load ? through_reshape(op->in[load->k.i]) : NULL;
+        if (v && n->may[v->id] && narrow_state(n->g, v)) n->does[v->id] = true;
+    }
+}
+
+/* What becomes a narrow state is narrow all the way. */
+static void spread_states(Narrow *n) {
+    Graph *g = n->g;
+    for (int i = graph_n_outputs(g); i < g->outputs.n; i++) {
+        Value *v = g->outputs.items[i], *state = n->does[v->id] ? narrow_state(g, v) : NULL;
+        if (!state) continue;
+        for (Value *w = v; w != state; w = w->def->in[0]) n->does[w->id] = true;
+        state->dt = n->dt;
+    }
 }
 
 static bool may_be(const Narrow *n, Value *v) {
@@ -98,7 +147,7 @@ static const Expr *narrowed(Exprs *x, DType dt, const Expr *e) {
 static void apply(Narrow *n, Op *op, int values) {
     Exprs *x = n->g->x;
     if (op->kind == OP_reshape && n->does[through_reshape(op->out[0])->id]) op->out[0]->dt = n->dt;
-    if (op->kind != OP_map && op->kind != OP_reduce) return;
+    if (op->kind != OP_map && op->kind != OP_reduce && op->kind != OP_scatter) return;
     n->op = op;
     op->body = ex_rewrite(x, op->body, wider, n);
     if (op->post) op->post = ex_rewrite(x, op->post, wider, n);
@@ -136,10 +185,13 @@ void pass_narrow(Graph *g, const PassOptions *o) {
     n.may = ARENA_ARRAY(g->arena, values, bool);
     n.does = ARENA_ARRAY(g->arena, values, bool);
     n.rounded = ARENA_ARRAY(g->arena, values, Value *);
+    graph_count_uses(g);
     find_candidates(&n);
+    find_states(&n);
     VEC(Op *) products = {0};
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_narrow(op->sub, o);
+        choose_limited(&n, op);
         if (!is_product(op)) continue;
         n.op = op;
         n.all = true;
@@ -150,6 +202,7 @@ void pass_narrow(Graph *g, const PassOptions *o) {
         vec_push(g->arena, &products, op);
     }
     for (Op *op = g->last; op; op = op->prev) hand_back(&n, op);
+    spread_states(&n);
     for (int i = 0; i < products.n; i++) use_twins(&n, products.items[i]);
     for (Op *op = g->first; op; op = op->next) apply(&n, op, values);
 }

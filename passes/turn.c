@@ -166,17 +166,6 @@ static int64_t common_to(Graph *g, const Expr *e, int var, int64_t extent) {
 
 /* --- states ----------------------------------------------------------------------------------- */
 
-/* The state that `v` is in the next run, if what lies between is scattered into it, and it is read
- * by one operator alone; NULL: it is none. */
-static Value *kept_state(const Graph *g, const Value *v) {
-    int i = g->n_states;
-    while (i-- && g->outputs.items[graph_n_outputs(g) + i] != v) continue;
-    if (i < 0 || v->index != 2) return NULL;
-    Value *state = g->inputs.items[graph_n_inputs(g) + i];
-    while (v != state && v->def->kind == OP_scatter && v->def->in[0]->index == 1) v = v->def->in[0];
-    return v == state && !state->data ? state : NULL;
-}
-
 typedef struct Loads {
     int input, count;
 } Loads;
@@ -206,8 +195,8 @@ static Value *turnable_state(Graph *g, const Op *op, int i, const Expr **place) 
     const Expr *load = without_casts(op->body->arg[i]);
     if (load->op != EX_load || loads_of(g, op, (int)load->k.i) != 1) return NULL;
     const Value *seen = op->in[load->k.i], *v = through_reshape(op->in[load->k.i]);
-    Value *state = kept_state(g, v);
-    if (!state || (seen != v && seen->index != 1)) return NULL;
+    Value *state = scattered_state(g, v);
+    if (!state || state->data || v->index != 2 || (seen != v && seen->index != 1)) return NULL;
     const Expr *index[MAX_RANK];
     reshape_index(x, seen->rank, seen->shape, load->arg, v->rank, v->shape, index);
     for (int k = 0; k < n; k++) place[k] = NULL;

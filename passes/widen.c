@@ -5,10 +5,12 @@
  * compiling. It runs before fuse, which joins the decoding with whatever makes the operand.
  *
  * Large constants that are read once or a few times come from memory, which takes longer than to
- * decode them: those stay narrow where vectors of them are decoded by an instruction.
+ * decode them: those stay narrow where vectors of them are decoded by an instruction. So do states
+ * that grow by what is scattered into them: decoded they would be copied whole in each run.
  */
 #include "ir/constant.h"
 #include "ir/target.h"
+#include "passes/inline.h"
 #include "passes/passes.h"
 
 typedef struct Widen {
@@ -53,7 +55,16 @@ static Value *widened(Widen *w, Op *before, Value *v) {
 
 #define FEW_TIMES 4 /* that a constant is read */
 
-static bool stays_narrow(const Target *t, const Op *op, const Value *v) {
+/* Is it a state, or one that is only moved? */
+static bool is_state(const Graph *g, const Value *v) {
+    while ((v->def->kind == OP_map && v->def->body->op == EX_load && v->def->n_in == 1) ||
+           v->def->kind == OP_reshape)
+        v = v->def->in[0];
+    return v->def->kind == OP_scatter && scattered_state(g, v) != NULL;
+}
+
+static bool stays_narrow(const Graph *g, const Target *t, const Op *op, const Value *v) {
+    if (t->half_vectors && (v->dt == DT_f16 || v->dt == DT_bf16) && is_state(g, v)) return true;
     int64_t products = value_numel(op->out[0]) * shape_numel(op->n_red, op->red);
     return t->half_vectors && (v->dt == DT_f16 || v->dt == DT_bf16) && value_is_const(v) &&
            (int64_t)value_bytes(v) > t->l2_bytes && products <= FEW_TIMES * value_numel(v);
@@ -71,6 +82,7 @@ void pass_widen(Graph *g, const PassOptions *o) {
     Widen w = {.g = g};
     int values = g->n_values;
     w.wide = ARENA_ARRAY(g->arena, values, Value *);
+    graph_count_uses(g);
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_widen(op->sub, o);
         if (op->kind != OP_reduce || op->body->op != EX_mul) continue;
@@ -83,7 +95,7 @@ void pass_widen(Graph *g, const PassOptions *o) {
         if (!any || w.bad) continue;
         for (int i = 0; i < op->n_in; i++)
             if (is_narrow_float(op->in[i]->dt) && op->in[i]->id < values &&
-                !stays_narrow(o->target, op, op->in[i]))
+                !stays_narrow(g, o->target, op, op->in[i]))
                 op->in[i] = widened(&w, op, op->in[i]);
         op->body = ex_rewrite(g->x, op->body, wide_leaf, &w);
         op->post = ex_rewrite(g->x, op->post, wide_leaf, &w);

@@ -1,7 +1,8 @@
 """Models whose states grow, for caches.sh: keys and values of attention, kept by the library.
 
     caches.py make FOLDER             NAME.onnx
-    caches.py check MODEL LIBRARY N   for a batch of N; calls it for several tokens and for single ones, the last time after
+    caches.py check MODEL LIBRARY N ERROR
+                                      for a batch of N, with results so much apart at most; calls it for several tokens and for single ones, the last time after
                                       some have been taken back; ONNX Runtime is fed its own outputs
 """
 
@@ -85,7 +86,7 @@ def grouped():
     return nodes, [*inputs, tensor("mask", ["batch", "total"], INT64)], output, heads, constants
 
 
-MODELS = {"plain": plain, "attention": attention, "grouped": grouped}
+MODELS = {"plain": plain, "attention": attention, "grouped": grouped, "half": attention}
 
 
 def make(folder):
@@ -94,6 +95,9 @@ def make(folder):
         inputs += [cache(kind + "_past", heads, "past") for kind in "kv"]
         outputs = [output] + [cache(kind + "_present", heads, "total") for kind in "kv"]
         values = [numpy_helper.from_array(value, key) for key, value in constants.items()]
+        if name == "half":
+            for value in [*inputs, *outputs]:
+                value.type.tensor_type.elem_type = TensorProto.FLOAT16
         graph = helper.make_graph(nodes, name, inputs, outputs, values)
         opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
@@ -147,8 +151,8 @@ class Library:
             sys.exit(f"open: {self.model.error(self.state).decode()}")
         self.arena = np.full(self.model.arena_bytes + 64, 0xA5, np.uint8)
 
-    def run(self, inputs, shape):
-        """The first output, of this shape."""
+    def run(self, inputs, shape, dtype):
+        """The first output, of this shape and type."""
         model = self.model
         given = [inputs[model.inputs[i].name.decode()] for i in range(model.n_inputs)]
         taken = [np.full(model.outputs[i].bytes, 0xFF, np.uint8) for i in range(model.n_outputs)]
@@ -163,15 +167,16 @@ class Library:
         names = [model.outputs[i].name.decode() for i in range(model.n_outputs)]
         if names[0] != "y" or any("present" in name for name in names):
             sys.exit(f"outputs {names}")
-        return taken[0].view(np.float32)[: int(np.prod(shape))].reshape(shape)
+        return taken[0].view(dtype)[: int(np.prod(shape))].reshape(shape)
 
 
-def check(path, library, batch):
+def check(path, library, batch, error):
     rng = np.random.default_rng(5)
     peer = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     ours = Library(library)
     infos = {i.name: i.shape for i in peer.get_inputs()}
-    past = {n: np.zeros((batch, s[1], 0, SIZE), np.float32) for n, s in infos.items() if "past" in n}
+    dtype = np.float16 if "16" in peer.get_inputs()[0].type else np.float32
+    past = {n: np.zeros((batch, s[1], 0, SIZE), dtype) for n, s in infos.items() if "past" in n}
     for number, seq in enumerate([*CALLS, *MORE]):
         if number == len(CALLS):
             past = {name: value[:, :, :TAKEN_BACK] for name, value in past.items()}
@@ -183,12 +188,12 @@ def check(path, library, batch):
                 inputs[name] = np.ones((batch, length + seq), np.int64)
             elif name not in past:
                 shape = [extents.get(d, d) for d in shape]
-                inputs[name] = rng.standard_normal(shape).astype(np.float32)
+                inputs[name] = rng.standard_normal(shape).astype(dtype)
         want, *now = peer.run(None, inputs)
         past = dict(zip(past, now))
         numbers = {name: np.array(value, np.int32) for name, value in extents.items()}
-        got = ours.run({**inputs, **numbers}, want.shape)
-        if not np.allclose(got, want, rtol=1e-4, atol=1e-5):
+        got = ours.run({**inputs, **numbers}, want.shape, dtype)
+        if not np.allclose(got, want, rtol=error, atol=error):
             sys.exit(f"{path}: call {number}: {np.abs(got - want).max()} apart")
 
 
@@ -196,4 +201,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(pathlib.Path(sys.argv[2]))
     else:
-        check(*sys.argv[2:4], int(sys.argv[4]))
+        check(*sys.argv[2:4], int(sys.argv[4]), float(sys.argv[5]))

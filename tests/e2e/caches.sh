@@ -9,10 +9,10 @@ ranges="--dim seq=1..4 --dim total=1..24"
 states="--state *_past=*_present"
 set -f # that is no pattern of files
 
-# check NAME BATCH DIMS...
+# check NAME BATCH ERROR OPTIONS...
 check() {
-    name=$1 batch=$2
-    shift 2
+    name=$1 batch=$2 error=$3
+    shift 3
     for target in c native cuda vulkan; do
         march=
         to=$target
@@ -21,7 +21,7 @@ check() {
         if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
         # shellcheck disable=SC2086
         "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -t $to $march -o "$work/$target.so"
-        "$python" tests/e2e/caches.py check "$work/$name.onnx" "$work/$target.so" $batch
+        "$python" tests/e2e/caches.py check "$work/$name.onnx" "$work/$target.so" "$batch" "$error"
     done
     # shellcheck disable=SC2086
     "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -march=native --dump-ir=plan -o "$work/$name.c" \
@@ -31,11 +31,22 @@ check() {
         exit 1
     fi
 }
-check plain 2 --dim batch=2 --dim past=0..23
-check plain 2 --dim batch=1..3 --dim past=0..23
-check attention 2 --dim batch=2 --dim past=0..23
-check grouped 1 --dim batch=1 --dim past=0..23
-check grouped 1 --dim batch=1 --dim past=24
+check plain 2 1e-5 --dim batch=2 --dim past=0..23
+check plain 2 1e-5 --dim batch=1..3 --dim past=0..23
+check attention 2 1e-5 --dim batch=2 --dim past=0..23
+check grouped 1 1e-5 --dim batch=1 --dim past=0..23
+check grouped 1 1e-5 --dim batch=1 --dim past=24
+
+check half 2 5e-3 --dim batch=2 --dim past=0..23
+check attention 2 2e-2 --dim batch=2 --dim past=0..23 --precision=bf16
+check plain 2 5e-3 --dim batch=2 --dim past=0..23 --precision=fp16
+
+# half the memory, as a model in half floats has
+bytes() {
+    "$build/mlcc" "$work/plain.onnx" $ranges $states --dim batch=2 --dim past=0..23 "$@" -o "$work/m.c"
+    sed -n 's/.*PLAIN_STATE_BYTES  *//p; s/.*M_STATE_BYTES  *//p' "$work/m.h" | head -1 | tr -dc 0-9
+}
+test "$(bytes)" -eq $((2 * $(bytes --precision=fp16)))
 
 # refused MESSAGE OPTIONS...
 refused() {
