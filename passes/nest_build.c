@@ -782,6 +782,52 @@ static Stmt *fetch_residual(const Build *b, const Stmt *store) {
     return nest_fetch_residual(b->n, b->k, b->args, &tile);
 }
 
+/* The least, or the greatest, that `e` is in a tile; NULL: that cannot be said. */
+static const Expr *extreme(Build *b, const Expr *e, bool least) {
+    const Expr *to[MAX_VARS] = {0};
+    for (int i = 0; i < b->n_tile; i++) {
+        const NestLoop *l = &b->n->loop[b->tile[i]];
+        int64_t step;
+        if (!ex_stride(e, l->var, &step)) return NULL;
+        to[l->var] = ex_i(b->x, (step > 0) == least ? 0 : l->extent - 1);
+    }
+    return nest_simplify(b, ex_subst_vars(b->x, e, b->k->vars.n, to));
+}
+
+/* Holds where `cond` does for some element of a tile, and perhaps elsewhere. */
+static const Expr *holds_somewhere(Build *b, const Expr *cond) {
+    Exprs *x = b->x;
+    if (cond->op == EX_and)
+        return ex_and(x, holds_somewhere(b, cond->arg[0]), holds_somewhere(b, cond->arg[1]));
+    if (cond->op == EX_lt || cond->op == EX_le) {
+        const Expr *left = extreme(b, cond->arg[0], true), *right = extreme(b, cond->arg[1], false);
+        if (left && right) return cond->op == EX_lt ? ex_lt(x, left, right) : ex_le(x, left, right);
+    }
+    return ex_int(x, DT_bool, 1);
+}
+
+static void note_acc(void *user, const Expr *e) {
+    *(bool *)user |= e->op == EX_acc;
+}
+
+/* Of tiles whose sums nobody asks for (scores of queries with later keys) nothing is summed up. */
+static void skip_unasked(Build *b, int first) {
+    Nest *n = b->n;
+    const Expr *post = n->op->post;
+    const int loop = first < n->n_order ? n->order[first] : -1;
+    bool uses = false; /* outside of what is asked for */
+    if (post->op != EX_select || loop < 0 || n->loop[loop].role != ROLE_serial ||
+        n->target->blocks || nest_has_unit(n) || n->lane_loop >= 0 || n->partial_loop >= 0 ||
+        n->guard[0] || n->guard[1] || b->until[loop])
+        return;
+    ex_visit(b->p->arena, post->arg[0], note_acc, &uses);
+    ex_visit(b->p->arena, post->arg[2], note_acc, &uses);
+    if (uses) return;
+    const Expr *asked = nest_simplify(b, holds_somewhere(b, rewrite(b, post->arg[0])));
+    if (!ex_vars(b->p->arena, asked)) return;
+    b->until[loop] = ex_select(b->x, asked, ex_i(b->x, n->loop[loop].extent), ex_i(b->x, 0));
+}
+
 static Stmt *build_reduction(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
@@ -797,6 +843,7 @@ static Stmt *build_reduction(Build *b) {
         tile_size *= l->extent;
     }
     apply_limits(b, first);
+    skip_unasked(b, first);
     DType dt = (DType)op->body->dt;
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &tile_size);
     const Expr *at = tile_index(b);
