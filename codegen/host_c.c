@@ -693,10 +693,13 @@ static void print_state_note(Host *h, Text *out) {
         h->macro);
     for (int i = 0; i < g->n_states; i++) {
         const Value *v = g->inputs.items[graph_n_inputs(g) + i];
+        const char *shape = v->turned ? arena_printf(h->arena, "[%lld], in another order",
+                                                     (long long)value_numel(v))
+                                      : shape_text(h->arena, v->rank, v->shape);
         text_addf(out, " *     '%s', then '%s': %s %s at byte %lld\n",
                   comment_text(h->arena, output_name(p, graph_n_outputs(g) + i)),
                   comment_text(h->arena, input_name(p, graph_n_inputs(g) + i)), dt_name(v->dt),
-                  shape_text(h->arena, v->rank, v->shape), (long long)p->states.items[i].offset);
+                  shape, (long long)p->states.items[i].offset);
     }
 }
 

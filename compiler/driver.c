@@ -1,5 +1,6 @@
 /* Sessions, the pipeline, and the compile command; see driver.h. */
 #include "compiler/driver.h"
+#include "compiler/states.h"
 #include "ir/text.h"
 
 #include <stdio.h>
@@ -151,137 +152,6 @@ static void check_string_bytes(Session *s, const ImportOptions *options) {
     }
 }
 
-/* The parts of PAST=PRESENT number `i` of --state, where the `at`th '=' parts them; names may hold
- * others. False if there are not so many. */
-static bool split_state(Session *s, int i, int at, const char **past, const char **present) {
-    const char *word = s->o->states.items[i], *equals = strchr(word, '=');
-    while (equals && at--) equals = strchr(equals + 1, '=');
-    if (!equals) return false;
-    *past = arena_strndup(&s->arena, word, (size_t)(equals - word));
-    *present = equals + 1;
-    return true;
-}
-
-/* All that may be the names of an input and its output. */
-static void read_states(Session *s, ImportOptions *options) {
-    int n = 0;
-    const char *past, *present;
-    for (int i = 0; i < s->o->states.n; i++)
-        for (int at = 0; split_state(s, i, at, &past, &present); at++) n++;
-    options->states = ARENA_ARRAY(&s->arena, n + 1, const char *);
-    options->kept = ARENA_ARRAY(&s->arena, n + 1, const char *);
-    for (int i = 0; i < s->o->states.n; i++)
-        for (int at = 0; split_state(s, i, at, &past, &present); at++) {
-            options->states[options->n_states] = past;
-            options->kept[options->n_states++] = present;
-        }
-}
-
-/* Decoded images are none to callers. */
-static int find_input(const Graph *g, const char *name) {
-    int i = g->inputs.n;
-    while (i-- && ((i >= graph_n_given(g) && i < graph_n_inputs(g)) ||
-                   strcmp(g->inputs.items[i]->name, name) != 0))
-        continue;
-    return i;
-}
-
-static int find_output(const Graph *g, const char *name) {
-    int i = g->outputs.n;
-    while (i-- && strcmp(g->output_names.items[i], name) != 0) continue;
-    return i;
-}
-
-static const char *type_text(Session *s, const Value *v, bool text) {
-    const char *shape = shape_text(&s->arena, v->rank - text, v->shape);
-    const char *bytes =
-        text ? arena_printf(&s->arena, " of %lld bytes", (long long)v->shape[v->rank - 1]) : "";
-    return arena_printf(&s->arena, "%s%s%s", dt_name(text ? DT_str : v->dt), shape, bytes);
-}
-
-/* Does the input hold the extent of a dimension that varies, or the output such extents; or are
- * they the output's own? */
-static bool is_extent(const Graph *g, int in, int out) {
-    bool found = g->output_shape.items[out] >= 0;
-    for (int i = 0; i < g->outputs.n; i++) found |= g->output_shape.items[i] == out;
-    for (int k = 0; k < g->symbols.n; k++) found |= g->symbols.items[k] == g->inputs.items[in];
-    return found;
-}
-
-static bool is_stream(const Graph *g, int in) {
-    bool found = false;
-    for (int i = 0; i < g->images.n; i++) found |= g->images.items[i].stream == g->inputs.items[in];
-    return found;
-}
-
-/* Has the input room for all that the output may be in a run, and the elements at the same indices?
- * A dimension varies in both or in neither. */
-static bool fit_state(Value *in, const Value *out) {
-    if (in->rank != out->rank) return false;
-    for (int i = 0; i < in->rank; i++)
-        if (dim_varies(in->dims[i]) != dim_varies(out->dims[i]) || in->shape[i] > out->shape[i] ||
-            (!dim_varies(in->dims[i]) && in->shape[i] != out->shape[i]))
-            return false;
-    in->shape = in->dims = out->shape;
-    return true;
-}
-
-/* Ties the input and the output of these names, which `word` of --state says. */
-static void tie_names(Session *s, Graph *g, const char *word, const char *past,
-                      const char *present) {
-    int in = find_input(g, past), out = find_output(g, present);
-    if (in < 0 || out < 0) {
-        diag_error(&s->diag, E0001, "--state %s: the model has no %s '%s'", word,
-                   in < 0 ? "input" : "output", in < 0 ? past : present);
-    } else if (in >= graph_n_inputs(g) || out >= graph_n_outputs(g)) {
-        bool input = in >= graph_n_inputs(g);
-        diag_error(&s->diag, E0001, "--state %s: %s '%s' is part of a state already", word,
-                   input ? "input" : "output", input ? past : present);
-    } else {
-        Value *v = g->inputs.items[in];
-        const Value *w = g->outputs.items[out];
-        if (is_extent(g, in, out)) {
-            diag_error(&s->diag, E0001, "--state %s: an extent cannot be kept", word);
-            return;
-        }
-        if (is_stream(g, in)) {
-            diag_error(&s->diag, E0001, "--state %s: the input is an encoded image", word);
-            return;
-        }
-        if (v->dt == w->dt && v->text == g->output_text.items[out] && fit_state(v, w))
-            graph_tie(g, in, out);
-        else
-            diag_error(&s->diag, E0001, "--state %s: the input is %s, the output %s", word,
-                       type_text(s, v, v->text), type_text(s, w, g->output_text.items[out]));
-    }
-}
-
-/* Ties what state number `i` of --state names: with a '*' all that are like it. */
-static void tie_state(Session *s, Graph *g, int i) {
-    const char *word = s->o->states.items[i], *past = NULL, *present = NULL;
-    const int inputs = g->inputs.n; /* tying moves them */
-    const char **from = ARENA_ARRAY(&s->arena, inputs + 1, const char *);
-    const char **to = ARENA_ARRAY(&s->arena, inputs + 1, const char *);
-    int n = 0;
-    bool both = false; /* an input and an output are there */
-    for (int at = 0; !both && split_state(s, i, at, &past, &present); at++) {
-        n = 0;
-        for (int k = 0; k < inputs; k++) {
-            from[n] = g->inputs.items[k]->name;
-            to[n] = option_renamed(&s->arena, past, from[n], present);
-            if (to[n] && find_input(g, from[n]) >= 0) both |= find_output(g, to[n++]) >= 0;
-        }
-    }
-    if (!both) split_state(s, i, 0, &past, &present); /* for the message */
-    if (!past || !*past || !*present)
-        diag_error(&s->diag, E0001,
-                   "--state wants PAST=PRESENT, an input and an output of the model, not '%s'",
-                   word);
-    else if (!both)
-        tie_names(s, g, word, n ? from[0] : past, n ? to[0] : present);
-    for (int k = 0; k < n && both; k++) tie_names(s, g, word, from[k], to[k]);
-}
-
 /* Are all names of the list, but for minus signs, among `known`? */
 static bool check_names(Session *s, const char *option, const char *list, const char *known) {
     while (list && *list) {
@@ -356,7 +226,6 @@ Graph *session_graph(Session *s) {
         !read_input_options(s, "--items", &s->o->items, &options.items, &options.n_items) ||
         !read_input_options(s, "--fix", &s->o->fixed, &options.fixed, &options.n_fixed))
         return NULL;
-    read_states(s, &options);
     options.image_decoder = s->o->image_decoder != NULL;
     if (options.image_decoder && strcmp(s->o->image_decoder, "magickwand") != 0) {
         diag_error(&s->diag, E0001, "--image-decoder: there is no '%s' among: magickwand",
@@ -366,9 +235,13 @@ Graph *session_graph(Session *s) {
     s->model_open = true;
     double start = now();
     if (!onnx_read(&s->model, &s->arena, &s->diag, s->o->model)) return NULL;
+    const StatePairs states = states_read(s);
+    options.states = states.past;
+    options.kept = states.present;
+    options.n_states = states.n;
     Graph *g = onnx_import(&s->arena, &s->x, &s->diag, &s->model, &options);
     if (g) check_string_bytes(s, &options);
-    for (int i = 0; g && i < s->o->states.n; i++) tie_state(s, g, i);
+    if (g) states_tie(s, g, &states);
     if (!g || s->diag.n_errors) return NULL;
     after_pass(s, "import", g, NULL, now() - start);
     return g;

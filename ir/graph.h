@@ -81,6 +81,7 @@ struct Value {
      * memory of its own; NULL: it has */
     struct Value *inside;
     const int64_t *origin;
+    bool turned; /* OP_input, a state: pass `turn` has it in an order of its own */
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
     const int64_t *range; /* of one of Graph.symbols, which bodies and ends of loops load: it lies
                              in range[0] to range[1]; of others NULL */

@@ -119,7 +119,31 @@ static void append(Graph *g, Op *op, Value *state, const Growth *growth) {
     graph_take_in(g, last, op);
 }
 
+/* Is it a map that only has fewer elements than the state it reads? */
+static bool is_part(const Graph *g, const Op *op) {
+    if (op->kind != OP_map || op->n_in != 1 || op->guard || !is_own(op, op->body, 0)) return false;
+    int i = g->n_states;
+    while (i-- && g->inputs.items[graph_n_inputs(g) + i] != op->in[0]) continue;
+    return i >= 0;
+}
+
+/* What loads elements of a part of a state loads them from the state. */
+static void read_states(const Graph *g) {
+    for (Op *op = g->first; op; op = op->next)
+        for (int i = 0; i < op->n_in; i++) {
+            const Op *part = op->in[i]->def;
+            bool loads = op->kind == OP_map || op->kind == OP_reduce || op->kind == OP_scan ||
+                         (op->kind == OP_scatter && i > 0);
+            if (!is_part(g, part)) continue;
+            if (loads ||
+                (op->kind == OP_scatter && shape_equal(op->in[i]->rank, op->in[i]->shape,
+                                                       part->in[0]->rank, part->in[0]->shape)))
+                op->in[i] = part->in[0];
+        }
+}
+
 void pass_append(Graph *g, const PassOptions *o) {
+    read_states(g);
     for (int i = 0; i < g->n_states; i++) {
         Value *state = g->inputs.items[graph_n_inputs(g) + i];
         Op *op = g->outputs.items[graph_n_outputs(g) + i]->def;

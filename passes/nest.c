@@ -158,6 +158,7 @@ void nest_split(Nest *n, int a, int64_t factor, int *outer, int *inner) {
         const Expr **guard = &n->guard[n->loop[a].reduce];
         const Expr *inside = ex_lt(x, at, ex_i(x, extent));
         *guard = *guard ? ex_and(x, *guard, inside) : inside;
+        n->cut = true;
     }
     int both[2] = {*outer, *inner};
     replace_in_order(n, a, 2, both);
@@ -411,6 +412,14 @@ static bool makes_inner(const Nest *n, char **w, int inner) {
            !strcmp(made + length, "i");
 }
 
+void nest_drop_singles(Nest *n) {
+    const char *steps = text_get(&n->steps), *at = strstr(steps, "single ");
+    Text rest = text_new(n->p->arena);
+    text_addf(&rest, "%.*s%s", (int)(at - steps), steps, strchr(at, ';') + 2);
+    n->steps = rest;
+    n->singles.loop = -1;
+}
+
 /* One step of those that make n's nest, its words in w, as the nest of singles has it. */
 static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
     const Singles *s = &n->singles;
@@ -577,7 +586,7 @@ bool nest_check_loops(const Nest *n) {
     const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
     int64_t tile = 1;
     bool reducing = false, inside_vector = false;
-    if (n->lane_loop >= 0 && (n->guard[0] || n->guard[1])) wrong = "lanes in a guarded nest";
+    if (n->lane_loop >= 0 && n->cut) wrong = "lanes in a guarded nest";
     for (int i = 0; i < n->n_order; i++) {
         int loop = n->order[i];
         const NestLoop *l = &n->loop[loop];

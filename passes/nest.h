@@ -65,6 +65,7 @@ typedef struct Nest {
     int order[NEST_MAX_LOOPS]; /* loop numbers */
     int n_order;
     const Expr *guard[2]; /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
+    bool cut;             /* some of them are of splits that leave a rest */
     const Expr
         *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in
                              a run; NULL: as far as its extent. Beyond may be computed or not */
@@ -106,6 +107,8 @@ void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
 void nest_partial(Nest *n, int a);
 void nest_single(Nest *n, Singles singles);
+/* Takes that step back. */
+void nest_drop_singles(Nest *n);
 /* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none.
  */
 int nest_single_coordinate(const Nest *n, int a);

@@ -1064,7 +1064,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     if (n->singles.loop >= 0) {
         if (!build_with_singles(&b)) {
             p->kernels.n--;
-            n->singles.loop = -1;
+            nest_drop_singles(n);
             return nest_build(n, name, args);
         }
     } else if (op->kind == OP_reduce)

@@ -5,12 +5,13 @@
  * that touches it to the last; one that is used inside a loop but made outside, or carried, lives
  * as long as the loop. Elementwise kernels write over an operand that dies with them. Offsets: one
  * tensor after the other, each at the lowest place free for its whole life, in the order of those
- * that are tried that takes least. What an iteration of a
- * loop makes for itself lies together where threads may do iterations apart.
+ * that are tried that takes least. What an iteration of a loop makes for itself lies together where
+ * threads may do iterations apart.
  *
  * What a state is after the run gets the state's memory at once where nothing reads the state any
- * more when it is first written, or where each element is read just before it is written. Where
- * neither holds it has memory of its own, and the copy at the end of the run remains.
+ * more when it is first written, or where each element is read just before it is written; so does
+ * what that is a changed copy of. Where neither holds it has memory of its own, and the copy at the
+ * end of the run remains. Copies of a tensor to where it lies are left out.
  */
 #include "ir/constant.h"
 #include "passes/passes.h"
@@ -208,9 +209,9 @@ static Life *copied_from(const Plan *pl, const Life *life) {
     return theirs->last == life->first && pl->loop_of[life->first] < 0 ? theirs : NULL;
 }
 
-/* Could `life` lie in the memory of state `now`? */
+/* Could `life`, which is no larger, lie in the memory of state `now`? */
 static bool fits_state(const Plan *pl, const Life *life, const Life *now) {
-    return life->bytes <= now->bytes && life->first >= now->last &&
+    return life->first >= now->last &&
            (life->first > now->last || updates_in_place(pl, life->first, now->root, life->root));
 }
 
@@ -220,10 +221,11 @@ static void merge_states(Plan *pl) {
     Graph *g = pl->p->graph;
     for (int i = 0; i < g->n_states; i++) {
         Life *now = &pl->lives.items[i], *first = NULL;
+        bool small = true;
         const Value *next = value_storage(g->outputs.items[graph_n_outputs(g) + i]);
         Life *last = next->index >= 0 ? &pl->lives.items[next->index] : NULL;
         for (Life *at = last; at && at->state < 0; at = copied_from(pl, at))
-            if (fits_state(pl, at, now)) first = at;
+            if ((small &= at->bytes <= now->bytes) && fits_state(pl, at, now)) first = at;
         for (Life *at = last; first; at = copied_from(pl, at)) {
             at->merged = i;
             if (at == first) break;

@@ -209,14 +209,14 @@ static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t e
                           int64_t rows) {
     const Expr *body = nest_body(n);
     const int64_t lanes = lanes_of(n);
-    bool constant = false;
-    for (int i = 0; i < 2; i++) {
+    bool constant = !m;
+    for (int i = 0; i < 2 && m; i++) {
         const Expr *load = without_casts(body->arg[i]);
         constant |= load->op != EX_load || value_is_const(n->op->in[load->k.i]);
     }
     const int64_t most = n->target->vector_registers * 3 / 4 / rows * lanes;
     const int64_t width = most < extent ? most : extent / lanes * lanes;
-    return !m || constant || width <= n->loop[column].extent ? -1 : width;
+    return constant || width <= n->loop[column].extent ? -1 : width;
 }
 
 void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns) {

@@ -8,8 +8,8 @@
  * of a row: finite results whose sums are larger than the largest float become infinite.
  *
  * Likewise what a product reads times a number (keys of attention, as some exporters scale them) is
- * multiplied by it as a sum. The sums may be as many times as large before; of numbers far from 1
- * this is not done.
+ * multiplied by it as a sum. The sums may be up to 64 times as large before: no other numbers are
+ * taken out.
  *
  * Where vectors have a function for exponentials of x - m, those are computed by it.
  */
@@ -137,7 +137,7 @@ static bool take_division(Graph *g, Op *op, int f) {
     return true;
 }
 
-#define MOST_SCALE 4096.0
+#define MOST_SCALE 64.0
 
 /* Factor `f` of the product loads something times a number: takes the number out of it. */
 static bool take_scale(Graph *g, Op *op, int f) {
@@ -205,7 +205,7 @@ void pass_softmax(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_softmax(op->sub, o);
         if (!op_is_product(op)) continue;
-        if (op->n_in + 2 > MAX_INPUTS) continue;
+        if (op->n_in + 2 > MAX_INPUTS) continue; /* each adds two at most, and drops one */
         any |= take_division(g, op, 0) || take_division(g, op, 1);
         any |= take_scale(g, op, 0) || take_scale(g, op, 1);
     }

@@ -240,6 +240,7 @@ static void turn_state(Graph *g, Op *op, int i, Value *state, const Expr *const 
         set_shape(g, w, c);
     }
     set_shape(g, state, c);
+    state->turned = true;
     read_instead(g, op, i, v, c->index);
 }
 

@@ -63,8 +63,7 @@ typedef struct ImportOptions {
         *string_bytes; /* --string-bytes: of the strings of an input; name "*": of all others */
     int n_string_bytes;
     /* --state: inputs that stay inputs although the model has an initializer of the name, which is
-     * then in Value.data; and outputs, of the same numbers, that they may be in the next call. A '*'
-     * in both stands for the same text; see option_renamed */
+     * then in Value.data; and the outputs, of the same numbers, that they are in the next call */
     const char **states, **kept;
     int n_states;
     InputOption *items; /* --items: of a sequence, map or optional; name "*": of all others */
@@ -73,10 +72,6 @@ typedef struct ImportOptions {
     int n_fixed;
     bool image_decoder; /* --image-decoder: there is one that generated code may use */
 } ImportOptions;
-
-/* `to` with what the '*' in `from` stands for in `name` in place of its own '*'; NULL if `name` is
- * not like `from`. */
-const char *option_renamed(Arena *arena, const char *from, const char *name, const char *to);
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */
 #define MAX_STRING_BYTES     65536
@@ -154,6 +149,9 @@ Value *node_in(const Node *n, int i);
 Value *node_need(Node *n, int i);
 /* True if output i is asked for. */
 bool node_wants(const Node *n, int i);
+/* Is output i an output of the model that is kept for the next call (--state), and nobody's else?
+ */
+bool node_keeps(const Node *n, int i);
 /* The shape that the model declares for output i (value_info or graph output), if it is fixed. */
 bool node_declared_shape(const Node *n, int i, int *rank, int64_t *shape);
 /* What the model declares for dimension `axis` of output i. If it is not an extent, false, and

@@ -176,6 +176,10 @@ bool node_wants(const Node *n, int i) {
     return i < n->n_out && *n->proto->output[i];
 }
 
+bool node_keeps(const Node *n, int i) {
+    return node_wants(n, i) && io_is_kept(n->im, n->proto->output[i]);
+}
+
 int node_axis(Node *n, int64_t axis, int rank) {
     if (axis >= -rank && axis < rank) return (int)(axis < 0 ? axis + rank : axis);
     invalid(n, E2004, "axis %lld is not in [%d, %d)", (long long)axis, -rank, rank);

@@ -153,8 +153,9 @@ const char *io_axis_name(Import *im, const Onnx__ValueInfoProto *info);
 Entity *io_input(Import *im, Graph *g, const Onnx__ValueInfoProto *info);
 /* The inputs' tensors as the graph has them, when all dimensions are known. */
 void io_from_memory(Import *im, Graph *g, Entity *e);
-/* May the input of this name be what an output was in the call before? */
+/* Is the input of this name what an output was in the call before, or the output such? */
 bool io_is_state(const Import *im, const char *name);
+bool io_is_kept(const Import *im, const char *name);
 /* Reports options for inputs (--items, --fix) that the model does not have. */
 void io_options_used(Import *im);
 /* Adds the tensors of an output of the model to the graph's outputs. */

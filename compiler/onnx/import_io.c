@@ -421,49 +421,41 @@ Entity *io_input(Import *im, Graph *g, const Onnx__ValueInfoProto *info) {
     return e;
 }
 
-const char *option_renamed(Arena *arena, const char *from, const char *name, const char *to) {
-    const char *star = strchr(from, '*'), *other = strchr(to, '*');
-    if (!star || !other) return strcmp(from, name) == 0 ? to : NULL;
-    const size_t before = (size_t)(star - from), behind = strlen(star + 1), length = strlen(name);
-    if (length < before + behind || strncmp(from, name, before) != 0 ||
-        strcmp(star + 1, name + length - behind) != 0)
-        return NULL;
-    return arena_printf(arena, "%.*s%.*s%s", (int)(other - to), to, (int)(length - before - behind),
-                        name + before, other + 1);
+static bool is_among(int n, const char *const *names, const char *name) {
+    int i = 0;
+    while (i < n && strcmp(names[i], name) != 0) i++;
+    return i < n;
 }
 
 bool io_is_state(const Import *im, const char *name) {
-    const ImportOptions *o = im->options;
-    bool found = false;
-    for (int i = 0; o && i < o->n_states && !found; i++)
-        found = option_renamed(im->arena, o->states[i], name, o->kept[i]) != NULL;
-    return found;
+    return im->options && is_among(im->options->n_states, im->options->states, name);
 }
 
-/* May the output of this name be an input in the next call? */
-static bool is_kept(const Import *im, const char *name) {
-    const ImportOptions *o = im->options;
-    const Onnx__GraphProto *graph = im->proto->graph;
-    for (int i = 0; o && i < o->n_states; i++) {
-        const char *past = option_renamed(im->arena, o->kept[i], name, o->states[i]);
-        for (size_t k = 0; past && k < graph->n_input; k++)
-            if (!strcmp(pb_text(graph->input[k]->name), past)) return true;
-    }
-    return false;
+bool io_is_kept(const Import *im, const char *name) {
+    return im->options && is_among(im->options->n_states, im->options->kept, name);
 }
 
-/* What a state is depends on nobody's memory but the model's own: its elements lie as those of
- * other tensors do, with room for the largest extents. */
+/* The tensor with these extents in a state, which may get more room (states_tie): no builder takes
+ * this map for its operand. */
+static Value *part_of_state(Graph *g, Value *state) {
+    const Expr *at[MAX_RANK];
+    for (int i = 0; i < state->rank; i++) at[i] = ex_var(g->x, i);
+    Op *op = graph_new_op(g, OP_map, 1, &state, 1);
+    op->body = ex_load(g->x, state->dt, 0, state->rank, at);
+    op->src = state->name;
+    Value *v = graph_new_value(g, op, 0, state->dt, state->rank, state->dims);
+    v->name = state->name;
+    graph_append(g, op);
+    return v;
+}
+
+/* An input with dimensions that vary holds its elements without gaps; but a state, which no caller
+ * sees, holds them where tensors of the graph do, with room for the largest extents. */
 void io_from_memory(Import *im, Graph *g, Entity *e) {
     for (int i = 0; i < e->n; i++) io_from_memory(im, g, e->items[i]);
     Value *v = e->kind == ENTITY_tensor || e->kind == ENTITY_text ? e->tensor : NULL;
-    if (!v || v->def->kind != OP_input || !dims_vary(v->rank, v->dims)) return;
-    if (!io_is_state(im, v->name)) {
-        e->tensor = graph_from_dense(g, v);
-        return;
-    }
-    Builder b = build(g, v->rank, v->dims);
-    e->tensor = build_map(&b, v->dt, build_in(&b, v));
+    if (v && v->def->kind == OP_input && dims_vary(v->rank, v->dims))
+        e->tensor = io_is_state(im, v->name) ? part_of_state(g, v) : graph_from_dense(g, v);
 }
 
 void io_options_used(Import *im) {
@@ -521,7 +513,7 @@ static void output_part(Import *im, Graph *g, const char *name, const Onnx__Type
     check_output(im, type, e);
     const Value *v = e->tensor;
     int at = g->outputs.n;
-    const bool plain = !dims_vary(v->rank, v->dims) || is_kept(im, name);
+    const bool plain = !dims_vary(v->rank, v->dims) || io_is_kept(im, name);
     (plain ? graph_output : graph_output_varying)(g, e->tensor, arena_strdup(im->arena, name));
     g->output_text.items[at] = e->kind == ENTITY_text;
 }

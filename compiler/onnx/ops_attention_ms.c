@@ -390,19 +390,22 @@ static void count_keys(Node *n, Cache *c) {
     if (keys != -1) c->keys = keys;
 }
 
-/* The cache with the new keys (or values) in it. What lies behind them means nothing. */
-static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fresh) {
+/* The cache with the new keys (or values) in it, output `i`. Behind them are zeros, as ONNX Runtime
+ * has them, but in a state nobody sees what is there. */
+static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fresh, int i) {
     Graph *g = n->g;
     Exprs *x = n->x;
     int64_t shape[4] = {fresh->batch, fresh->heads, c->length, fresh->size};
     Heads now = {past, false, shape[0], shape[1], c->keys, shape[3]};
-    if (!past || c->capacity != c->length) {
+    if (!past || c->capacity != c->length || !node_keeps(n, i)) {
         Builder b = build(g, 4, shape);
-        const Expr *index[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), ex_var(x, 3)};
-        const Expr *e = ex_num(x, fresh->v->dt, 0),
-                   *kept = ex_lt(x, index[2], ex_i(x, c->capacity));
+        const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), ex_var(x, 3)};
+        const Expr *e = ex_num(x, fresh->v->dt, 0), *kept = ex_lt(x, at[2], ex_i(x, c->capacity));
+        if (!node_keeps(n, i))
+            kept =
+                ex_and(x, kept, ex_lt(x, ex_cast(x, DT_i64, at[2]), build_load(&b, c->begin, at)));
         if (past && dim_max(x, c->capacity) > 0)
-            e = ex_select(x, kept, build_load(&b, past, index), e);
+            e = ex_select(x, kept, build_load(&b, past, at), e);
         now.v = build_map(&b, fresh->v->dt, e);
     }
     if (dim_max(x, dim_product(x, 4, shape)) == 0 || dim_max(x, fresh->length) == 0) return now;
@@ -513,8 +516,8 @@ void import_ms_group_query_attention(Node *n) {
     int64_t present[4] = {a.q.batch, kv_heads, c.length, fresh[0].size};
     if (!node_shape_ok(n, 4, present)) return;
     if (!a.bias && !node_wants(n, 3)) count_keys(n, &c);
-    a.k = cache_update(n, &c, c.past[0], &fresh[0]);
-    a.v = cache_update(n, &c, c.past[1], &fresh[1]);
+    a.k = cache_update(n, &c, c.past[0], &fresh[0], 1);
+    a.v = cache_update(n, &c, c.past[1], &fresh[1], 2);
     a.offsets = c.begin;
     a.lengths = c.end;
     read_scale(n, &a);

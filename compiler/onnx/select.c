@@ -54,6 +54,9 @@ static Value *select_varying(Graph *g, Value *cond, Value *a, Value *b) {
         if (!select_extent(g, cond, a->dims[i], b->dims[i], &dims[i])) return NULL;
     }
     Builder o = build(g, a->rank, dims);
+    /* of what is empty nothing can be read: the result has no element then, either */
+    if (value_numel(a) == 0 || value_numel(b) == 0)
+        return build_map(&o, a->dt, build_in(&o, value_numel(a) == 0 ? b : a));
     const Expr *which = build_in(&o, cond), *one = build_in(&o, a), *other = build_in(&o, b);
     return build_map(&o, a->dt, ex_select(x, which, one, other));
 }

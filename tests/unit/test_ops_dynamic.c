@@ -490,6 +490,19 @@ static const Row rows[] = {
      NULL,
      {"3", "0"},
      "f32[1, 1] -3"},
+    /* of an empty branch nothing is read */
+    {"input x f32[2] init i i64[1] = 1 init e i64[1] = 1 init z i64[1] = 0 input c bool[] "
+     "output y f32[q] y = If(c) {then_branch=graph{ output a a = Slice(x, i, e, z)} "
+     "else_branch=graph{ output b b = Neg(x)}}",
+     NULL,
+     {"1 2", "1"},
+     "f32[0] "},
+    {"input x f32[2] init i i64[1] = 1 init e i64[1] = 1 init z i64[1] = 0 input c bool[] "
+     "output y f32[q] y = If(c) {then_branch=graph{ output a a = Slice(x, i, e, z)} "
+     "else_branch=graph{ output b b = Neg(x)}}",
+     NULL,
+     {"1 2", "0"},
+     "f32[2] -1 -2"},
     /* an element or none is no single element */
     {"input x f32[B] input z f32[1,1] input c bool[] output y y = If(c) {"
      "then_branch=graph{ output a a = Neg(x)} else_branch=graph{ output b b = Neg(z)}}",
