@@ -447,8 +447,7 @@ static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
     text_add(steps, "; ");
 }
 
-Nest nest_of_singles(const Nest *n) {
-    Nest one;
+bool nest_of_singles(const Nest *n, Nest *one) {
     Text steps = text_new(n->p->arena);
     char *rest = arena_strdup(n->p->arena, text_get(&n->steps));
     for (char *step; (step = strtok_r(rest, ";", &rest));) {
@@ -458,15 +457,14 @@ Nest nest_of_singles(const Nest *n) {
             words[count++] = w;
         if (count) add_single_step(n, count, words, &steps);
     }
-    nest_begin(&one, n->p, n->given, n->target);
+    nest_begin(one, n->p, n->given, n->target);
     for (int i = 0; i < n->n_coords; i++) {
-        one.limit[i] = n->limit[i];
-        one.loop[i].least = n->loop[i].least;
+        one->limit[i] = n->limit[i];
+        one->loop[i].least = n->loop[i].least;
     }
-    one.variant = n->variant;
-    one.apart = n->apart;
-    nest_replay(&one, text_get(&steps));
-    return one;
+    one->variant = n->variant;
+    one->apart = n->apart;
+    return nest_replay(one, text_get(&steps));
 }
 
 #define MOST_ACCUMULATORS 16384
@@ -611,5 +609,6 @@ bool nest_check_loops(const Nest *n) {
         if (wrong) break;
     }
     if (wrong) diag_error(n->p->diag, E5002, "the schedule asks for %s", wrong);
-    return !wrong;
+    Nest one;
+    return !wrong && (n->singles.loop < 0 || (nest_of_singles(n, &one) && nest_check_loops(&one)));
 }

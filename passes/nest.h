@@ -112,8 +112,8 @@ void nest_drop_singles(Nest *n);
 /* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none.
  */
 int nest_single_coordinate(const Nest *n, int a);
-/* The nest of the runs that n->singles is for. */
-Nest nest_of_singles(const Nest *n);
+/* The nest of the runs that n->singles is for; false after a diagnostic (E5002). */
+bool nest_of_singles(const Nest *n, Nest *one);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined

@@ -1016,8 +1016,9 @@ static void share_vars(Build *b, const Nest *with) {
 /* The reduction, and behind it the one of tiles of one row for runs of few rows. False if they read
  * constants in different orders, or if that is no matter of one loop. */
 static bool build_with_singles(Build *b) {
-    Nest *n = b->n, one = nest_of_singles(n);
+    Nest *n = b->n, one;
     Exprs *x = b->x;
+    if (!nest_of_singles(n, &one)) return false;
     const Expr *limit = n->limit[nest_single_coordinate(n, n->singles.loop)];
     const Expr *many = ex_lt(x, ex_i(x, n->singles.most), limit);
     Build other = {.n = &one, .p = b->p, .x = x, .k = b->k};

@@ -1,0 +1,46 @@
+/* Schedules of products whose rows vary from run to run, for runs that have few; see schedule.h.
+ *
+ * A tile of 6 rows computes 6 where a run has one: a language model reads a prompt at once, and
+ * then token by token. Such runs get tiles of one row, or, where other rows meet the same columns
+ * (queries of heads that share keys), of those, and of more columns where no constant lies in
+ * panels.
+ */
+#include "passes/inline.h"
+#include "passes/schedule.h"
+
+#define MOST_SINGLES 2 /* rows that are done one by one where a run has no more */
+
+/* Columns, of `extent`, in a tile of so many rows, if the product computes the factor that has
+ * them: constants lie in the order of the other tiles. `column` is those tiles' loop over theirs;
+ * -1: as many. */
+static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t extent,
+                          int64_t rows) {
+    const Expr *body = nest_body(n);
+    const int64_t lanes = lanes_of(n);
+    bool constant = !m;
+    for (int i = 0; i < 2 && m; i++) {
+        const Expr *load = without_casts(body->arg[i]);
+        constant |= load->op != EX_load || value_is_const(n->op->in[load->k.i]);
+    }
+    const int64_t most = n->target->vector_registers * 3 / 4 / rows * lanes;
+    const int64_t width = most < extent ? most : extent / lanes * lanes;
+    return constant || width <= n->loop[column].extent ? -1 : width;
+}
+
+void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns) {
+    Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1};
+    const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
+    const bool alone = d >= 0 && n->coord[d]->op != EX_div && n->coord[d]->op != EX_rem;
+    if (!alone || n->loop[d].least > MOST_SINGLES || n->loop[d].extent <= n->loop[rows].extent)
+        return;
+    for (int i = 0; m && i < m->n_row; i++) {
+        const NestLoop *l = &n->loop[m->row[i]];
+        if (m->row[i] != rows && !l->retired && l->role == ROLE_serial && l->extent > 1 &&
+            l->extent <= n->loop[rows].extent && (s.rows < 0 || l->extent > n->loop[s.rows].extent))
+            s.rows = m->row[i];
+    }
+    const int64_t met = s.rows < 0 ? 1 : n->loop[s.rows].extent;
+    if (column >= 0) s.width = wider_tile(n, m, column, columns, met);
+    if (s.width > 0) s.columns = column;
+    nest_single(n, s);
+}
