@@ -15,6 +15,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from model_abi import Model, pointers
+
 HEADS, KV_HEADS, SIZE, ROOM = 6, 2, 16, 24
 CALLS = [4, 1, 1, 3, 1]  # tokens of a call
 TAKEN_BACK, MORE = 5, [2, 1]
@@ -104,43 +106,6 @@ def make(folder):
         onnx.save(model, folder / f"{name}.onnx")
 
 
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("dtype", ctypes.c_uint32),
-        ("rank", ctypes.c_uint32),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("bytes", ctypes.c_uint64),
-    ]
-
-
-POINTERS = ctypes.POINTER(ctypes.c_void_p)
-
-
-class Model(ctypes.Structure):
-    """The first members of mlcc_model (include/mlcc/model.h)."""
-
-    _fields_ = [
-        ("abi_version", ctypes.c_uint32),
-        ("struct_bytes", ctypes.c_uint32),
-        ("name", ctypes.c_char_p),
-        ("target", ctypes.c_char_p),
-        ("n_inputs", ctypes.c_uint32),
-        ("n_outputs", ctypes.c_uint32),
-        ("inputs", ctypes.POINTER(Tensor)),
-        ("outputs", ctypes.POINTER(Tensor)),
-        ("arena_bytes", ctypes.c_uint64),
-        ("weight_bytes", ctypes.c_uint64),
-        ("open", ctypes.CFUNCTYPE(ctypes.c_int, POINTERS, ctypes.c_char_p)),
-        (
-            "run",
-            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, POINTERS, POINTERS, ctypes.c_void_p),
-        ),
-        ("close", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-        ("error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
-    ]
-
-
 class Library:
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
@@ -157,11 +122,7 @@ class Library:
         given = [inputs[model.inputs[i].name.decode()] for i in range(model.n_inputs)]
         taken = [np.full(model.outputs[i].bytes, 0xFF, np.uint8) for i in range(model.n_outputs)]
         arena = self.arena.ctypes.data
-        pointers = [
-            (ctypes.c_void_p * len(all))(*[array.ctypes.data for array in all])
-            for all in (given, taken)
-        ]
-        status = model.run(self.state, *pointers, arena + -arena % 64)
+        status = model.run(self.state, pointers(given), pointers(taken), arena + -arena % 64)
         if status:
             sys.exit(f"run: {status}")
         names = [model.outputs[i].name.decode() for i in range(model.n_outputs)]

@@ -4,7 +4,7 @@
 set -eu
 build=$1 work=$2
 python=$(scripts/venv onnx)
-"$python" tests/e2e/caches.py make "$work"
+PYTHONPATH=scripts "$python" tests/e2e/caches.py make "$work"
 ranges="--dim seq=1..4 --dim total=1..24"
 states="--state *_past=*_present"
 set -f # that is no pattern of files
@@ -21,7 +21,7 @@ check() {
         if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
         # shellcheck disable=SC2086
         "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -t $to $march -o "$work/$target.so"
-        "$python" tests/e2e/caches.py check "$work/$name.onnx" "$work/$target.so" "$batch" "$error"
+        PYTHONPATH=scripts "$python" tests/e2e/caches.py check "$work/$name.onnx" "$work/$target.so" "$batch" "$error"
     done
     # shellcheck disable=SC2086
     "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -march=native --dump-ir=plan -o "$work/$name.c" \
