@@ -28,10 +28,9 @@ static bool has_output(const Onnx__GraphProto *graph, const char *name) {
     return i < graph->n_output;
 }
 
-static void add_pair(Session *s, StatePairs *to, const char *word, const char *past,
-                     const char *present) {
+static void add_pair(StatePairs *to, const char *word, const char *past, const char *present) {
     to->word[to->n] = word;
-    to->past[to->n] = arena_strdup(&s->arena, past);
+    to->past[to->n] = past;
     to->present[to->n++] = present;
 }
 
@@ -46,10 +45,10 @@ static bool add_pairs(Session *s, StatePairs *to, const char *word, const char *
         const char *name = name_of(graph->input[i]);
         const char *present = renamed(&s->arena, past, name, equals + 1);
         if (!present) continue;
-        add_pair(s, to, word, name, present);
+        add_pair(to, word, name, present);
         found |= has_output(graph, present);
     }
-    if (!found && (to->n == before || !strchr(past, '*'))) to->n = before;
+    if (!found && !strchr(past, '*')) to->n = before;
     return found;
 }
 
@@ -69,7 +68,7 @@ StatePairs states_read(Session *s) {
         if (found || pairs.n > before) continue;
         /* items of sequences have names in the graph alone; others are wrong */
         const char *past = first ? arena_strndup(&s->arena, word, (size_t)(first - word)) : "";
-        add_pair(s, &pairs, word, past, first ? first + 1 : "");
+        add_pair(&pairs, word, past, first ? first + 1 : "");
     }
     return pairs;
 }

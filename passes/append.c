@@ -53,46 +53,21 @@ static bool is_inside(Graph *g, const Op *op, const Expr *e) {
            dim_normal(g->x, d) == dim_normal(g->x, op->out[0]->dims[axis]);
 }
 
-/* Is it the element of input `at` that lies where the map's does? */
-static bool is_own(const Op *op, const Expr *e, int at) {
-    const Value *out = op->out[0];
-    bool own = e->op == EX_load && e->k.i == at && e->n == out->rank;
-    for (int i = 0; own && i < out->rank; i++) {
-        const Expr *index = e->arg[i];
-        own = index->op == EX_var ? index->k.i == i : out->shape[i] == 1 && ex_is_int(index, 0);
-    }
-    return own;
-}
-
-typedef struct Search {
-    int input;
-    bool found;
-} Search;
-
-static void find_load(void *user, const Expr *e) {
-    Search *s = user;
-    s->found |= e->op == EX_load && e->k.i == s->input;
-}
-
 static bool read_growth(Graph *g, const Op *op, const Value *state, Growth *growth) {
     const Value *out = op->out[0];
     if (op->kind != OP_map || op->guard ||
         !shape_equal(state->rank, state->shape, out->rank, out->shape))
         return false;
-    Search kept = {0};
-    while (kept.input < op->n_in && op->in[kept.input] != state) kept.input++;
     const Expr *e = op->body;
     while (e->op == EX_select && is_inside(g, op, e->arg[0])) e = e->arg[1];
-    if (kept.input == op->n_in || e->op != EX_select ||
-        !read_limit(g, op, e->arg[0], &growth->axis, &growth->begin) ||
-        !is_own(op, e->arg[1], kept.input))
+    if (e->op != EX_select || !read_limit(g, op, e->arg[0], &growth->axis, &growth->begin) ||
+        own_load(op, e->arg[1]) != state)
         return false;
     growth->fresh = e->arg[2];
-    ex_visit(g->arena, growth->fresh, find_load, &kept);
-    return !kept.found;
+    return loads_of_input(g->arena, growth->fresh, (int)e->arg[1]->k.i) == 0;
 }
 
-/* The map becomes a scatter of what is fresh. */
+/* A scatter of what is fresh takes the place of the map. */
 static void append(Graph *g, Op *op, Value *state, const Growth *growth) {
     Exprs *x = g->x;
     const int rank = op->out[0]->rank, axis = growth->axis;
@@ -106,24 +81,18 @@ static void append(Graph *g, Op *op, Value *state, const Growth *growth) {
     to[axis] = target[axis] = ex_add(x, ex_i(x, growth->begin), ex_var(x, axis));
     const Expr *fresh = build_rebased(&b, op->in, ex_subst_vars(x, growth->fresh, rank, to));
     Op *scatter = build_scatter(&b, state, COMBINE_none, target, NULL, fresh)->def;
-    op->kind = OP_scatter;
-    op->n_in = scatter->n_in;
-    op->in = scatter->in;
-    op->combine = scatter->combine;
-    op->n_upd = scatter->n_upd;
-    op->upd = scatter->upd;
-    op->target = scatter->target;
-    op->guard = scatter->guard;
-    op->body = scatter->body;
-    graph_unlink(g, scatter);
     graph_take_in(g, last, op);
+    scatter->out[0] = op->out[0];
+    scatter->out[0]->def = scatter;
+    graph_unlink(g, op);
 }
 
 /* Is it a map that only has fewer elements than the state it reads? */
 static bool is_part(const Graph *g, const Op *op) {
-    if (op->kind != OP_map || op->n_in != 1 || op->guard || !is_own(op, op->body, 0)) return false;
+    const Value *state =
+        op->kind == OP_map && op->n_in == 1 && !op->guard ? own_load(op, op->body) : NULL;
     int i = g->n_states;
-    while (i-- && g->inputs.items[graph_n_inputs(g) + i] != op->in[0]) continue;
+    while (i-- && g->inputs.items[graph_n_inputs(g) + i] != state) continue;
     return i >= 0;
 }
 

@@ -136,6 +136,30 @@ const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Ex
     return ex_cast(x, (DType)factor->dt, with_casts(x, factor->arg[0], inner, e));
 }
 
+Value *own_load(const Op *op, const Expr *e) {
+    if (e->op != EX_load || e->n != op->out[0]->rank) return NULL;
+    for (int i = 0; i < e->n; i++) {
+        bool own = e->arg[i]->op == EX_var && e->arg[i]->k.i == i;
+        if (!own && !(ex_is_int(e->arg[i], 0) && op->out[0]->shape[i] == 1)) return NULL;
+    }
+    return op->in[e->k.i];
+}
+
+typedef struct InputLoads {
+    int input, count;
+} InputLoads;
+
+static void count_load(void *user, const Expr *e) {
+    InputLoads *l = user;
+    l->count += e->op == EX_load && e->k.i == l->input;
+}
+
+int loads_of_input(Arena *scratch, const Expr *e, int input) {
+    InputLoads l = {input, 0};
+    ex_visit(scratch, e, count_load, &l);
+    return l.count;
+}
+
 Value *scattered_state(const Graph *g, const Value *v) {
     int i = g->n_states;
     while (i-- && g->outputs.items[graph_n_outputs(g) + i] != v) continue;

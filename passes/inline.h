@@ -69,6 +69,13 @@ const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Ex
 /* The dimension of the load that coordinate `var` alone runs through, and that alone; -1: none. */
 int load_dimension(Arena *a, const Expr *load, int var);
 
+/* The only operand that `e`, in the body of `op`, loads at the operator's own coordinates; NULL if
+ * it is no such load. */
+Value *own_load(const Op *op, const Expr *e);
+
+/* How many different loads of operator input `input` there are in `e`. */
+int loads_of_input(Arena *scratch, const Expr *e, int input);
+
 /* The state that `v` is in the next run, if what lies between is only scattered into it, and read
  * by nobody else but `v`; NULL: it is none. Uses are counted in v->index (graph_count_uses). */
 Value *scattered_state(const Graph *g, const Value *v);

@@ -919,7 +919,6 @@ static Stmt *build_updates(Build *b) {
     }
     Stmt *store = nest_new_store(b, op->n_in, at, value);
     const Expr *guard = op->guard ? without_limits(b, rewrite(b, op->guard)) : NULL;
-    if (guard && ex_is_int(guard, 1)) guard = NULL;
     store = nest_new_if(b, b->guard[0], nest_new_if(b, guard, store));
     return nest_wrap(b, b->n->n_order, b->n->order, store);
 }

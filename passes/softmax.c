@@ -18,17 +18,6 @@
 
 #include <math.h>
 
-/* The only operand that `e`, in the body of `op`, loads at the operator's own coordinates; NULL if
- * it is no such load. */
-static Value *own_load(const Op *op, const Expr *e) {
-    if (e->op != EX_load || e->n != op->out[0]->rank) return NULL;
-    for (int i = 0; i < e->n; i++) {
-        bool own = e->arg[i]->op == EX_var && e->arg[i]->k.i == i;
-        if (!own && !(ex_is_int(e->arg[i], 0) && op->out[0]->shape[i] == 1)) return NULL;
-    }
-    return op->in[e->k.i];
-}
-
 /* Does `load`, in the body of `map`, read what `reduce` makes of a row of a tensor of the map's
  * shape, the row that the map's own element is in? The dimensions that rows run along go to
  * *along. */

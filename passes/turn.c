@@ -166,24 +166,15 @@ static int64_t common_to(Graph *g, const Expr *e, int var, int64_t extent) {
 
 /* --- states ----------------------------------------------------------------------------------- */
 
-typedef struct Loads {
-    int input, count;
-} Loads;
-
-static void count_load(void *user, const Expr *e) {
-    Loads *l = user;
-    l->count += e->op == EX_load && e->k.i == l->input;
-}
-
 /* How often the operator's expressions load its input `i`. */
 static int loads_of(Graph *g, const Op *op, int i) {
-    Loads l = {i, 0};
     const Expr *part[] = {op->body, op->post, op->guard};
+    int count = 0;
     for (int k = 0; k < 3; k++)
-        if (part[k]) ex_visit(g->arena, part[k], count_load, &l);
+        if (part[k]) count += loads_of_input(g->arena, part[k], i);
     for (int d = 0; op->kind == OP_scatter && d < op->out[0]->rank; d++)
-        ex_visit(g->arena, op->target[d], count_load, &l);
-    return l.count;
+        count += loads_of_input(g->arena, op->target[d], i);
+    return count;
 }
 
 /* The state that factor `i` of the product loads whole, if it may lie in another order; NULL: there

@@ -9,8 +9,8 @@
  */
 #include "compiler/onnx/index.h"
 #include "compiler/onnx/quant.h"
-#include "ir/few_bits.h"
 #include "compiler/onnx/window.h"
+#include "ir/few_bits.h"
 
 #include <math.h>
 #include <string.h>
