@@ -273,8 +273,7 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
                          .rows = rows,
                          .columns = columns,
                          .shift = part.shift,
-                         .mask = part.mask,
-                         .pair = -1};
+                         .mask = part.mask};
         if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
             return true;
         if (s->role == ROLE_moved && rows && read_moved(p, s, var, dot)) return true;
@@ -952,29 +951,57 @@ static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
                 few_in_lanes(l, dot, dot->columns));
 }
 
-static const char *pair_text(Lanes *l, const LaneDot *dot, const char *acc) {
+/* The columns of a dot: the vector's name, if it is kept, else what is loaded; of parts of bytes,
+ * the bits. */
+static const char *columns_text(Lanes *l, const LaneDot *dot) {
     Printer *p = l->p;
-    const char *type = lane_type(p, DT_i32, l->width), *text = acc;
-    for (int i = 0; i < 2; i++) {
-        l->value[dot->pair] = ex_i(p->x, i);
-        const char *row = few_at(l, dot, dot->rows);
-        text = TEXT("%s, (int32_t)*(const mlcc_four_at *)%s + (%s){0}, %s", text, row, type,
-                    few_in_lanes(l, dot, dot->columns));
+    const char *text = kept_name(l, dot->columns);
+    if (!text) text = few_in_lanes(l, dot, dot->columns);
+    if (!dot->shift) return text;
+    return TEXT("(%s)((%s)%s >> (uint32_t)%s & 0x%08xu)", lane_type(p, DT_i32, l->width),
+                lane_type(p, DT_u32, l->width), text, scalar_text(l, dot->shift),
+                0x01010101u * (unsigned)dot->mask);
+}
+
+/* The rows of a dot, which are the same in all lanes. */
+static const char *spread_text(Lanes *l, const LaneDot *dot) {
+    Printer *p = l->p;
+    return TEXT("(int32_t)*(const mlcc_four_at *)%s + (%s){0}", few_at(l, dot, dot->rows),
+                lane_type(p, DT_i32, l->width));
+}
+
+LaneDot lanes_dot_of(Lanes *l, const LaneDot *dot, int step) {
+    Printer *p = l->p;
+    LaneDot one = *dot;
+    const Expr **to = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
+    const Stmt *s = dot->shorts;
+    one.n_shorts = 0;
+    for (int i = 0; i < dot->n_shorts; i++, s = s->body) {
+        to[s->var] = ex_i(p->x, step % s->extent->k.i);
+        step /= (int)s->extent->k.i;
     }
-    l->value[dot->pair] = NULL;
-    return TEXT("%s(%s)", lane_function(p, "dot_pair", l->width), text);
+    const Expr **part[] = {&one.rows, &one.columns, &one.shift};
+    for (int i = 0; i < 3; i++)
+        if (*part[i]) *part[i] = ex_subst_vars(p->x, *part[i], p->k->vars.n, to);
+    return one;
+}
+
+const char *lanes_short_text(Lanes *l, const LaneDot *dot, const char *sum) {
+    Printer *p = l->p;
+    const char *row = spread_text(l, dot), *column = columns_text(l, dot);
+    const char *a = dot->shift ? column : row, *b = dot->shift ? row : column; /* a is unsigned */
+    if (!sum) return TEXT("%s(%s, %s)", lane_function(p, "dot_short", l->width), a, b);
+    return TEXT("%s(%s, %s, %s)", lane_function(p, "dot_short_add", l->width), sum, a, b);
 }
 
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
     if (dot->each) return dot_each_text(l, dot, acc);
     if (dot->to) return moved_text(l, dot, acc);
-    if (dot->pair >= 0) return pair_text(l, dot, acc);
     bool whole = !dt_is_float((DType)dot->store->value->dt);
-    const char *kept = kept_name(l, dot->columns);
-    const char *row = few_at(l, dot, dot->rows);
-    const char *shift = dot->shift ? scalar_text(l, dot->shift) : NULL;
     if (l->width == 1) { /* the lane alone */
+        const char *row = few_at(l, dot, dot->rows);
+        const char *shift = dot->shift ? scalar_text(l, dot->shift) : NULL;
         const char *column = few_at(l, dot, dot->columns);
         const char *decode = whole ? "" : unit_helper(p->unit, "mlcc_bf16_decode");
         for (int i = 0; i < dot->count; i++) {
@@ -985,12 +1012,8 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
         }
         return acc;
     }
-    const char *type = lane_type(p, DT_i32, l->width);
-    if (!kept) kept = few_in_lanes(l, dot, dot->columns);
-    const char *four = TEXT("*(const mlcc_four_at *)%s", row);
-    if (dot->spread) four = TEXT("(int32_t)%s + (%s){0}", four, type);
-    if (shift)
-        kept = TEXT("(%s)((%s)%s >> (uint32_t)%s & 0x%08xu)", type, lane_type(p, DT_u32, l->width),
-                    kept, shift, 0x01010101u * (unsigned)dot->mask);
-    return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, four, kept);
+    const char *columns = columns_text(l, dot);
+    const char *row = dot->spread ? spread_text(l, dot)
+                                  : TEXT("*(const mlcc_four_at *)%s", few_at(l, dot, dot->rows));
+    return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, row, columns);
 }

@@ -56,7 +56,9 @@ typedef struct LaneDot {
                              0, or a choice by what all lanes share */
     const Expr *to;       /* or a table says where the rows lie behind the place that they have at
                              its zeros: the load of that; NULL: none does */
-    int pair;             /* the loop of role pair around, whose two sums are added; -1: none */
+    const Stmt
+        *shorts;  /* the loops of role short around, so many of them, of which sums are added */
+    int n_shorts; /* ... before they are of 32 bits */
 } LaneDot;
 
 /* Types whose lanes can lie in memory. */
@@ -96,6 +98,10 @@ bool lanes_can_put(const Lanes *l, const Expr *value);
 /* Stores 16 bytes of the buffer from the index on, at the latest with those of the third call after
  * this one: LANES_PUT vectors are narrowed, and looked up in a table, at once. */
 void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value);
+/* A dot as it is in an iteration of the loops of role short around it. */
+LaneDot lanes_dot_of(Lanes *l, const LaneDot *dot, int step);
+/* The dot's sums of 16 bits, two in each lane, added to `sum` (NULL: there is none). */
+const char *lanes_short_text(Lanes *l, const LaneDot *dot, const char *sum);
 /* The sum after the products. */
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc);
 

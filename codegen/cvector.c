@@ -21,7 +21,8 @@
 typedef struct VectorNest {
     const Stmt *unrolled[MAX_UNROLLED];
     int n_unrolled;
-    const Stmt *pair; /* the outermost loop, of that role; NULL: there is none */
+    const Stmt *shorts; /* the outermost loops, so many, of role short */
+    int n_shorts, short_steps;
     const Stmt *loop; /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
@@ -58,13 +59,16 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
            lanes_apart(place, n->unrolled[0]->var, 1);
 }
 
+#define MOST_SHORTS 32
+
 /* Reads `s` as a nest of the kind; false if it is none. */
 static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
-    *n = (VectorNest){.steps = 1};
-    if (s && s->kind == ST_for && s->role == ROLE_pair && ex_is_int(s->extent, 2) && s->body &&
-        !s->body->next) {
-        n->pair = s;
-        s = s->body;
+    *n = (VectorNest){.steps = 1, .shorts = s, .short_steps = 1};
+    for (; s && s->kind == ST_for && s->role == ROLE_short; s = s->body) {
+        if (!ex_is_const(s->extent) || !s->body || s->body->next) return false;
+        n->n_shorts++;
+        n->short_steps *= (int)s->extent->k.i;
+        if (n->short_steps > MOST_SHORTS || n->short_steps < 1) return false;
     }
     for (; s && s->kind == ST_for && s->role == ROLE_unroll; s = s->body) {
         if (n->n_unrolled == MAX_UNROLLED || !ex_is_const(s->extent) || !s->body || s->body->next)
@@ -79,9 +83,10 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     if (n->extent < 2 || n->steps * n->extent > MOST_STATEMENTS * 16) return false;
     n->widest = 4;
     n->is_dot = s->body && lanes_read_dot(p, s->body, s->var, &n->dot);
-    if (n->pair) {
-        n->dot.pair = n->pair->var;
-        return n->is_dot && !n->dot.each && !n->dot.to;
+    if (n->n_shorts) {
+        n->dot.shorts = n->shorts;
+        n->dot.n_shorts = n->n_shorts;
+        return n->is_dot && n->dot.count == 4 && !n->dot.each && !n->dot.to;
     }
     if (n->is_dot) return true;
     n->widest = 1;
@@ -120,7 +125,8 @@ static void note_row(Printer *p, const VectorNest *n, int buffer, const Expr *in
     int64_t rows = buffer_elements(p->k->buffers.items[buffer]) / n->extent;
     bool fits = rows * n->extent == buffer_elements(p->k->buffers.items[buffer]);
     int64_t stride;
-    if (n->pair && lanes_vary(index, n->pair->var)) fits = false;
+    const Stmt *s = n->shorts;
+    for (int i = 0; i < n->n_shorts; i++, s = s->body) fits &= !lanes_vary(index, s->var);
     for (int i = 0; fits && i < n->n_unrolled; i++)
         fits = ex_stride(index, n->unrolled[i]->var, &stride) && stride % n->extent == 0;
     if (fits && p->held[buffer] != 0) fits = p->held[buffer] == n->extent;
@@ -245,20 +251,34 @@ static void print_dot(Lanes *l, const LaneDot *dot) {
     end_statement(p, mark);
 }
 
-/* The two dots of a pair, as one where there is a function that does both. */
-static void print_dots(Lanes *l, const LaneDot *dot) {
+/* What loops of role short around the dot add to its sums: where there are functions for it, sums
+ * of 16 bits first. */
+static void print_shorts(Lanes *l, const LaneDot *dot, int steps) {
     Printer *p = l->p;
-    if (dot->pair < 0 || l->width == p->unit->vector_bytes / 4) {
-        print_dot(l, dot);
-        return;
+    const char *type = lane_type(p, DT_i32, l->width), *sum = NULL;
+    const bool whole = l->width == p->unit->vector_bytes / 4;
+    for (int i = 0; i < steps; i++) {
+        const LaneDot one = lanes_dot_of(l, dot, i);
+        if (!whole) {
+            print_dot(l, &one);
+            continue;
+        }
+        int mark = p->named.n;
+        const char *text = lanes_short_text(l, &one, sum);
+        if (!sum) {
+            sum = names_take(&p->names, TEXT("s%d", p->n_values++), "v");
+            print_line(p, "%s %s = %s;", type, sum, text);
+        } else {
+            print_line(p, "%s = %s;", sum, text);
+        }
+        end_statement(p, mark);
     }
-    LaneDot one = *dot;
-    one.pair = -1;
-    for (int i = 0; i < 2; i++) {
-        l->value[dot->pair] = ex_i(p->x, i);
-        print_dot(l, &one);
-    }
-    l->value[dot->pair] = NULL;
+    if (!whole) return;
+    int mark = p->named.n;
+    const char *place = lanes_at(l, dot->store->buffer, prepare(p, dot->store->index[0]));
+    print_line(p, "%s = %s(%s, %s);", place, unit_lane_function(p->unit, "dot_short_sum", l->width),
+               place, sum);
+    end_statement(p, mark);
 }
 
 static void print_put(Lanes *l, const Stmt *s) {
@@ -326,14 +346,15 @@ static void keep_what_is_certain(const Columns *u, const Expr *e) {
 static void keep_columns(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
     const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
-    if (n->steps < 2 || n->pair || p->held[store->buffer] <= 0 || (!n->is_dot && store->next))
-        return;
+    if (n->steps < 2 || p->held[store->buffer] <= 0 || (!n->is_dot && store->next)) return;
+    if (n->short_steps > 1 && !n->dot.shift) return; /* more than there are registers for */
     Columns user = {l, n};
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
         take_lanes(l, n);
         if (n->is_dot)
-            keep_column(&user, n->dot.columns);
+            for (int i = 0; i < n->short_steps; i++)
+                keep_column(&user, lanes_dot_of(l, &n->dot, i).columns);
         else
             keep_what_is_certain(&user, prepare(p, store->value));
     }
@@ -438,7 +459,10 @@ bool print_vectors(Printer *p, const Stmt *s) {
         for (l.start = 0; l.start < n.extent; l.start += l.width) {
             take_lanes(&l, &n);
             if (n.is_dot) {
-                print_dots(&l, &n.dot);
+                if (n.n_shorts)
+                    print_shorts(&l, &n.dot, n.short_steps);
+                else
+                    print_dot(&l, &n.dot);
                 continue;
             }
             if (l.width == p->unit->vector_bytes / 4 && l.there == l.width && n_put > 0) {

@@ -6,7 +6,7 @@
 
 const char *role_name(Role role) {
     static const char *const names[ROLE_count] = {
-        "serial",  "parallel", "vector",  "unroll",   "tile",     "pair",    "moved",
+        "serial",  "parallel", "vector",  "unroll",   "tile",     "short",   "moved",
         "block.x", "block.y",  "block.z", "thread.x", "thread.y", "thread.z"};
     return names[role];
 }

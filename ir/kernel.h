@@ -36,9 +36,9 @@ typedef enum Role {
     ROLE_unroll,
     ROLE_tile,    /* of a reduction, around rows and columns of sums: a tile of a matrix unit, of
                      which each iteration is a word, or of a device's warps, a step */
-    ROLE_pair,    /* of a reduction, around rows and columns of sums of products of unsigned and
-                     signed bytes, by fours: sums over the loop of the first two, and of the last
-                     two of the four fit into 16 bits */
+    ROLE_short,   /* of a reduction, around rows and columns of sums of products of bytes, unsigned
+                     with signed, by fours: of the first two of the four, and of the last two, sums
+                     over all loops of the role fit into 16 bits */
     ROLE_moved,   /* of a reduction, inside of a vector of columns: four products of bytes, whose
                      rows lie where a table of bytes says, in pairs side by side within a window
                      (target_window) of what is there, and have sums of 16 bits in pairs */

@@ -19,6 +19,7 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 #include "passes/relieve.h"
+#include "passes/strassen.h"
 
 #include <string.h>
 
@@ -453,6 +454,14 @@ static void change_type(Sum *s, int i, DType dt) {
     if (ex_is_zero(d->zero)) d->zero = NULL;
 }
 
+/* How many elements of part i the sum reads. */
+static int64_t size_of(const Sum *s, int i) {
+    int64_t size = 1;
+    for (int k = 0; k < s->n; k++)
+        if (vars_of(s, s->part[i].q) >> k & 1) size *= s->extent[k];
+    return size;
+}
+
 /* Are products of constant columns, coordinate k of the result, faster as bytes than as words?
  * Bytes of an input stay where they are; words would be laid out anew. */
 static bool relieved(const Sum *s, int column, int k) {
@@ -464,17 +473,13 @@ static bool relieved(const Sum *s, int column, int k) {
     if (through_reshape(from)->def->kind == OP_input &&
         load_dimension(arena, rows, s->rank) != from->rank - 1)
         return false;
+    const double results = (double)shape_numel(s->rank, s->extent);
+    const double saved =
+        strassen_saves(results * (double)s->extent[s->rank], (double)size_of(s, !column),
+                       (double)size_of(s, column), results, true);
     return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, s->extent[k],
                               &c) &&
-           relieve_pays(arena, s->target, &c);
-}
-
-/* How many elements of part i the sum reads. */
-static int64_t size_of(const Sum *s, int i) {
-    int64_t size = 1;
-    for (int k = 0; k < s->n; k++)
-        if (vars_of(s, s->part[i].q) >> k & 1) size *= s->extent[k];
-    return size;
+           relieve_pays(arena, s->target, &c, strassen_pays(saved) ? 1 - saved : 1);
 }
 
 /* The part, neither of them constant, that has the columns: the one with the last coordinate. But

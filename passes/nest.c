@@ -485,36 +485,68 @@ static bool is_unit_tile(const Nest *n, int at) {
     return fits;
 }
 
-bool nest_pairs_fit(const Nest *n, int fours, int few) {
-    const Expr *body = nest_body(n), *to[NEST_MAX_LOOPS];
-    if (!n->target->byte_pairs || body->op != EX_mul || body->dt != DT_i32) return false;
-    if (n->loop[fours].extent % 2 || n->loop[few].extent != 4) return false;
+const Expr *nest_term(const Nest *n) {
+    const Expr *body = nest_body(n);
+    uint64_t inside = 0;
+    int64_t times = 1;
+    for (int i = n->n_order - 1; i >= 0 && n->order[i] != n->partial_loop; i--) {
+        if (!n->loop[n->order[i]].reduce) continue;
+        inside |= UINT64_C(1) << n->order[i];
+        times *= n->loop[n->order[i]].extent;
+    }
+    if (n->partial_loop < 0) return body;
+    return nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
+}
+
+/* The largest part of a byte that a factor is; -1: it is none. */
+static int64_t largest_part(const Expr *e) {
+    const bool masked = e->op == EX_band && ex_is_const(e->arg[1]);
+    return masked && e->arg[1]->k.i >= 0 && e->arg[1]->k.i <= INT8_MAX ? e->arg[1]->k.i : -1;
+}
+
+/* The fours that a sum over `times` iterations of loop `around` adds, of constant columns. */
+static bool read_fours(const Nest *n, const Expr *columns, int around, int64_t times, int few,
+                       Fours *f) {
+    const Expr *index = columns->arg[0], *to[NEST_MAX_LOOPS];
     for (int i = 0; i < n->n_loops; i++) to[i] = ex_i(n->x, 0);
+    const Expr *first = ex_simplify(n->x, ex_subst_vars(n->x, index, n->n_loops, to), 0, NULL);
+    *f = (Fours){.v = n->op->in[columns->k.i], .together = (int)times};
+    if (!value_is_const(f->v) || !ex_is_const(first) || !ex_stride(index, few, &f->stride) ||
+        !ex_stride(index, around, &f->apart))
+        return false;
+    for (int i = 0; i < n->n_order; i++) {
+        const int loop = n->order[i];
+        if (loop == few) continue;
+        const int64_t each = loop == around ? times : 1;
+        if (n->loop[loop].extent % each || !ex_stride(index, loop, &f->step[f->n])) return false;
+        f->extent[f->n] = n->loop[loop].extent / each;
+        f->step[f->n] *= each;
+        if (f->step[f->n]) f->n++;
+    }
+    f->first = first->k.i;
+    int64_t last = f->first + (times - 1) * f->apart + 3 * f->stride;
+    bool inside = f->first >= 0 && f->stride >= 0 && f->apart >= 0;
+    for (int i = 0; i < f->n; i++) {
+        inside &= f->step[i] >= 0;
+        last += f->step[i] * (f->extent[i] - 1);
+    }
+    return inside && last < value_numel(f->v);
+}
+
+bool nest_sums_are_short(const Nest *n, const Expr *product, int n_around, const int *around,
+                         int64_t times, int few) {
+    if (!n->target->byte_pairs || product->op != EX_mul || product->dt != DT_i32) return false;
+    if (n->loop[few].extent != 4) return false;
     for (int k = 0; k < 2; k++) {
-        const Expr *e = without_casts(body->arg[k]), *rows = without_casts(body->arg[1 - k]);
-        if (e->op != EX_load || e->dt != DT_i8 || rows->dt != DT_u8) continue;
-        Fours f = {.v = n->op->in[e->k.i]};
-        const Expr *index = e->arg[0], *first = ex_subst_vars(n->x, index, n->n_loops, to);
-        if (!value_is_const(f.v)) continue;
-        first = ex_simplify(n->x, first, 0, NULL);
-        bool even = ex_is_const(first) && ex_stride(index, few, &f.stride) &&
-                    ex_stride(index, fours, &f.apart);
-        for (int i = 0; i < n->n_order && even; i++) {
-            int loop = n->order[i];
-            if (loop == few) continue;
-            f.extent[f.n] = n->loop[loop].extent / (loop == fours ? 2 : 1);
-            even = ex_stride(index, loop, &f.step[f.n]);
-            if (loop == fours) f.step[f.n] *= 2;
-            if (f.step[f.n]) f.n++;
-        }
-        if (!even || first->k.i < 0 || f.stride < 0 || f.apart < 0) return false;
-        f.first = first->k.i;
-        int64_t last = f.first + f.apart + 3 * f.stride;
-        for (int i = 0; i < f.n; i++) {
-            if (f.step[i] < 0) return false;
-            last += f.step[i] * (f.extent[i] - 1);
-        }
-        return last < value_numel(f.v) && relieve_fits(n->p->arena, &f);
+        const Expr *columns = without_casts(product->arg[k]);
+        const Expr *rows = without_casts(product->arg[1 - k]);
+        const int64_t most = largest_part(product->arg[k]);
+        Fours f;
+        if (rows->op != EX_load) continue;
+        if (rows->dt == DT_i8 && most >= 0) return 2 * times * most * -INT8_MIN <= INT16_MAX;
+        if (rows->dt == DT_u8 && columns->op == EX_load && columns->dt == DT_i8)
+            return n_around == 1 && read_fours(n, columns, around[0], times, few, &f) &&
+                   relieve_fits(n->p->arena, &f);
     }
     return false;
 }
@@ -572,12 +604,20 @@ bool nest_moves_fit(const Nest *n, int few) {
     return false;
 }
 
-/* Is the loop of role pair at this position around a tile of sums of four products, and do those
- * fit? */
-static bool is_pair(const Nest *n, int at) {
-    int last = n->order[n->n_order - 1];
-    return n->loop[n->order[at]].extent == 2 && n->loop[n->order[at]].reduce &&
-           n->loop[last].reduce && nest_pairs_fit(n, n->order[at], last);
+/* Are the loops of role short that begin at this position around a tile of sums of four products,
+ * and do these fit? */
+static bool are_short(const Nest *n, int at) {
+    int loops[NEST_MAX_LOOPS], count = 0;
+    const int few = n->order[n->n_order - 1];
+    int64_t times = 1;
+    for (int i = 0; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (l->role != ROLE_short) continue;
+        if (i != at + count || !l->reduce) return false;
+        loops[count++] = n->order[i];
+        times *= l->extent;
+    }
+    return n->loop[few].reduce && nest_sums_are_short(n, nest_term(n), count, loops, times, few);
 }
 
 bool nest_check_loops(const Nest *n) {
@@ -596,7 +636,9 @@ bool nest_check_loops(const Nest *n) {
         if (reducing && !l->reduce && l->role == ROLE_serial)
             wrong = "accumulators in a loop that is not unrolled";
         if (l->role == ROLE_tile && !is_unit_tile(n, i)) wrong = "a tile that no unit takes";
-        if (l->role == ROLE_pair && !is_pair(n, i)) wrong = "a pair of sums that may not fit";
+        const bool inside_short = i > 0 && n->loop[n->order[i - 1]].role == ROLE_short;
+        if (l->role == ROLE_short && !inside_short && !are_short(n, i))
+            wrong = "sums that may not fit into 16 bits";
         if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop)))
             wrong = "rows that may not be moved";
         if (inside_vector && l->role != ROLE_unroll && l->role != ROLE_moved)

@@ -128,10 +128,12 @@ bool nest_replay(Nest *n, const char *steps);
  * after a diagnostic (E5002). */
 bool nest_check_loops(const Nest *n);
 
-/* May the target add products of constant bytes in pairs: those of two iterations that follow each
- * other, the first of which has an even number, of reduction loop `fours`, around four of loop
- * `few`? */
-bool nest_pairs_fit(const Nest *n, int fours, int few);
+/* Do sums of products of bytes, of four of loop `few`, fit into 16 bits over these loops around, as
+ * loops of role short ask for? Rows of unsigned bytes times constant columns (of one loop around,
+ * `times` iterations that follow each other, the first of which has a number that they divide), or
+ * of signed bytes times parts of bytes. */
+bool nest_sums_are_short(const Nest *n, const Expr *product, int n_around, const int *around,
+                         int64_t times, int few);
 
 /* May the target add four products of loop `few`, whose rows lie where constant tables say, by
  * moving a window of bytes? */
@@ -166,6 +168,8 @@ typedef struct PartialSum {
 /* Reads a sum of `e` as such a one; `inside`: the variables of the sum of terms, `times`: how many
  * terms it has. */
 PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t inside, int64_t times);
+/* What the innermost loops add up: the body, or of sums in two steps a term of the first. */
+const Expr *nest_term(const Nest *n);
 
 /* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
  * behind its parameters (those of the op, in order, then the output; packed constants replace

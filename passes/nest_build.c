@@ -631,7 +631,9 @@ static Stmt *partial_loops(Build *b, int count, const int *loops, const Expr *at
     for (int i = ++outside; i < count; i++) {
         const NestLoop *l = &n->loop[loops[i]];
         if (!l->reduce) continue;
-        if (l->var >= 64 || (l->role != ROLE_serial && l->role != ROLE_unroll)) return NULL;
+        if (l->var >= 64 ||
+            (l->role != ROLE_serial && l->role != ROLE_unroll && l->role != ROLE_short))
+            return NULL;
         inside |= UINT64_C(1) << l->var;
         times *= l->extent;
     }
@@ -682,7 +684,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
         while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop &&
-               serial[depth] != n->stream_loop && n->loop[serial[depth]].role != ROLE_pair)
+               serial[depth] != n->stream_loop && n->loop[serial[depth]].role != ROLE_short)
             depth++;
         Stmt *list = NULL;
         bool unit = depth > 0 && n->loop[serial[depth - 1]].role == ROLE_tile;

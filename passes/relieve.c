@@ -2,12 +2,18 @@
  * add such in pairs.
  *
  * x86 before VNNI multiplies unsigned with signed bytes and adds two neighbours with one
- * instruction, if the sum fits into 16 bits; then two such sums can be added before they become one
- * of 32 bits with their neighbours: five instructions for two vectors of bytes, where words take
- * eight. With any rows, the sum of four products fits if the positive columns among the four
- * come to 128 at most, and the negative ones too. Of trained weights most do, and which elements of
- * the depth make a sum is free: for a block of columns, fours of the depth, which a row has side by
- * side, are matched so that few sums are too large. The product becomes
+ * instruction, if the sum fits into 16 bits: three instructions for a vector of fours, where words
+ * take four. With any rows, the sum fits if the positive columns among the two come to 128 at most,
+ * and the negative ones too. For a block of columns, what is too much in a four is left to a second
+ * four at the same place, behind all others (MODE_single). The product becomes
+ *
+ *     sum over f and i of row[four[c / block, f] + i] * relieved[4 * f + i, c]
+ *
+ * Two such sums can be added before they become one of 32 bits with their neighbours: five
+ * instructions for two vectors (MODE_pair). Four products then have to fit. Of trained weights most
+ * do, and which elements of the depth make a sum is free: for a block of columns, fours of the
+ * depth, which a row has side by side, are matched so that few sums are too large. The product
+ * becomes
  *
  *     sum over f and i of row[four[c / block, f] + i] * relieved[4 * f + i, c]
  *
@@ -25,6 +31,7 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +41,8 @@
 
 /* Half cycles, as measured (Skylake): more than instructions where loads are late. */
 #define COST_OF_WORDS 4.1  /* of a vector of fours as words, */
-#define COST_OF_PAIRS 2.8  /* in pairs of bytes, */
+#define COST_OF_FOURS 3.3  /* in fours of bytes, */
+#define COST_OF_PAIRS 2.8  /* in pairs of these, */
 #define COST_OF_REST  6.6  /* of a vector of the rest, */
 #define COST_OF_SUMS  32   /* and what it takes to store a vector of sums and to load it again */
 #define WORTH         0.95 /* of what words take */
@@ -59,9 +67,13 @@ bool relieve_fits(Arena *arena, const Fours *f) {
     int64_t at[64] = {0}, place = f->first;
     for (;;) {
         for (int half = 0; half < FEW; half += 2) {
-            const int8_t *one = &data[place + half * f->stride], *other = one + f->apart;
-            const int w[FEW] = {one[0], one[f->stride], other[0], other[f->stride]};
-            if (!fit(w, FEW)) return false;
+            int sum[2] = {0}; /* of the positive ones, and of the negative ones */
+            for (int k = 0; k < f->together; k++) {
+                const int8_t *four = &data[place + k * f->apart + half * f->stride];
+                const int w[2] = {four[0], four[f->stride]};
+                for (int sign = 0; sign < 2; sign++) sum[sign] += sum_of_sign(w, 2, sign ? -1 : 1);
+            }
+            if (sum[0] > MOST || sum[1] > MOST) return false;
         }
         int i = f->n - 1;
         for (; i >= 0 && ++at[i] == f->extent[i]; at[i--] = 0)
@@ -135,6 +147,12 @@ typedef struct RestVector {
     uint8_t to[LANES][FEW];
     int8_t lack[LANES][FEW];
 } RestVector;
+
+typedef enum Mode {
+    MODE_none,   /* bytes take no less than words do */
+    MODE_single, /* sums of two products fit into 16 bits, */
+    MODE_pair    /* or of four */
+} Mode;
 
 typedef struct Work {
     Arena *arena;
@@ -333,6 +351,40 @@ static void relieve_columns(Work *k, int64_t column) {
     }
 }
 
+/* Of the block that was read last, in the fours' order as they are: those that have too much, and
+ * what is left to each if it is relieved, [columns of the block, FEW]. Returns how many. */
+static int find_more_fours(Work *k, int32_t *place, int8_t *left) {
+    const int64_t depth = k->columns->depth;
+    int count = 0;
+    for (int64_t at = 0; at < depth; at += FEW) {
+        bool fits = true;
+        for (int64_t i = 0; i < k->block * FEW; i += 2) {
+            const int8_t *w = &k->weight[i / FEW * depth + at + i % FEW];
+            fits &= fit((int[]){w[0], w[1]}, 2);
+        }
+        if (fits) continue;
+        if (place) place[count] = (int32_t)at;
+        for (int64_t i = 0; i < k->block * FEW && left; i++) {
+            int8_t *w = &k->weight[i / FEW * depth + at + i % FEW];
+            left[count * k->block * FEW + i] = (int8_t)(*w / 2);
+            *w = (int8_t)(*w - *w / 2);
+        }
+        count++;
+    }
+    return count;
+}
+
+/* The most of any block. */
+static int most_more_fours(Work *k) {
+    int most = 0;
+    for (int64_t column = 0; column < k->columns->n; column += k->block) {
+        read_block(k, column);
+        const int more = find_more_fours(k, NULL, NULL);
+        if (more > most) most = more;
+    }
+    return most;
+}
+
 bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
                         int column, int64_t n_columns, ConstantColumns *c) {
     int k = load_dimension(arena, load, depth), n = load_dimension(arena, load, column);
@@ -343,28 +395,32 @@ bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int
     return true;
 }
 
-/* Is a rest of so many vectors little enough? */
-static bool is_little(int vectors, int64_t depth) {
-    double steps = (double)depth / FEW, cost = COST_OF_PAIRS * steps;
-    if (vectors) cost += COST_OF_REST * vectors + COST_OF_SUMS;
-    return cost <= WORTH * COST_OF_WORDS * steps;
+/* The mode that costs least (the rest of pairs by a few blocks), if it is less than `words` of what
+ * words take. */
+static Mode choose_mode(Work *k, double words) {
+    const ConstantColumns *columns = k->columns;
+    Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
+    int rest = 0;
+    const int more = most_more_fours(k);
+    int64_t blocks = columns->n / k->block, samples = blocks < SAMPLES ? blocks : SAMPLES;
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t column = i * blocks / samples * k->block;
+        k->rest.n = 0;
+        match_fours(k, column, choice);
+        relieve_columns(k, column);
+        if (k->rest.n > rest) rest = k->rest.n;
+    }
+    k->rest.n = 0;
+    arena_return(k->arena, choice, CHOICE_ROOM);
+    const double steps = (double)columns->depth / FEW, single = COST_OF_FOURS * (steps + more);
+    const double pair = COST_OF_PAIRS * steps + (rest ? COST_OF_REST * rest + COST_OF_SUMS : 0);
+    if (fmin(single, pair) > words * COST_OF_WORDS * steps) return MODE_none;
+    return single < pair ? MODE_single : MODE_pair;
 }
 
-bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns) {
+bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double words) {
     Work k = begin_work(arena, t, columns);
-    if (!has_size(&k)) return false;
-    Choice *choice = arena_borrow(arena, CHOICE_ROOM);
-    int most = 0;
-    int64_t blocks = columns->n / k.block, samples = blocks < SAMPLES ? blocks : SAMPLES;
-    for (int64_t i = 0; i < samples; i++) {
-        int64_t column = i * blocks / samples * k.block;
-        k.rest.n = 0;
-        match_fours(&k, column, choice);
-        relieve_columns(&k, column);
-        if (k.rest.n > most) most = k.rest.n;
-    }
-    arena_return(arena, choice, CHOICE_ROOM);
-    return is_little(most, columns->depth);
+    return has_size(&k) && choose_mode(&k, WORTH * words) != MODE_none;
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */
@@ -470,54 +526,113 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
     return v;
 }
 
-static void relieve(Relief *r, const Target *t) {
-    Graph *g = r->g;
-    Exprs *x = g->x;
-    Op *op = r->op, *last = g->last;
-    const Value *out = op->out[0], *v = r->columns.v;
+/* Does it fit as it is? */
+static bool fits(const Relief *r, Mode mode) {
     const ConstantColumns *c = &r->columns;
-    r->work = begin_work(g->arena, t, c);
-    if (!has_size(&r->work)) return;
+    const int together = mode == MODE_pair ? 2 : 1;
     const Fours as_they_are = {.v = c->v,
                                .stride = c->stride,
                                .apart = FEW * c->stride,
+                               .together = together,
                                .n = 2,
-                               .extent = {c->n, c->depth / (2 * FEW)},
-                               .step = {c->column_stride, 2 * FEW * c->stride}};
-    if (relieve_fits(g->arena, &as_they_are)) return;
+                               .extent = {c->n, c->depth / (together * FEW)},
+                               .step = {c->column_stride, together * FEW * c->stride}};
+    return relieve_fits(r->g->arena, &as_they_are);
+}
+
+/* The sum over the table `four`, [blocks, fours], and those of each, of relieved columns at `at`.
+ */
+static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, Value *relieved, int n_at,
+                         const Expr *const *at) {
+    Graph *g = r->g;
+    Exprs *x = g->x;
+    Op *op = r->op;
+    const int rank = op->out[0]->rank, n_in = op->n_in;
+    const int64_t shape[2] = {r->columns.n / r->work.block, fours}, red[2] = {fours, FEW};
+    Value **in = ARENA_ARRAY(g->arena, n_in + 3, Value *);
+    for (int i = 0; i < n_in; i++) in[i] = op->in[i];
+    in[n_in] = relieved;
+    in[n_in + 1] = graph_const(g, DT_i32, 2, shape, four);
+    const Expr *index[MAX_RANK], *i = ex_var(x, rank + 1);
+    const Expr *block[2] = {ex_div(x, ex_var(x, r->column), ex_i(x, r->work.block)),
+                            ex_var(x, rank)};
+    for (int k = 0; k < r->row->n; k++) index[k] = r->row->arg[k];
+    index[r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in + 1, 2, block), i);
+    op->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index)),
+                      ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in, n_at, at)));
+    op->n_red = 2;
+    op->red = arena_copy(g->arena, red, sizeof red);
+    op->in = in;
+    op->n_in = n_in + 2;
+}
+
+/* MODE_single. */
+static void relieve_fours(Relief *r) {
+    Graph *g = r->g;
+    Exprs *x = g->x;
+    Work *k = &r->work;
+    const ConstantColumns *c = &r->columns;
+    const int64_t fours = c->depth / FEW, blocks = c->n / k->block;
+    const int most = most_more_fours(k);
+    const int64_t all = fours + most, deep = all * FEW, shape[2] = {c->n, deep};
+    int32_t *four = ARENA_ARRAY(g->arena, blocks * all, int32_t);
+    int8_t *relieved = ARENA_ARRAY(g->arena, deep * c->n, int8_t);
+    int8_t *left = ARENA_ARRAY(g->arena, most * k->block * FEW, int8_t);
+    for (int64_t b = 0; b < blocks; b++) {
+        read_block(k, b * k->block);
+        for (int64_t f = 0; f < fours; f++) four[b * all + f] = (int32_t)(f * FEW);
+        const int more = find_more_fours(k, &four[b * all + fours], left);
+        for (int64_t i = 0; i < k->block; i++) {
+            int8_t *column = &relieved[(b * k->block + i) * deep];
+            memcpy(column, &k->weight[i * c->depth], (size_t)c->depth);
+            for (int64_t f = 0; f < more; f++)
+                memcpy(&column[c->depth + f * FEW], &left[(f * k->block + i) * FEW], FEW);
+        }
+    }
+    const int rank = r->op->out[0]->rank;
+    const Expr *depth = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, FEW)), ex_var(x, rank + 1));
+    const Expr *at[2] = {ex_var(x, r->column), depth};
+    sum_by_table(r, four, all, graph_const(g, DT_i8, 2, shape, relieved), 2, at);
+}
+
+/* MODE_pair. */
+static void relieve_pairs(Relief *r) {
+    Graph *g = r->g;
+    Exprs *x = g->x;
+    Op *op = r->op;
+    const Value *out = op->out[0], *v = r->columns.v;
     int64_t fours = op->red[0] / FEW, blocks = r->columns.n / r->work.block;
     int *first = ARENA_ARRAY(g->arena, r->columns.n / r->work.lanes + 1, int);
     int32_t *four = ARENA_ARRAY(g->arena, blocks * fours, int32_t);
-    int most = relieve_all(r, first, four), n_in = op->n_in;
+    int most = relieve_all(r, first, four);
     if (most == 1) most++; /* so that there is a loop, around the sums of rows */
-    Value **in = ARENA_ARRAY(g->arena, n_in + 3, Value *);
-    for (int i = 0; i < n_in; i++) in[i] = op->in[i];
-    const int64_t shape[2] = {blocks, fours}, red[2] = {fours, FEW};
-    in[n_in] = graph_const(g, DT_i8, v->rank, v->shape, r->work.relieved);
-    in[n_in + 1] = graph_const(g, DT_i32, 2, shape, four);
-    const Expr *index[2][MAX_RANK], *own[MAX_RANK], *to[MAX_RANK + 1], *acc = ex_acc(x, DT_i32);
-    const Expr *f = ex_var(x, out->rank), *i = ex_var(x, out->rank + 1);
-    const Expr *block[2] = {ex_div(x, ex_var(x, r->column), ex_i(x, r->work.block)), f};
+    const Expr *at[MAX_RANK], *own[MAX_RANK], *to[MAX_RANK + 1], *acc = ex_acc(x, DT_i32);
     for (int k = 0; k < out->rank; k++) own[k] = to[k] = ex_var(x, k);
-    to[out->rank] = ex_add(x, ex_mul(x, f, ex_i(x, FEW)), i);
-    for (int k = 0; k < r->row->n; k++) index[0][k] = r->row->arg[k];
-    index[0][r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in + 1, 2, block), i);
+    to[out->rank] =
+        ex_add(x, ex_mul(x, ex_var(x, out->rank), ex_i(x, FEW)), ex_var(x, out->rank + 1));
     for (int k = 0; k < r->load->n; k++)
-        index[1][k] = ex_subst_vars(x, r->load->arg[k], out->rank + 1, to);
-    op->body =
-        ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index[0])),
-               ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in, r->load->n, index[1])));
-    op->n_red = 2;
-    op->red = arena_copy(g->arena, red, sizeof red);
-    op->n_in = n_in + 2;
-    if (most) {
-        in[op->n_in] = sum_of_rest(r, first, most);
-        const Expr *rest = ex_load(x, DT_i32, op->n_in++, out->rank, own);
-        op->post = ex_replace(x, op->post, acc, ex_add(x, acc, rest));
-    }
-    op->in = in;
-    graph_drop_inputs(g, op);
-    graph_take_in(g, last, op);
+        at[k] = ex_subst_vars(x, r->load->arg[k], out->rank + 1, to);
+    Value *rest = most ? sum_of_rest(r, first, most) : NULL;
+    sum_by_table(r, four, fours, graph_const(g, DT_i8, v->rank, v->shape, r->work.relieved),
+                 r->load->n, at);
+    if (!rest) return;
+    op->in[op->n_in] = rest;
+    const Expr *lacking = ex_load(x, DT_i32, op->n_in++, out->rank, own);
+    op->post = ex_replace(x, op->post, acc, ex_add(x, acc, lacking));
+}
+
+static void relieve(Relief *r, const Target *t) {
+    Op *last = r->g->last;
+    r->work = begin_work(r->g->arena, t, &r->columns);
+    if (!has_size(&r->work)) return;
+    const Mode mode = choose_mode(&r->work, HUGE_VAL);
+    if (fits(r, mode)) return;
+    if (mode == MODE_pair)
+        relieve_pairs(r);
+    else
+        relieve_fours(r);
+    graph_drop_inputs(r->g, r->op);
+    graph_take_in(r->g, last, r->op);
 }
 
 void pass_relieve(Graph *g, const PassOptions *o) {

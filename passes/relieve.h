@@ -16,23 +16,25 @@ typedef struct ConstantColumns {
 /* Those that a load reads, all of v, along two of its coordinates; false if it does not. */
 bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
                         int column, int64_t n_columns, ConstantColumns *c);
-/* Fours of constant columns whose sums are added in 16 bits: two so far `apart`, at every place of
- * loops with such extents and strides. */
+/* Fours of constant columns whose sums are added in 16 bits: `together` of them so far `apart`, at
+ * every place of loops with such extents and strides. */
 typedef struct Fours {
     Value *v;                     /* i8 */
     int64_t first, stride, apart; /* stride: within a four */
+    int together;
     int n;
     int64_t extent[64], step[64];
 } Fours;
 
-/* Do they fit: have the products with any unsigned bytes, of the first two of both and of the last
+/* Do they fit: have the products with any unsigned bytes, of the first two of all and of the last
  * two, sums of 16 bits? */
 bool relieve_fits(Arena *arena, const Fours *fours);
 /* Does a table move bytes in pairs side by side, from within `window` bytes, and have products of
  * these with `lack`, as many elements in the same order, sums of 16 bits in pairs? Constants of u8
  * and i8. */
 bool relieve_moves(Arena *arena, Value *table, Value *lack, int window);
-/* Is the product, once pass `relieve` has had a look at it, faster than one of words is? */
-bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns);
+/* Is the product, once pass `relieve` has had a look at it, faster than one of words is, of which
+ * such a part (0 .. 1) is multiplied? */
+bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double part);
 
 #endif

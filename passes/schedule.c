@@ -568,7 +568,7 @@ static int panels_of(const Nest *n, const Product *m, int column) {
 }
 
 /* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it
- * that is taken at once, of role tile or pair, and `few` (or -1) the one that is innermost. */
+ * that is taken at once, of role tile or short, and `few` (or -1) the one that is innermost. */
 static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
                        Role role, int few) {
     const Expr *body = nest_body(n);
@@ -618,22 +618,25 @@ static bool widens(const Target *t, int64_t at_once) {
     return at_once == 4 && t->signed_rows && !t->byte_dots;
 }
 
-/* Operands.instructions of a product of which so many are added at once, fours in pairs or not. */
-static double instructions_of(const Target *t, int64_t at_once, bool pairs) {
-    if (pairs) return 2.5;
+/* Operands.instructions of a product of which so many are added at once; `shorts`: fours of which
+ * sums are added in 16 bits, 0: none. */
+static double instructions_of(const Target *t, int64_t at_once, int64_t shorts) {
+    if (shorts) return 2 + 1.0 / (double)shorts;
     if (widens(t, at_once)) return 6;
     return at_once == 2 && t->word_products ? 2 : 0;
 }
 
 /* Operands.temporaries of such. */
-static int temporaries_of(const Target *t, int64_t at_once, bool pairs) {
-    if (at_once == 1 || pairs || t->byte_dots) return 0;
+static int temporaries_of(const Target *t, int64_t at_once, int64_t shorts) {
+    if (shorts == 1) return 2;
+    if (at_once == 1 || shorts || t->byte_dots) return 0;
     return widens(t, at_once) ? 4 : 1;
 }
 
-void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few, int variant) {
+void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int few, int variant) {
     const Expr *body = nest_body(n);
-    int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
+    const int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
+    const int64_t shorts = around >= 0 ? n->loop[around].extent : 0;
     Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
                   .columns = n->loop[column].extent,
                   .depth = m->depths / at_once,
@@ -641,14 +644,14 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int f
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
                   .most_rows = most_rows(n, body, row),
-                  .temporaries = few >= 0 ? temporaries_of(n->target, at_once, pair >= 0) : 0,
-                  .instructions = instructions_of(n->target, at_once, pair >= 0),
+                  .temporaries = few >= 0 ? temporaries_of(n->target, at_once, shorts) : 0,
+                  .instructions = instructions_of(n->target, at_once, shorts),
                   .at_once = (int)at_once,
                   .floats = dt_is_float((DType)body->dt)};
     Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
-    place_tile(n, m, column, row, tile, pair, ROLE_pair, few);
+    place_tile(n, m, column, row, tile, around, ROLE_short, few);
     for (int i = 0; i < m->n_depth && numbers; i++) nest_bind(n, m->depth[i], ROLE_unroll);
 }
 
@@ -725,13 +728,16 @@ static bool narrow_tile(Nest *n) {
         if (!tiles || variant % 2 || /* every other one is of vectors */
             !schedule_tiles(n, &turned, &t, at_once, rows.load, packs, variant / 2)) {
             if (tiles) variant /= 2;
-            int pair = -1, fours = loop_of_fours(n, &columns, &t);
+            int shorts = -1, fours = loop_of_fours(n, &columns, &t);
             if (fours >= 0)
                 few = t.depth;
             else
                 nest_split(n, t.depth, at_once, &fours, &few);
-            if (nest_pairs_fit(n, fours, few)) nest_split(n, fours, 2, &outer, &pair);
-            matrix_tile(n, &turned, t.column, t.row, pair, few, variant);
+            for (int times = 2; times > 0 && shorts < 0; times--)
+                if (n->loop[fours].extent % times == 0 &&
+                    nest_sums_are_short(n, nest_body(n), 1, &fours, times, few))
+                    nest_split(n, fours, times, &outer, &shorts);
+            matrix_tile(n, &turned, t.column, t.row, shorts, few, variant);
         }
         if (packs) nest_pack(n);
         return true;

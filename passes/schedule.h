@@ -99,9 +99,9 @@ int without(int *order, int count, int loop);
  * twice. */
 int longest_of(const Nest *n, const int *list, int count);
 /* Loops for a tile of the product along `column` and `row` (-1: none), with the ranked tile number
- * `variant`; pair: the loop of role pair around it, few: the one over products that are added at
+ * `variant`; around: the loop of role short around it, few: the one over products that are added at
  * once, the innermost; -1: there is none. */
-void matrix_tile(Nest *n, const Product *m, int column, int row, int pair, int few, int variant);
+void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int few, int variant);
 
 /* Of a vector of what the reduction adds up, or as many as are worth a loop. */
 int lanes_of(const Nest *n);

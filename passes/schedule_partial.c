@@ -3,6 +3,8 @@
  */
 #include "passes/schedule.h"
 
+#include <string.h>
+
 /* The constants that a factor reads. */
 typedef struct Constants {
     const Nest *n;
@@ -27,6 +29,7 @@ typedef struct Terms {
     int around;                      /* the loop over blocks */
     int deep, depth[NEST_MAX_LOOPS]; /* all reduction loops */
     int few;                         /* over products that the target adds at once; -1: none */
+    int n_short, shorts[2];          /* loops around those, whose sums fit into 16 bits */
 } Terms;
 
 /* Reads it with factor `k` as the rows; false if they are none, or no tile fits. */
@@ -62,6 +65,33 @@ static void split_fours(Nest *n, const Expr *factor, Terms *t) {
     }
 }
 
+#define MOST_FOURS 4 /* that are added in 16 bits: more would want more registers for columns */
+
+/* Takes what it can of the loops over fours of a block as sums of 16 bits. */
+static void find_short_sums(Nest *n, Terms *t) {
+    int64_t times = 1;
+    for (int i = t->deep - 1; i >= 0 && t->few >= 0; i--) {
+        int loop = t->depth[i], outer, inner;
+        if (loop == t->around || t->n_short == 2) continue;
+        int64_t part = n->loop[loop].extent;
+        while (part > 1 && (times * part > MOST_FOURS || n->loop[loop].extent % part ||
+                            !nest_sums_are_short(n, t->term, 0, NULL, times * part, t->few)))
+            part--;
+        if (part == 1) continue;
+        if (part < n->loop[loop].extent) {
+            nest_split(n, loop, part, &outer, &inner);
+            if (t->weights.loops >> loop & 1) t->weights.loops |= UINT64_C(1) << outer;
+            t->depth[i] = outer;
+            loop = inner;
+        } else {
+            memmove(&t->depth[i], &t->depth[i + 1], (size_t)(--t->deep - i) * sizeof *t->depth);
+        }
+        nest_bind(n, loop, ROLE_short);
+        t->shorts[t->n_short++] = loop;
+        times *= part;
+    }
+}
+
 static Tile tile_of(const Nest *n, const Terms *t) {
     const int at_once = t->few < 0 ? 1 : BYTES_AT_ONCE, row = t->row;
     const Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
@@ -71,7 +101,9 @@ static Tile tile_of(const Nest *n, const Terms *t) {
                         .row_bytes = row >= 0 ? bytes_behind(n, &t->m, t->term, row) : 0,
                         .column_bytes = bytes_behind(n, &t->m, t->term, t->column),
                         .most_rows = most_rows(n, t->term, row),
-                        .temporaries = at_once > 1 ? n->target->vector_registers / 2 : 4,
+                        .temporaries =
+                            at_once > 1 ? n->target->vector_registers / (t->n_short ? 3 : 2) : 4,
+                        .instructions = t->n_short ? 2.25 : 0,
                         .at_once = at_once,
                         .floats = dt_is_float((DType)t->term->dt)};
     return choose_tile(n->target, lanes_of(n), &o, n->variant);
@@ -98,6 +130,7 @@ static void place(Nest *n, const Terms *t) {
         nest_bind(n, t->depth[i], ROLE_unroll);
         order[at++] = t->depth[i];
     }
+    for (int i = t->n_short - 1; i >= 0; i--) order[at++] = t->shorts[i];
     for (int i = 0; i < count; i++) order[at++] = inner[i];
     if (t->few >= 0) {
         nest_bind(n, t->few, ROLE_unroll);
@@ -116,6 +149,7 @@ static bool place_partial(Nest *n, const Expr *term, int around) {
         if (!read_terms(n, term, k, &t)) continue;
         t.around = around;
         split_fours(n, term->arg[k], &t);
+        find_short_sums(n, &t);
         place(n, &t);
         return true;
     }

@@ -28,6 +28,7 @@
 #include "ir/constant.h"
 #include "passes/inline.h"
 #include "passes/passes.h"
+#include "passes/strassen.h"
 
 #define QUARTERS 4
 #define PRODUCTS 7
@@ -154,6 +155,15 @@ static bool read_product(Quartered *p) {
 }
 
 /* Costs in multiply-adds of one lane. */
+double strassen_saves(double products, double rows, double columns, double results, bool words) {
+    const double sums = (words ? COST_OF_WORDS : COST_OF_SUM) * (rows + results);
+    return 1.0 / (PRODUCTS + 1) - (sums + COST_OF_COLUMN * columns) / products;
+}
+
+bool strassen_pays(double saved) {
+    return saved > LEAST_WON;
+}
+
 static bool pays(const Quartered *p, const Target *t) {
     const bool words = p->op->body->dt == DT_i32;
     /* a rest of lanes is slow, and so is a depth that is no multiple of what is added at once */
@@ -161,11 +171,10 @@ static bool pays(const Quartered *p, const Target *t) {
         return false;
     const double results = (double)value_numel(p->op->out[0]);
     const double all = results * (double)shape_numel(p->op->n_red, p->op->red);
-    const double rows = (double)(2 * p->m2) / (double)p->m;
-    double won = all - all * rows * PRODUCTS / (PRODUCTS + 1);
-    won -= (words ? COST_OF_WORDS : COST_OF_SUM) * ((double)value_numel(p->rows.v) + results);
-    won -= COST_OF_COLUMN * (double)value_numel(p->columns.v);
-    return won > LEAST_WON * all;
+    const double more = (double)(2 * p->m2 - p->m) / (double)p->m; /* rows */
+    const double saved = strassen_saves(all, (double)value_numel(p->rows.v),
+                                        (double)value_numel(p->columns.v), results, words);
+    return strassen_pays(saved - more * PRODUCTS / (PRODUCTS + 1));
 }
 
 /* --- rewriting -------------------------------------------------------------------------------- */

@@ -25,4 +25,4 @@ bytes=$(sed -n 's/#define MODEL_WEIGHT_BYTES \([0-9]*\)u/\1/p' "$work/model.h")
 [ "$bytes" -lt 2560 ] || { echo "$bytes bytes for 2560 weights of 4 bits" && exit 1; }
 "$build/mlcc" "$work/bytes/decoded_i4_16_9_128_24_0.onnx" -march=x86-64-v3 --precision=int8 \
     -o "$work/model.c"
-grep -q "mlcc_lane_dot_partx8" "$work/model.c"
+grep -q "mlcc_lane_dot_short_addx8" "$work/model.c"
