@@ -248,6 +248,8 @@ void nest_single(Nest *n, Singles s) {
     if (s.rows >= 0) text_addf(&n->steps, " rows %s", n->loop[s.rows].name);
     if (s.columns >= 0)
         text_addf(&n->steps, " columns %s %lld", n->loop[s.columns].name, (long long)s.width);
+    if (s.streams >= 0)
+        text_addf(&n->steps, " streams %s %lld", n->loop[s.streams].name, (long long)s.parts);
     text_add(&n->steps, "; ");
 }
 
@@ -281,9 +283,10 @@ static bool is_inner(const Nest *n, int a) {
            outer[last] == 'o';
 }
 
-/* "single TILE MOST [rows LOOP] [columns LOOP WIDTH]"; loops: those that words name. */
+/* "single TILE MOST [rows LOOP] [columns LOOP WIDTH] [streams LOOP PARTS]"; loops: those that words
+ * name. */
 static bool replay_single(Nest *n, int count, char **w, const int *loops) {
-    Singles s = {.rows = -1, .columns = -1};
+    Singles s = {.rows = -1, .columns = -1, .streams = -1};
     int at = 3;
     if (count < at || n->op->kind != OP_reduce || n->singles.loop >= 0) return false;
     s.loop = loops[1];
@@ -306,6 +309,15 @@ static bool replay_single(Nest *n, int count, char **w, const int *loops) {
             return false;
         at += 3;
     }
+    if (at + 2 < count && !strcmp(w[at], "streams")) {
+        s.streams = loops[at + 1];
+        s.parts = strtoll(w[at + 2], NULL, 10);
+        if (s.streams < 0 || s.streams == s.rows || is_held(n, s.streams) || s.parts < 2 ||
+            n->loop[s.streams].reduce || n->loop[s.streams].role != ROLE_serial ||
+            n->loop[s.streams].extent % s.parts)
+            return false;
+        at += 3;
+    }
     if (at != count) return false;
     nest_single(n, s);
     return true;
@@ -322,7 +334,7 @@ static bool replay_step(Nest *n, int count, char **w) {
         return true;
     }
     if (!strcmp(w[0], "stream") && count == 2) {
-        if (loops[1] < 0 || !n->loop[loops[1]].reduce || n->stream_loop >= 0) return false;
+        if (loops[1] < 0 || n->stream_loop >= 0) return false;
         nest_stream(n, loops[1]);
         return true;
     }
@@ -404,12 +416,18 @@ bool nest_replay(Nest *n, const char *steps) {
     return true;
 }
 
-/* Does the step make loop `inner`, of another one's split? */
-static bool makes_inner(const Nest *n, char **w, int inner) {
-    const char *made = inner >= 0 ? n->loop[inner].name : "";
+/* Does the step make the loop, of another one's split: the inner part ("i"), or the outer ("o")? */
+static bool makes(const Nest *n, char **w, int loop, const char *part) {
+    const char *made = loop >= 0 ? n->loop[loop].name : "";
     const size_t length = strlen(w[1]);
     return (!strcmp(w[0], "split") || !strcmp(w[0], "slide")) && !strncmp(made, w[1], length) &&
-           !strcmp(made + length, "i");
+           !strcmp(made + length, part);
+}
+
+/* Does the word name a loop of the tile, unrolled or of vectors? */
+static bool is_of_tile(const Nest *n, const char *word) {
+    const int loop = nest_find(n, word);
+    return loop >= 0 && !n->loop[loop].reduce && n->loop[loop].role != ROLE_serial;
 }
 
 void nest_drop_singles(Nest *n) {
@@ -425,12 +443,21 @@ static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
     const Singles *s = &n->singles;
     const char *tile = n->loop[s->loop].name;
     const char *rows = s->rows >= 0 ? n->loop[s->rows].name : NULL;
-    if (!strcmp(w[0], "single")) return;
-    if (count == 3 && makes_inner(n, w, s->loop)) {
+    const char *streams = s->streams >= 0 ? n->loop[s->streams].name : NULL;
+    if (!strcmp(w[0], "single")) {
+        if (streams) text_addf(steps, "stream %so; ", streams);
+        return;
+    }
+    if (count == 3 && makes(n, w, s->loop, "i")) {
         text_addf(steps, "split %s 1; ", w[1]);
         return;
     }
-    if (count == 3 && makes_inner(n, w, s->columns)) {
+    if (count == 3 && makes(n, w, s->streams, "o")) {
+        text_addf(steps, "%s %s %s; split %s %lld; bind %so unroll; ", w[0], w[1], w[2], streams,
+                  (long long)(n->loop[s->streams].extent / s->parts), streams);
+        return;
+    }
+    if (count == 3 && makes(n, w, s->columns, "i")) {
         text_addf(steps, "slide %s %lld; ", w[1], (long long)s->width);
         return;
     }
@@ -440,9 +467,17 @@ static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
         if (shared) text_addf(steps, "share %d; ", shared);
         return;
     }
+    bool outside =
+        streams && !strcmp(w[0], "order"); /* of the tile, of which streams are the first */
     for (int i = 0; i < count; i++) {
         const bool moved = rows && i && !strcmp(w[i], rows), is_tile = i && !strcmp(w[i], tile);
-        if (!moved) text_addf(steps, "%s%s", i ? " " : "", is_tile && rows ? rows : w[i]);
+        if (outside && i && is_of_tile(n, w[i])) {
+            text_addf(steps, " %so", streams);
+            outside = false;
+        }
+        if (moved) continue;
+        text_addf(steps, "%s%s", i ? " " : "", is_tile && rows ? rows : w[i]);
+        if (streams && i && !strcmp(w[i], streams)) text_add(steps, "i");
     }
     text_add(steps, "; ");
 }

@@ -17,8 +17,9 @@
  *                 the type of their product; what the body does to that is done once in an
  *                 iteration of A
  *   pack          constant operands are stored in the order in which the nest reads them
- *   stream A      ... but for reduction loop A: what its iterations read lies as far apart as if it
- *                 were the outermost one, so that caches fetch several streams ahead at once
+ *   stream A      ... but for loop A: what its iterations read lies as far apart as if it were the
+ *                 outermost one, of a reduction loop the outermost of these, so that caches fetch
+ *                 several streams ahead at once
  *
  * Every step is written down as text, which nest_replay reads back.
  *
@@ -51,6 +52,8 @@ typedef struct Singles {
     int rows;      /* the loop whose iterations are the rows of a tile then; -1: it has one */
     int columns;   /* the loop over a tile's columns, if there are more of them then; -1: as many */
     int64_t width; /* so many */
+    int streams; /* a loop over tiles of columns, so many parts of which go by side by side then; */
+    int64_t parts; /* -1: none */
 } Singles;
 
 typedef struct Nest {
@@ -74,7 +77,7 @@ typedef struct Nest {
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
-    int stream_loop;   /* reduction loop whose iterations read streams of constants; -1: none */
+    int stream_loop;   /* loop whose iterations read streams of constants; -1: none */
     Singles singles;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */

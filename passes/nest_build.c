@@ -675,7 +675,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         body = ex_select(b->x, inside, body, identity);
     }
     if (n->partial_loop >= 0 && n->op->combine == COMBINE_sum && n->lane_loop < 0 &&
-        n->stream_loop < 0 && !n->target->blocks && !inside && !around && stage_at < 0) {
+        !(n->stream_loop >= 0 && n->loop[n->stream_loop].reduce) && !n->target->blocks && !inside &&
+        !around && stage_at < 0) {
         Stmt *loops = partial_loops(b, count, serial, at, body);
         if (loops) return loops;
     }

@@ -8,6 +8,8 @@
 #include "ir/constant.h"
 #include "passes/nest.h"
 
+#include <string.h>
+
 _Static_assert(NEST_MAX_LOOPS <= PACKED_LOOPS && NEST_MAX_LOOPS * 2 <= PACKED_VARS,
                "constants know all loops and variables of a nest");
 
@@ -99,8 +101,9 @@ static bool is_of_warps(const Nest *n, const NestLoop *l) {
     return n->target->warp_tiles && l->role == ROLE_tile;
 }
 
-/* The loops as constants lie: as they run, but for one of streams, which is before the other
- * reduction loops, those of threads, which are behind these, and one of warps, which is behind all.
+/* The loops as constants lie: as they run, but for one of streams, which is before all, or, of a
+ * reduction, before the other reduction loops, those of threads, which are behind these, and one of
+ * warps, which is behind all.
  */
 static void lay_loops(const Nest *n, int *order) {
     bool streams = n->stream_loop >= 0;
@@ -108,7 +111,7 @@ static void lay_loops(const Nest *n, int *order) {
     while (last > 0 && !n->loop[n->order[last]].reduce) last--;
     for (int i = 0; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
-        if (streams && l->reduce) {
+        if (streams && l->reduce >= n->loop[n->stream_loop].reduce) {
             order[k++] = n->stream_loop;
             streams = false;
         }
@@ -204,12 +207,32 @@ static const Expr *pack_input(Nest *n, const Kernel *k, int source, const Expr *
     return ex_rewrite(x, body, redirect_leaf, &r);
 }
 
+/* The loops of an even layout, those joined that are one loop's parts. */
+static int join_loops(const Packed *p, int64_t *extent, int64_t *stride) {
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        const bool joins = n > 0 && stride[n - 1] == p->extent[i] * p->stride[i];
+        if (!joins) extent[n++] = 1;
+        extent[n - 1] *= p->extent[i];
+        stride[n - 1] = p->stride[i];
+    }
+    return n;
+}
+
 bool nest_same_layout(const Value *a, const Value *b) {
     const Packed *p = a->packed, *q = b->packed;
     if (a == b) return true;
-    if (!p || !q || p->from != q->from || p->n != q->n || p->even != q->even ||
-        p->index != q->index)
-        return false;
+    if (!p && !q && a->data && b->data) /* small: laid out at once */
+        return value_bytes(a) == value_bytes(b) && !memcmp(a->data, b->data, value_bytes(a));
+    if (!p || !q || p->from != q->from) return false;
+    if (!p->even && !q->even) {
+        int64_t extent[2][NEST_MAX_LOOPS], stride[2][NEST_MAX_LOOPS];
+        const int n = join_loops(p, extent[0], stride[0]);
+        const size_t bytes = (size_t)n * sizeof(int64_t);
+        return join_loops(q, extent[1], stride[1]) == n && !memcmp(extent[0], extent[1], bytes) &&
+               !memcmp(stride[0], stride[1], bytes);
+    }
+    if (p->n != q->n || p->even != q->even || p->index != q->index) return false;
     for (int i = 0; i < p->n; i++)
         if (p->var[i] != q->var[i] || p->extent[i] != q->extent[i] || p->stride[i] != q->stride[i])
             return false;

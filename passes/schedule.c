@@ -524,6 +524,9 @@ int64_t most_rows(const Nest *n, const Expr *body, int row) {
  * 0.93 to 1 of the time of four for a row, 0.91 to 0.95 for two (a Xeon with AMX). */
 #define STREAMS         4
 #define LEAST_OF_STREAM 16 /* steps */
+#define LEAST_OF_COLUMNS                                                                           \
+    65536 /* bytes of constants, of which tiles of columns are streams: rows vary, and             \
+             the constants of models that have such are more than caches keep */
 #define ROWS_AT_MEMORY  2  /* more want columns in registers, which are not kept across streams */
 
 typedef struct ColumnBytes {
@@ -539,14 +542,29 @@ static void look_at_columns(void *user, const Expr *e) {
         u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
 }
 
+static bool wants_streams(const Target *t) {
+    return t->vector_types && !t->whole_vectors;
+}
+
+int64_t streams_of(const Nest *n, int tile, int64_t columns) {
+    const int panels = outer_of(tile);
+    ColumnBytes u = {.n = n, .column = panels};
+    if (!wants_streams(n->target) || n->loop[panels].extent * n->loop[tile].extent != columns)
+        return 1;
+    ex_visit(n->p->arena, nest_body(n), look_at_columns, &u);
+    int64_t parts = u.bytes < LEAST_OF_COLUMNS ? 1 : STREAMS;
+    while (n->loop[panels].extent % parts) parts--;
+    return parts;
+}
+
 /* Splits the innermost of the reduction loops around a tile into streams, where that pays; returns
  * the loop over these, or -1. */
 static int split_streams(Nest *n, const Product *m, const Expr *body, int column, int *innermost) {
     ColumnBytes u = {.n = n, .column = column};
     int streams, inner;
     int64_t extent = n->loop[*innermost].extent;
-    if (!n->target->vector_types || n->target->whole_vectors || m->rows > ROWS_AT_MEMORY ||
-        extent % STREAMS || extent < STREAMS * LEAST_OF_STREAM)
+    if (!wants_streams(n->target) || m->rows > ROWS_AT_MEMORY || extent % STREAMS ||
+        extent < STREAMS * LEAST_OF_STREAM)
         return -1;
     ex_visit(n->p->arena, body, look_at_columns, &u);
     if (u.bytes <= (double)n->target->l2_bytes || n->loop[*innermost].role != ROLE_serial)

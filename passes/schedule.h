@@ -82,8 +82,13 @@ int64_t tiles_of(int64_t extent, int64_t tile);
 int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles);
 /* Has runs that have few of the rows, of which `rows` is a tile, do one after the other, in tiles
  * of other rows of the product (NULL: it is none), if it has some, and of more of its columns than
- * are in the tile's loop `column` (-1: all of them). */
+ * are in the tile's loop `column` (-1: all of them), or, of large constants, tiles of several parts
+ * of the loop over tiles side by side. `columns`: of all tiles. */
 void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns);
+/* Into how many parts the loop over tiles of columns, of which `tile` is the inner one of so many
+ * columns, should be cut where so few rows meet these that they come from memory as streams; 1: it
+ * should not. */
+int64_t streams_of(const Nest *n, int tile, int64_t columns);
 /* The outer part of the loop that was split into `inner` and it: made just before. */
 int outer_of(int inner);
 /* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,

@@ -109,18 +109,37 @@ static Tile tile_of(const Nest *n, const Terms *t) {
     return choose_tile(n->target, lanes_of(n), &o, n->variant);
 }
 
+#define LONE_VECTORS 2
+
+/* Has tiles of several parts of the columns go side by side, if a lone row meets them: the loop
+ * over the parts, else -1. */
+static int split_columns(Nest *n, const Terms *t, int tile) {
+    const int64_t parts = streams_of(n, tile, n->loop[t->column].extent);
+    int streams, inner;
+    if (parts == 1) return -1;
+    nest_split(n, outer_of(tile), n->loop[outer_of(tile)].extent / parts, &streams, &inner);
+    nest_stream(n, streams);
+    return streams;
+}
+
 static void place(Nest *n, const Terms *t) {
-    const Tile tile = tile_of(n, t);
+    Tile tile = tile_of(n, t);
+    const int64_t few = LONE_VECTORS * lanes_of(n); /* of which several tiles go side by side */
+    if (t->row < 0 && tile.columns > few && n->loop[t->column].extent % few == 0)
+        tile.columns = few;
     int64_t row_tiles = 1, column_tiles = 1;
-    int order[NEST_MAX_LOOPS], inner[2], count = 0, at = 0;
+    int order[NEST_MAX_LOOPS], inner[3], count = 0, at = 0;
     if (t->row >= 0) inner[count++] = tile_loop(n, t->row, tile.rows, &row_tiles);
-    inner[count++] = tile_loop(n, t->column, tile.columns, &column_tiles);
+    const int columns = tile_loop(n, t->column, tile.columns, &column_tiles);
+    const int streams = t->row < 0 && column_tiles > 1 ? split_columns(n, t, columns) : -1;
+    if (streams >= 0) inner[count++] = streams;
+    inner[count++] = columns;
     const Role role = n->target->scalar_registers ? ROLE_unroll : ROLE_vector;
     for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? role : ROLE_unroll);
     if (t->row >= 0 && column_tiles > 1)
         at = order_tiles(n, &t->m, t->term, t->row, t->column,
-                         row_tiles > 1 ? outer_of(inner[0]) : -1, outer_of(inner[count - 1]),
-                         tile.turned, order);
+                         row_tiles > 1 ? outer_of(inner[0]) : -1, outer_of(columns), tile.turned,
+                         order);
     order[at++] = t->around;
     for (int i = 0; i < t->deep; i++)
         if (t->depth[i] != t->around && t->weights.loops >> t->depth[i] & 1)
@@ -137,7 +156,9 @@ static void place(Nest *n, const Terms *t) {
         order[at++] = t->few;
     }
     nest_order(n, at, order);
-    if (row_tiles > 1) tile_singles(n, &t->m, inner[0], -1, 0);
+    if (row_tiles > 1)
+        tile_singles(n, &t->m, inner[0], column_tiles > 1 ? columns : -1,
+                     n->loop[t->column].extent);
     nest_partial(n, t->around);
     nest_pack(n);
 }

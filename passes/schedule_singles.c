@@ -28,7 +28,7 @@ static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t e
 }
 
 void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns) {
-    Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1};
+    Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1, .streams = -1};
     const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
     const bool alone = d >= 0 && n->coord[d]->op != EX_div && n->coord[d]->op != EX_rem;
     if (!alone || n->loop[d].least > MOST_SINGLES || n->loop[d].extent <= n->loop[rows].extent)
@@ -42,5 +42,8 @@ void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t colum
     const int64_t met = s.rows < 0 ? 1 : n->loop[s.rows].extent;
     if (column >= 0) s.width = wider_tile(n, m, column, columns, met);
     if (s.width > 0) s.columns = column;
+    const bool same = column >= 0 && s.rows < 0 && s.columns < 0;
+    s.parts = same ? streams_of(n, column, columns) : 1;
+    if (s.parts > 1) s.streams = outer_of(column);
     nest_single(n, s);
 }

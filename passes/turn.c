@@ -26,6 +26,8 @@
 #include "passes/passes.h"
 #include "passes/schedule.h"
 
+#include <math.h>
+
 #define MIN_REUSE   4 /* rows and depth that make a copy worth while */
 #define MIN_COLUMNS 4
 #define MIN_RESULTS   64 /* rows of them for which columns that lie side by side are copied */
@@ -420,8 +422,11 @@ static bool read_by_element(const Graph *g, const Value *v) {
     return !graph_is_output(g, v);
 }
 
-/* How many columns of a computed factor a panel has, those of a tile; 0: there should be none. The
- * last one may have some that nobody reads. */
+#define TILES_TRIED 8
+#define MOST_COST   1.15 /* of the best one's */
+
+/* How many columns of a computed factor a panel has, those of the best tile that can; 0: there
+ * should be none. The last one may have some that nobody reads. */
 static int64_t panel_of(Graph *g, const Op *op, int i, int column, int64_t rows, int64_t depth,
                         const Target *t) {
     const Expr *place[MAX_RANK];
@@ -437,13 +442,20 @@ static int64_t panel_of(Graph *g, const Op *op, int i, int column, int64_t rows,
                         .row_bytes = (double)(rows * bytes),
                         .column_bytes = (double)(columns * bytes),
                         .most_rows = MOST_ROWS};
-    const int64_t panel = choose_tile(t, t->vector_bytes / WORD_BYTES, &o, 0).columns;
-    const int64_t width = (columns + panel - 1) / panel * panel;
     if (out->dims[column] != columns && !turnable_state(g, op, i, place))
         return 0; /* a copy would go to the end */
-    if (width > columns && (reads_beyond(g, op, column, width) || !read_by_element(g, out)))
-        return 0;
-    return panel == columns ? 0 : panel;
+    double least = HUGE_VAL;
+    for (int variant = 0; variant < TILES_TRIED; variant++) {
+        const Tile tile = choose_tile(t, t->vector_bytes / WORD_BYTES, &o, variant);
+        const int64_t panel = tile.columns;
+        least = fmin(least, tile.cost);
+        if (tile.cost > MOST_COST * least) break;
+        const int64_t width = (columns + panel - 1) / panel * panel;
+        if (panel == columns) return 0;
+        if (width == columns || (!reads_beyond(g, op, column, width) && read_by_element(g, out)))
+            return panel;
+    }
+    return 0;
 }
 
 /* Are rows of columns that lie side by side worth a copy in panels? Only what is read once for each

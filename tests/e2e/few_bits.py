@@ -95,6 +95,8 @@ def main():
     n_bits(folder, 4, 16, 1, 200, 70, False, 4)
     n_bits(folder, 4, 128, 17, 256, 33, True, 0)
     n_bits(folder, 4, 32, 20, 64, 48, True, 4, varying=True)
+    for rows, varying in ((1, False), (20, True)):  # columns come as streams to a lone row
+        n_bits(folder, 4, 32, rows, 512, 512, False, 4, varying=varying)
     for signed, turned in itertools.product((False, True), (0, 1)):
         dequantized(folder, signed, 32, 2, 64, 40, turned, zeros=turned != signed)
         dequantized(rounded, signed, 16, 9, 128, 24, turned, zeros=turned == signed)
