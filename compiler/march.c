@@ -42,6 +42,7 @@ bool target_of_march(Session *s, Target *result) {
     result->signed_rows = defines(list, "__aarch64__");
     result->byte_dots = defines(list, "__AVX512VNNI__") || defines(list, "__AVXVNNI__") ||
                         (result->signed_rows && defines(list, "__ARM_FEATURE_DOTPROD"));
+    result->byte_pairs = defines(list, "__SSSE3__") && !result->byte_dots;
     result->byte_products = defines(list, "__SSE2__") || result->signed_rows;
     result->word_products = defines(list, "__SSE2__");
     result->bf16_products = defines(list, "__AVX512BF16__");

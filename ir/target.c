@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static const Target targets[] = {
     {.name = "c",
@@ -139,6 +142,15 @@ static bool read_core(const char *arch, Target *t) {
     return false;
 }
 
+#if defined(__x86_64__)
+/* Dots of bytes for vectors of 32 bytes: processors without AVX-512. (Not all compilers know a name
+ * of this for __builtin_cpu_supports.) */
+static bool has_avx_vnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
+}
+#endif
+
 /* What the machine that compiles has. */
 static ArchRow native(void) {
 #if defined(__x86_64__)
@@ -151,7 +163,7 @@ static ArchRow native(void) {
         return (ArchRow){"native", 64, 32, has, 1024};
     }
     if (__builtin_cpu_supports("avx2"))
-        return (ArchRow){"native", 32, 16, BYTES | WORDS | PAIRS, 0};
+        return (ArchRow){"native", 32, 16, BYTES | WORDS | (has_avx_vnni() ? BYTE_DOTS : PAIRS), 0};
     int bytes = __builtin_cpu_supports("ssse3") ? BYTES | PAIRS : 0;
     return (ArchRow){"native", 16, 16, bytes | WORDS, 0};
 #else

@@ -26,10 +26,15 @@ bytes=$(sed -n 's/#define MODEL_WEIGHT_BYTES \([0-9]*\)u/\1/p' "$work/model.h")
 "$build/mlcc" "$work/bytes/decoded_i4_16_9_128_24_0.onnx" -march=x86-64-v3 --precision=int8 \
     -o "$work/model.c"
 grep -q "mlcc_lane_dot_short_addx8" "$work/model.c"
-schedule() { # MODEL [OPTION VALUE]
-    model=$work/$1
-    shift
-    "$build/mlcc" "$model" -march=x86-64-v3 "$@" --dump-ir=lower -o "$work/model.c" 2>&1
+schedule() { # MODEL ARCH [OPTION VALUE]
+    model=$work/$1 arch=$2
+    shift 2
+    "$build/mlcc" "$model" "-march=$arch" "$@" --dump-ir=lower -o "$work/model.c" 2>&1
 }
-schedule n_bits_4_32_1_512_512_4.onnx | grep -q "stream i0i1oo; .*partial"
-schedule varying_n_bits_4_32_20_512_512_4.onnx --dim "n=1..20" | grep -q "single i0i 2 streams i1o 4;"
+lone=n_bits_4_32_1_512_512_4.onnx
+schedule $lone x86-64-v3 | grep -q "bind r2o short; .*stream i0i1oo; .*partial"
+schedule varying_n_bits_4_32_20_512_512_4.onnx x86-64-v3 --dim "n=1..20" |
+    grep -q "single i0i 2 streams i1o 4;"
+[ "$(uname -m)" = x86_64 ] || exit 0
+schedule $lone skylake | grep -q " short;"             # names about which the C compiler is asked:
+! schedule $lone alderlake | grep -q " short;" || exit 1 # this one has dots of bytes
