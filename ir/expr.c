@@ -360,8 +360,17 @@ const Expr *ex_un(Exprs *x, ExprOp op, const Expr *a) {
     return node(x, op, to, (Scalar){.i = 0}, 1, &a);
 }
 
-/* Identities of integer and boolean operators; NULL if none applies. Constants stand on the right.
+/* Is it 2^n, 0 <= n < 64? Multiplied by such a number floats are exact, or infinite whatever
+ * follows.
  */
+static bool scales_up(const Expr *e) {
+    int n;
+    return ex_is_const(e) && dt_is_float((DType)e->dt) && frexp(e->k.f, &n) == 0.5 && n > 0 &&
+           n <= 64;
+}
+
+/* Identities of integer and boolean operators, and the few of floats that are exact; NULL if none
+ * applies. Constants stand on the right. */
 static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
     DType dt = (DType)a->dt;
     bool is_float = dt_is_float(dt);
@@ -382,6 +391,9 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
         if (is_zero(b)) return b;
         if (!is_float && ex_is_const(b) && a->op == EX_mul && ex_is_const(a->arg[1]))
             return ex_bin(x, EX_mul, a->arg[0], ex_bin(x, EX_mul, a->arg[1], b));
+        if (scales_up(b) && a->op == EX_mul && scales_up(a->arg[1]) &&
+            (dt == DT_f32 || dt == DT_f64))
+            return ex_bin(x, EX_mul, a->arg[0], ex_num(x, dt, a->arg[1]->k.f * b->k.f));
         if (dt == DT_i32 && ex_is_const(b) && a->op == EX_add && ex_is_const(a->arg[1]))
             return ex_bin(x, EX_add, ex_bin(x, EX_mul, a->arg[0], b),
                           ex_bin(x, EX_mul, a->arg[1], b));

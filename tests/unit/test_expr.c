@@ -266,11 +266,30 @@ static void test_shared_parts(void **state) {
     arena_free(&arena);
 }
 
+/* Floats times 8 and then 32 are floats times 256; times 0.5 first they may lose a bit. */
+static void test_scaling(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *v = ex_cast(&x, DT_f32, ex_var(&x, 0));
+    const Expr *one = ex_mul(&x, ex_mul(&x, v, ex_num(&x, DT_f32, 8)), ex_num(&x, DT_f32, 32));
+    assert_true(one == ex_mul(&x, v, ex_num(&x, DT_f32, 256)));
+    const double first[] = {0.5, 3, -2, 0x1p64};
+    for (int i = 0; i < 4; i++) {
+        const Expr *scaled = ex_mul(&x, v, ex_num(&x, DT_f32, first[i]));
+        const Expr *two = ex_mul(&x, scaled, ex_num(&x, DT_f32, 32));
+        assert_true(two->op == EX_mul && two->arg[0] == scaled);
+    }
+    arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),           cmocka_unit_test(test_order_of_sums),
         cmocka_unit_test(test_coarse_order),     cmocka_unit_test(test_no_stride),
         cmocka_unit_test(test_joined_divisions), cmocka_unit_test(test_shared_parts),
-        cmocka_unit_test(test_by_reciprocal)};
+        cmocka_unit_test(test_by_reciprocal),    cmocka_unit_test(test_scaling)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
