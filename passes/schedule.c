@@ -524,9 +524,9 @@ int64_t most_rows(const Nest *n, const Expr *body, int row) {
  * 0.93 to 1 of the time of four for a row, 0.91 to 0.95 for two (a Xeon with AMX). */
 #define STREAMS         4
 #define LEAST_OF_STREAM 16 /* steps */
-#define LEAST_OF_COLUMNS                                                                           \
-    65536 /* bytes of constants, of which tiles of columns are streams: rows vary, and             \
-             the constants of models that have such are more than caches keep */
+/* Bytes of constants, of which tiles of columns are streams: rows vary, or columns have few bits,
+ * and the constants of models that have such are more than caches keep. */
+#define LEAST_OF_COLUMNS 65536
 #define ROWS_AT_MEMORY  2  /* more want columns in registers, which are not kept across streams */
 
 typedef struct ColumnBytes {
@@ -546,14 +546,12 @@ static bool wants_streams(const Target *t) {
     return t->vector_types && !t->whole_vectors;
 }
 
-int64_t streams_of(const Nest *n, int tile, int64_t columns) {
-    const int panels = outer_of(tile);
-    ColumnBytes u = {.n = n, .column = panels};
-    if (!wants_streams(n->target) || n->loop[panels].extent * n->loop[tile].extent != columns)
-        return 1;
+int64_t streams_of(const Nest *n, int loop, int64_t tiles) {
+    ColumnBytes u = {.n = n, .column = loop};
+    if (!wants_streams(n->target)) return 1;
     ex_visit(n->p->arena, nest_body(n), look_at_columns, &u);
     int64_t parts = u.bytes < LEAST_OF_COLUMNS ? 1 : STREAMS;
-    while (n->loop[panels].extent % parts) parts--;
+    while (tiles % parts) parts--;
     return parts;
 }
 

@@ -85,10 +85,10 @@ int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles);
  * are in the tile's loop `column` (-1: all of them), or, of large constants, tiles of several parts
  * of the loop over tiles side by side. `columns`: of all tiles. */
 void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns);
-/* Into how many parts the loop over tiles of columns, of which `tile` is the inner one of so many
- * columns, should be cut where so few rows meet these that they come from memory as streams; 1: it
- * should not. */
-int64_t streams_of(const Nest *n, int tile, int64_t columns);
+/* Into how many parts the tiles of columns, so many, should go where so few rows meet these that
+ * they come from memory as streams; 1: they should not. `loop`: over the columns, or over the
+ * tiles. */
+int64_t streams_of(const Nest *n, int loop, int64_t tiles);
 /* The outer part of the loop that was split into `inner` and it: made just before. */
 int outer_of(int inner);
 /* Bytes behind the factor that reads `loop`: what it visits, or all there is where that is less,

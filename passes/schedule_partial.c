@@ -109,30 +109,23 @@ static Tile tile_of(const Nest *n, const Terms *t) {
     return choose_tile(n->target, lanes_of(n), &o, n->variant);
 }
 
-#define LONE_VECTORS 2
-
-/* Has tiles of several parts of the columns go side by side, if a lone row meets them: the loop
- * over the parts, else -1. */
-static int split_columns(Nest *n, const Terms *t, int tile) {
-    const int64_t parts = streams_of(n, tile, n->loop[t->column].extent);
-    int streams, inner;
-    if (parts == 1) return -1;
-    nest_split(n, outer_of(tile), n->loop[outer_of(tile)].extent / parts, &streams, &inner);
-    nest_stream(n, streams);
-    return streams;
-}
+#define LONE_VECTORS                                                                               \
+    2 /* of columns, of which several tiles go side by side if a lone row meets them */
 
 static void place(Nest *n, const Terms *t) {
     Tile tile = tile_of(n, t);
-    const int64_t few = LONE_VECTORS * lanes_of(n); /* of which several tiles go side by side */
-    if (t->row < 0 && tile.columns > few && n->loop[t->column].extent % few == 0)
-        tile.columns = few;
+    const int64_t extent = n->loop[t->column].extent, few = LONE_VECTORS * lanes_of(n);
+    const int64_t parts =
+        t->row < 0 && extent % few == 0 ? streams_of(n, t->column, extent / few) : 1;
+    if (parts > 1) tile.columns = few;
     int64_t row_tiles = 1, column_tiles = 1;
-    int order[NEST_MAX_LOOPS], inner[3], count = 0, at = 0;
+    int order[NEST_MAX_LOOPS], inner[3], count = 0, at = 0, around;
     if (t->row >= 0) inner[count++] = tile_loop(n, t->row, tile.rows, &row_tiles);
     const int columns = tile_loop(n, t->column, tile.columns, &column_tiles);
-    const int streams = t->row < 0 && column_tiles > 1 ? split_columns(n, t, columns) : -1;
-    if (streams >= 0) inner[count++] = streams;
+    if (parts > 1) {
+        nest_split(n, outer_of(columns), column_tiles / parts, &inner[count], &around);
+        nest_stream(n, inner[count++]);
+    }
     inner[count++] = columns;
     const Role role = n->target->scalar_registers ? ROLE_unroll : ROLE_vector;
     for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? role : ROLE_unroll);

@@ -42,8 +42,10 @@ void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t colum
     const int64_t met = s.rows < 0 ? 1 : n->loop[s.rows].extent;
     if (column >= 0) s.width = wider_tile(n, m, column, columns, met);
     if (s.width > 0) s.columns = column;
-    const bool same = column >= 0 && s.rows < 0 && s.columns < 0;
-    s.parts = same ? streams_of(n, column, columns) : 1;
-    if (s.parts > 1) s.streams = outer_of(column);
+    const int panels = column >= 0 ? outer_of(column) : -1;
+    const bool whole = panels >= 0 && n->loop[panels].extent * n->loop[column].extent == columns;
+    if (whole && s.rows < 0 && s.columns < 0)
+        s.parts = streams_of(n, panels, n->loop[panels].extent);
+    if (s.parts > 1) s.streams = panels;
     nest_single(n, s);
 }
