@@ -56,9 +56,8 @@ typedef struct LaneDot {
                              0, or a choice by what all lanes share */
     const Expr *to;       /* or a table says where the rows lie behind the place that they have at
                              its zeros: the load of that; NULL: none does */
-    const Stmt
-        *shorts;  /* the loops of role short around, so many of them, of which sums are added */
-    int n_shorts; /* ... before they are of 32 bits */
+    const Stmt *shorts;   /* the loops of role short around, whose sums are added in 16 bits, */
+    int n_shorts;         /* ... so many of them */
 } LaneDot;
 
 /* Types whose lanes can lie in memory. */

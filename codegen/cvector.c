@@ -21,8 +21,9 @@
 typedef struct VectorNest {
     const Stmt *unrolled[MAX_UNROLLED];
     int n_unrolled;
-    const Stmt *shorts; /* the outermost loops, so many, of role short */
-    int n_shorts, short_steps;
+    const Stmt *shorts; /* the outermost loops, of role short, ... */
+    int n_shorts;       /* ... so many of them, ... */
+    int short_steps;    /* ... with so many iterations in all */
     const Stmt *loop; /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
@@ -59,16 +60,17 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
            lanes_apart(place, n->unrolled[0]->var, 1);
 }
 
-#define MOST_SHORTS 32
+#define MOST_SHORTS 32 /* iterations that add sums of 16 bits */
 
 /* Reads `s` as a nest of the kind; false if it is none. */
 static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     *n = (VectorNest){.steps = 1, .shorts = s, .short_steps = 1};
     for (; s && s->kind == ST_for && s->role == ROLE_short; s = s->body) {
         if (!ex_is_const(s->extent) || !s->body || s->body->next) return false;
+        const int64_t extent = s->extent->k.i;
+        if (extent < 1 || extent > MOST_SHORTS / n->short_steps) return false;
         n->n_shorts++;
-        n->short_steps *= (int)s->extent->k.i;
-        if (n->short_steps > MOST_SHORTS || n->short_steps < 1) return false;
+        n->short_steps *= (int)extent;
     }
     for (; s && s->kind == ST_for && s->role == ROLE_unroll; s = s->body) {
         if (n->n_unrolled == MAX_UNROLLED || !ex_is_const(s->extent) || !s->body || s->body->next)
@@ -80,7 +82,7 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     if (!s || s->kind != ST_for || s->role != ROLE_vector || !ex_is_const(s->extent)) return false;
     n->loop = s;
     n->extent = s->extent->k.i;
-    if (n->extent < 2 || n->steps * n->extent > MOST_STATEMENTS * 16) return false;
+    if (n->extent < 2 || n->steps * n->extent * n->short_steps > MOST_STATEMENTS * 16) return false;
     n->widest = 4;
     n->is_dot = s->body && lanes_read_dot(p, s->body, s->var, &n->dot);
     if (n->n_shorts) {

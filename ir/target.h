@@ -24,7 +24,7 @@ typedef struct Target {
     bool soft_floats;   /* no instruction computes with floats */
     bool byte_products; /* a few instructions add four products of bytes in lanes */
     bool signed_rows;   /* ... of signed ones; else those of rows are unsigned */
-    bool byte_pairs;    /* one adds two of them, which must fit into 16 bits */
+    bool byte_pairs;    /* one adds two of them, which must fit into 16 bits (role short) */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */

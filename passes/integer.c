@@ -473,13 +473,11 @@ static bool relieved(const Sum *s, int column, int k) {
     if (through_reshape(from)->def->kind == OP_input &&
         load_dimension(arena, rows, s->rank) != from->rank - 1)
         return false;
-    const double results = (double)shape_numel(s->rank, s->extent);
-    const double saved =
-        strassen_saves(results * (double)s->extent[s->rank], (double)size_of(s, !column),
-                       (double)size_of(s, column), results, true);
+    const double saved = strassen_saves(s->target, s->op->out[0], s->extent[k], s->extent[s->rank],
+                                        size_of(s, !column), size_of(s, column));
     return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, s->extent[k],
                               &c) &&
-           relieve_pays(arena, s->target, &c, strassen_pays(saved) ? 1 - saved : 1);
+           relieve_pays(arena, s->target, &c, 1 - saved);
 }
 
 /* The part, neither of them constant, that has the columns: the one with the last coordinate. But

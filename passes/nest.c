@@ -271,7 +271,9 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           a == n->partial_loop || a == n->singles.loop ||
+           a == n->partial_loop ||
+           (n->singles.loop >= 0 && (a == n->singles.loop || a == n->singles.rows ||
+                                     a == n->singles.columns || a == n->singles.streams)) ||
            (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
 }
 
@@ -283,8 +285,13 @@ static bool is_inner(const Nest *n, int a) {
            outer[last] == 'o';
 }
 
-/* "single TILE MOST [rows LOOP] [columns LOOP WIDTH] [streams LOOP PARTS]"; loops: those that words
- * name. */
+/* ... or the part around that? */
+static bool is_outer(const Nest *n, int a) {
+    return a + 1 < n->n_loops && is_inner(n, a + 1);
+}
+
+/* "single TILE MOST [rows LOOP] [columns LOOP WIDTH]", or "single TILE MOST streams LOOP PARTS";
+ * loops: those that words name. */
 static bool replay_single(Nest *n, int count, char **w, const int *loops) {
     Singles s = {.rows = -1, .columns = -1, .streams = -1};
     int at = 3;
@@ -312,9 +319,9 @@ static bool replay_single(Nest *n, int count, char **w, const int *loops) {
     if (at + 2 < count && !strcmp(w[at], "streams")) {
         s.streams = loops[at + 1];
         s.parts = strtoll(w[at + 2], NULL, 10);
-        if (s.streams < 0 || s.streams == s.rows || is_held(n, s.streams) || s.parts < 2 ||
-            n->loop[s.streams].reduce || n->loop[s.streams].role != ROLE_serial ||
-            n->loop[s.streams].extent % s.parts)
+        if (s.streams < 0 || s.rows >= 0 || s.columns >= 0 || is_held(n, s.streams) ||
+            !is_outer(n, s.streams) || s.parts < 2 || n->loop[s.streams].reduce ||
+            n->loop[s.streams].role != ROLE_serial || n->loop[s.streams].extent % s.parts)
             return false;
         at += 3;
     }
@@ -520,16 +527,17 @@ static bool is_unit_tile(const Nest *n, int at) {
     return fits;
 }
 
-const Expr *nest_term(const Nest *n) {
+/* What the innermost loops add up: the body, or of sums in two steps a term of the first. */
+static const Expr *term_of(const Nest *n) {
     const Expr *body = nest_body(n);
     uint64_t inside = 0;
     int64_t times = 1;
+    if (n->partial_loop < 0) return body;
     for (int i = n->n_order - 1; i >= 0 && n->order[i] != n->partial_loop; i--) {
         if (!n->loop[n->order[i]].reduce) continue;
         inside |= UINT64_C(1) << n->order[i];
         times *= n->loop[n->order[i]].extent;
     }
-    if (n->partial_loop < 0) return body;
     return nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
 }
 
@@ -652,7 +660,7 @@ static bool are_short(const Nest *n, int at) {
         loops[count++] = n->order[i];
         times *= l->extent;
     }
-    return n->loop[few].reduce && nest_sums_are_short(n, nest_term(n), count, loops, times, few);
+    return n->loop[few].reduce && nest_sums_are_short(n, term_of(n), count, loops, times, few);
 }
 
 bool nest_check_loops(const Nest *n) {

@@ -10,7 +10,7 @@
  *   slide A n     the same, but the last tile is moved back to end at the edge: it computes some
  *                 elements twice and needs no guard (spatial loops of reductions only)
  *   order A B ..  the loops from the outermost to the innermost
- *   bind A role   parallel, vector, unroll, block.x ..., thread.x ...
+ *   bind A role   parallel, vector, unroll, tile, short, moved, block.x ..., thread.x ...
  *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
  *                 threads of the block together at the top of loop A
  *   partial A     the loops inside of reduction loop A sum up the factors that change with them, in
@@ -20,6 +20,9 @@
  *   stream A      ... but for loop A: what its iterations read lies as far apart as if it were the
  *                 outermost one, of a reduction loop the outermost of these, so that caches fetch
  *                 several streams ahead at once
+ *   single A n    runs that go no further than n along a coordinate with tile A have tiles of one
+ *                 row of it, with others along "rows B", wider ones along "columns C w", or n of
+ *                 loop D side by side as streams, "streams D n"
  *
  * Every step is written down as text, which nest_replay reads back.
  *
@@ -171,8 +174,6 @@ typedef struct PartialSum {
 /* Reads a sum of `e` as such a one; `inside`: the variables of the sum of terms, `times`: how many
  * terms it has. */
 PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t inside, int64_t times);
-/* What the innermost loops add up: the body, or of sums in two steps a term of the first. */
-const Expr *nest_term(const Nest *n);
 
 /* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
  * behind its parameters (those of the op, in order, then the output; packed constants replace

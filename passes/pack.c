@@ -223,9 +223,10 @@ bool nest_same_layout(const Value *a, const Value *b) {
     const Packed *p = a->packed, *q = b->packed;
     if (a == b) return true;
     if (!p && !q && a->data && b->data) /* small: laid out at once */
-        return value_bytes(a) == value_bytes(b) && !memcmp(a->data, b->data, value_bytes(a));
+        return a->dt == b->dt && value_bytes(a) == value_bytes(b) &&
+               !memcmp(a->data, b->data, value_bytes(a));
     if (!p || !q || p->from != q->from) return false;
-    if (!p->even && !q->even) {
+    if (!p->even && !q->even) { /* both of one operator, which begin at the same element */
         int64_t extent[2][NEST_MAX_LOOPS], stride[2][NEST_MAX_LOOPS];
         const int n = join_loops(p, extent[0], stride[0]);
         const size_t bytes = (size_t)n * sizeof(int64_t);

@@ -1,5 +1,5 @@
 /* relieve: constant columns of products of bytes have sums that fit into 16 bits, for targets that
- * add such in pairs.
+ * add products in such (Target.byte_pairs).
  *
  * x86 before VNNI multiplies unsigned with signed bytes and adds two neighbours with one
  * instruction, if the sum fits into 16 bits: three instructions for a vector of fours, where words
@@ -9,15 +9,12 @@
  *
  *     sum over f and i of row[four[c / block, f] + i] * relieved[4 * f + i, c]
  *
- * Two such sums can be added before they become one of 32 bits with their neighbours: five
- * instructions for two vectors (MODE_pair). Four products then have to fit. Of trained weights most
- * do, and which elements of the depth make a sum is free: for a block of columns, fours of the
- * depth, which a row has side by side, are matched so that few sums are too large. The product
- * becomes
- *
- *     sum over f and i of row[four[c / block, f] + i] * relieved[4 * f + i, c]
- *
- * What is too much in a sum is taken away from its columns, and a second product adds it:
+ * where f goes over those, too. Two such sums can be added before they become one of 32 bits with
+ * their neighbours: five instructions for two vectors (MODE_pair). Four products then have to fit.
+ * Of trained weights most do, and which elements of the depth make a sum is free: for a block of
+ * columns, fours of the depth, which a row has side by side, are matched so that few sums are too
+ * large: the same sum, with f over as many fours as there were. What is too much in a sum is taken
+ * away from its columns, and a second product adds it:
  *
  *     rest[row, c] = sum over v and i of row[place[v] + to[v, c, i]] * lack[v, c, i]
  *
@@ -182,7 +179,7 @@ static Work begin_work(Arena *arena, const Target *t, const ConstantColumns *col
 /* Has it whole vectors, and depth for a window and for what it takes? */
 static bool has_size(const Work *k) {
     const ConstantColumns *c = k->columns;
-    return c->depth >= LEAST_DEPTH && c->depth % (2 * FEW) == 0 && c->n % k->lanes == 0;
+    return c->depth >= LEAST_DEPTH && c->depth % FEW == 0 && c->n % k->lanes == 0;
 }
 
 static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
@@ -403,7 +400,8 @@ static Mode choose_mode(Work *k, double words) {
     int rest = 0;
     const int more = most_more_fours(k);
     int64_t blocks = columns->n / k->block, samples = blocks < SAMPLES ? blocks : SAMPLES;
-    for (int64_t i = 0; i < samples; i++) {
+    const bool pairs = columns->depth % (2 * FEW) == 0;
+    for (int64_t i = 0; i < samples && pairs; i++) {
         int64_t column = i * blocks / samples * k->block;
         k->rest.n = 0;
         match_fours(k, column, choice);
@@ -414,8 +412,8 @@ static Mode choose_mode(Work *k, double words) {
     arena_return(k->arena, choice, CHOICE_ROOM);
     const double steps = (double)columns->depth / FEW, single = COST_OF_FOURS * (steps + more);
     const double pair = COST_OF_PAIRS * steps + (rest ? COST_OF_REST * rest + COST_OF_SUMS : 0);
-    if (fmin(single, pair) > words * COST_OF_WORDS * steps) return MODE_none;
-    return single < pair ? MODE_single : MODE_pair;
+    if (fmin(single, pairs ? pair : HUGE_VAL) > words * COST_OF_WORDS * steps) return MODE_none;
+    return single < pair || !pairs ? MODE_single : MODE_pair;
 }
 
 bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double words) {

@@ -34,7 +34,7 @@ bool relieve_fits(Arena *arena, const Fours *fours);
  * and i8. */
 bool relieve_moves(Arena *arena, Value *table, Value *lack, int window);
 /* Is the product, once pass `relieve` has had a look at it, faster than one of words is, of which
- * such a part (0 .. 1) is multiplied? */
-bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double part);
+ * this part (0 .. 1) is left to be multiplied? */
+bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double words);
 
 #endif

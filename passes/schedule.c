@@ -17,6 +17,7 @@
 
 #define MOST_UNROLLED_WINDOW 32
 #define MOST_FOURS           8 /* of a coordinate of a window */
+#define MOST_PAIRED          2 /* fours of constant bytes whose sums are added in 16 bits */
 #define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
@@ -634,10 +635,14 @@ static bool widens(const Target *t, int64_t at_once) {
     return at_once == 4 && t->signed_rows && !t->byte_dots;
 }
 
+double short_instructions(int64_t shorts) {
+    return 2 + 1.0 / (double)shorts;
+}
+
 /* Operands.instructions of a product of which so many are added at once; `shorts`: fours of which
  * sums are added in 16 bits, 0: none. */
 static double instructions_of(const Target *t, int64_t at_once, int64_t shorts) {
-    if (shorts) return 2 + 1.0 / (double)shorts;
+    if (shorts) return short_instructions(shorts);
     if (widens(t, at_once)) return 6;
     return at_once == 2 && t->word_products ? 2 : 0;
 }
@@ -749,7 +754,7 @@ static bool narrow_tile(Nest *n) {
                 few = t.depth;
             else
                 nest_split(n, t.depth, at_once, &fours, &few);
-            for (int times = 2; times > 0 && shorts < 0; times--)
+            for (int times = MOST_PAIRED; times > 0 && shorts < 0; times--)
                 if (n->loop[fours].extent % times == 0 &&
                     nest_sums_are_short(n, nest_body(n), 1, &fours, times, few))
                     nest_split(n, fours, times, &outer, &shorts);

@@ -57,6 +57,9 @@ Tile ranked_tile(const Ranking *ranking, int variant);
 #define WORD_BYTES 4
 #define MOST_ROWS  16 /* of a tile */
 
+/* Operands.instructions of products of bytes by fours, so many of which are added in 16 bits. */
+double short_instructions(int64_t shorts);
+
 /* The operands of a product as its tiles read them. */
 typedef struct Operands {
     int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */

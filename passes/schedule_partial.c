@@ -20,6 +20,8 @@ static void look_at_constants(void *user, const Expr *e) {
     u->loops |= ex_vars(u->n->p->arena, e);
 }
 
+#define MOST_SHORT 2
+
 /* Such a sum's terms as a product, and its loops. */
 typedef struct Terms {
     const Expr *term;
@@ -29,7 +31,8 @@ typedef struct Terms {
     int around;                      /* the loop over blocks */
     int deep, depth[NEST_MAX_LOOPS]; /* all reduction loops */
     int few;                         /* over products that the target adds at once; -1: none */
-    int n_short, shorts[2];          /* loops around those, whose sums fit into 16 bits */
+    int n_short, shorts[MOST_SHORT]; /* loops around those, whose sums fit into 16 bits, ... */
+    int64_t short_times;             /* ... with so many iterations in all */
 } Terms;
 
 /* Reads it with factor `k` as the rows; false if they are none, or no tile fits. */
@@ -65,17 +68,20 @@ static void split_fours(Nest *n, const Expr *factor, Terms *t) {
     }
 }
 
-#define MOST_FOURS 4 /* that are added in 16 bits: more would want more registers for columns */
+#define FOURS_AT_ONCE                                                                              \
+    4 /* that are added in 16 bits: more would want more registers for columns                     \
+       */
 
 /* Takes what it can of the loops over fours of a block as sums of 16 bits. */
 static void find_short_sums(Nest *n, Terms *t) {
-    int64_t times = 1;
+    t->short_times = 1;
     for (int i = t->deep - 1; i >= 0 && t->few >= 0; i--) {
         int loop = t->depth[i], outer, inner;
-        if (loop == t->around || t->n_short == 2) continue;
+        if (loop == t->around || t->n_short == MOST_SHORT) continue;
         int64_t part = n->loop[loop].extent;
-        while (part > 1 && (times * part > MOST_FOURS || n->loop[loop].extent % part ||
-                            !nest_sums_are_short(n, t->term, 0, NULL, times * part, t->few)))
+        while (part > 1 &&
+               (t->short_times * part > FOURS_AT_ONCE || n->loop[loop].extent % part ||
+                !nest_sums_are_short(n, t->term, 0, NULL, t->short_times * part, t->few)))
             part--;
         if (part == 1) continue;
         if (part < n->loop[loop].extent) {
@@ -88,7 +94,7 @@ static void find_short_sums(Nest *n, Terms *t) {
         }
         nest_bind(n, loop, ROLE_short);
         t->shorts[t->n_short++] = loop;
-        times *= part;
+        t->short_times *= part;
     }
 }
 
@@ -103,14 +109,14 @@ static Tile tile_of(const Nest *n, const Terms *t) {
                         .most_rows = most_rows(n, t->term, row),
                         .temporaries =
                             at_once > 1 ? n->target->vector_registers / (t->n_short ? 3 : 2) : 4,
-                        .instructions = t->n_short ? 2.25 : 0,
+                        .instructions = t->n_short ? short_instructions(t->short_times) : 0,
                         .at_once = at_once,
                         .floats = dt_is_float((DType)t->term->dt)};
     return choose_tile(n->target, lanes_of(n), &o, n->variant);
 }
 
-#define LONE_VECTORS                                                                               \
-    2 /* of columns, of which several tiles go side by side if a lone row meets them */
+/* Of columns, of which several tiles go side by side if a lone row meets them. */
+#define LONE_VECTORS 2
 
 static void place(Nest *n, const Terms *t) {
     Tile tile = tile_of(n, t);

@@ -17,8 +17,8 @@ static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t e
                           int64_t rows) {
     const Expr *body = nest_body(n);
     const int64_t lanes = lanes_of(n);
-    bool constant = !m;
-    for (int i = 0; i < 2 && m; i++) {
+    bool constant = !m || body->op != EX_mul; /* sums in two steps read constants */
+    for (int i = 0; i < 2 && !constant; i++) {
         const Expr *load = without_casts(body->arg[i]);
         constant |= load->op != EX_load || value_is_const(n->op->in[load->k.i]);
     }

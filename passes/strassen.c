@@ -154,27 +154,38 @@ static bool read_product(Quartered *p) {
     return false;
 }
 
-/* Costs in multiply-adds of one lane. */
-double strassen_saves(double products, double rows, double columns, double results, bool words) {
+/* The part of so many multiply-adds that is saved; costs in those of one lane. */
+static double saved_of(double products, double rows, double columns, double results, bool words) {
     const double sums = (words ? COST_OF_WORDS : COST_OF_SUM) * (rows + results);
     return 1.0 / (PRODUCTS + 1) - (sums + COST_OF_COLUMN * columns) / products;
 }
 
-bool strassen_pays(double saved) {
-    return saved > LEAST_WON;
+/* Are halves of words whole vectors and pairs? A rest of lanes is slow, and so is a depth that is
+ * no multiple of what is added at once. */
+static bool are_whole(const Target *t, int64_t n2, int64_t k2) {
+    return n2 % (t->vector_bytes / 4) == 0 && k2 % target_products(t, DT_i16, DT_i16) == 0;
+}
+
+double strassen_saves(const Target *t, const Value *out, int64_t n, int64_t k, int64_t rows,
+                      int64_t columns) {
+    const double results = (double)value_numel(out);
+    if (!t->word_products || dims_vary(out->rank, out->dims) || n % 2 || k % 2 || results == 0 ||
+        !are_whole(t, n / 2, k / 2))
+        return 0;
+    const double saved =
+        saved_of(results * (double)k, (double)rows, (double)columns, results, true);
+    return saved > LEAST_WON ? saved : 0;
 }
 
 static bool pays(const Quartered *p, const Target *t) {
     const bool words = p->op->body->dt == DT_i32;
-    /* a rest of lanes is slow, and so is a depth that is no multiple of what is added at once */
-    if (words && (p->n2 % (t->vector_bytes / 4) || p->k2 % target_products(t, DT_i16, DT_i16)))
-        return false;
+    if (words && !are_whole(t, p->n2, p->k2)) return false;
     const double results = (double)value_numel(p->op->out[0]);
     const double all = results * (double)shape_numel(p->op->n_red, p->op->red);
     const double more = (double)(2 * p->m2 - p->m) / (double)p->m; /* rows */
-    const double saved = strassen_saves(all, (double)value_numel(p->rows.v),
-                                        (double)value_numel(p->columns.v), results, words);
-    return strassen_pays(saved - more * PRODUCTS / (PRODUCTS + 1));
+    const double saved = saved_of(all, (double)value_numel(p->rows.v),
+                                  (double)value_numel(p->columns.v), results, words);
+    return saved - more * PRODUCTS / (PRODUCTS + 1) > LEAST_WON;
 }
 
 /* --- rewriting -------------------------------------------------------------------------------- */

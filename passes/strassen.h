@@ -2,13 +2,13 @@
 #ifndef PASSES_STRASSEN_H
 #define PASSES_STRASSEN_H
 
-#include <stdbool.h>
+#include "ir/graph.h"
+#include "ir/target.h"
 
-/* The part of a product's multiply-adds, so many, that seven products of quarters save, less what
- * the sums of quarters take of elements of rows, columns (constant) and results; negative: they
- * take more. */
-double strassen_saves(double products, double rows, double columns, double results, bool words);
-/* Is that worth it? */
-bool strassen_pays(double saved);
+/* The part of its multiply-adds that a product of words, which makes `out` with n columns and depth
+ * k, has less by seven products of quarters, sums of quarters counted; 0: the pass leaves it alone.
+ * rows, columns: elements of the factors, the latter constant. */
+double strassen_saves(const Target *t, const Value *out, int64_t n, int64_t k, int64_t rows,
+                      int64_t columns);
 
 #endif

@@ -21,11 +21,20 @@ def weights(depth, columns, outliers):
     return np.where(at, rng.choice([-128, 127], w.shape), w).astype(np.int8)
 
 
-def product(folder, rows, depth, columns, outliers=0.0):
+def product(folder, name, rows, w):
     node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    depth, columns = w.shape
     given, result = [("a", U8, [rows, depth])], [("y", I32, [rows, columns])]
-    name = f"product_{rows}_{depth}_{columns}_{outliers}"
-    save(folder, name, [node], given, result, [constant("b", weights(depth, columns, outliers))])
+    name = f"{name}_{rows}_{depth}_{columns}"
+    save(folder, name, [node], given, result, [constant("b", w)])
+
+
+def medium(depth, columns, large):
+    """None is near zero; of so many fours of the depth all are as large as they can be."""
+    w = rng.integers(-60, 61, (depth, columns))
+    for four in rng.choice(depth // 4, large, replace=False):
+        w[four * 4 : four * 4 + 4] = rng.choice([-128, 127], (4, columns))
+    return w.astype(np.int8)
 
 
 def convolution(folder, channels, stride, maps, size):
@@ -55,9 +64,10 @@ def convolution(folder, channels, stride, maps, size):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    product(folder, 40, 640, 96)
-    product(folder, 17, 1024, 48, 0.001)
-    product(folder, "n", 768, 64)
+    product(folder, "product", 40, weights(640, 96, 0.0))
+    product(folder, "product", 17, weights(1024, 48, 0.001))
+    product(folder, "product", "n", weights(768, 64, 0.0))
+    product(folder, "fours", 9, medium(260, 48, 4))
     convolution(folder, 512, 1, 64, 7)
     convolution(folder, 768, 2, 80, 9)
 

@@ -24,6 +24,10 @@ check() { # ARCH LANES FLAG
         # shellcheck disable=SC2086
         "$build/mlcc" "$model" $options -o "$work/model.c"
         grep -q "= mlcc_lane_dot_short_sumx$2" "$work/model.c" || { echo "$model: no short sums" && exit 1; }
+        case $model in # sums of two products, or of four
+        */fours*) ! grep -q "dot_short_add" "$work/model.c" ;;
+        *) grep -q "= mlcc_lane_dot_short_addx$2" "$work/model.c" ;;
+        esac || { echo "$model: other sums" && exit 1; }
         ! grep -q "= mlcc_lane_dot_movedx$2" "$work/model.c" || moved=1
         cc -std=gnu99 -O1 "-march=$1" -Wall -Wextra -Werror -c "$work/model.c" -o "$work/m.o"
         objdump -d "$work/m.o" | grep -q pmaddubsw
