@@ -263,7 +263,7 @@ static void test_unfit_steps(void **state) {
         "dot r0 4; order r0i r0o;",
         "dot r0 4; split r0i 2;",
         "share 1; order r0 i0 i1;",
-        "stream i0;",
+        "stream i9;",
         "stream r0; split r0 2;",
         "split r0 2; stream r0i; stream r0o;",
         "partial i0;",
@@ -292,7 +292,7 @@ static const char *mutated(Fixture *f, Random *r, const char *steps) {
         " order r0 i1",       " dot r0 4",   " bind i1i vector", " split r0 2",
         " share 1",           " share 2",    " bind r1 unroll",  " order i0 r0",
         " order r0o i1i r0i", " pack",       " bind i0 vector",  " stream r0",
-        " stream r0o",        " partial r0", " partial r0o",
+        " stream r0o",        " partial r0", " partial r0o",     " stream i1o",
     };
     for (int change = 1 + random_below(r, 3); change > 0; change--) {
         int a = random_below(r, n), b = random_below(r, n);
