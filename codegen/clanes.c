@@ -506,32 +506,40 @@ static DType loaded_type(const Expr *load) {
     return dt_is_narrow((DType)load->dt) ? DT_i32 : (DType)load->dt;
 }
 
-static const char *kept_name(const Lanes *l, const Expr *load) {
-    for (int i = 0; i < l->kept.n; i++)
-        if (l->kept.items[i].load == load && l->kept.items[i].start == l->start)
-            return l->kept.items[i].name;
+static const char *kept_name(const Lanes *l, const Expr *load, const Expr *shift) {
+    for (int i = 0; i < l->kept.n; i++) {
+        const KeptLoad *k = &l->kept.items[i];
+        if (k->load == load && k->shift == shift && k->start == l->start) return k->name;
+    }
     return NULL;
+}
+
+/* Gives the vector a name that the C compiler keeps in a register. */
+static void keep(Lanes *l, const Expr *load, const Expr *shift, const char *text) {
+    Printer *p = l->p;
+    const DType dt = loaded_type(load);
+    const int bytes = l->width * (int)dt_store(dt);
+    const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+    print_line(p, "%s %s = %s;", lane_type(p, dt, l->width), name, text);
+    print_line(p, "MLCC_KEEP%d(%s);", bytes, name);
+    p->unit->keeps |= (uint8_t)bytes;
+    KeptLoad kept = {load, shift, l->start, name};
+    vec_push(p->scratch, &l->kept, kept);
 }
 
 void lanes_keep(Lanes *l, const Expr *load) {
     Printer *p = l->p;
     int mark = p->named.n;
-    if (l->width == 1 || kept_name(l, load)) return;
+    if (l->width == 1 || kept_name(l, load, NULL)) return;
     const Expr *index = at_start(l, load->arg[0]);
     const char *type = lane_type(p, loaded_type(load), l->width);
-    const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
     begin_statement(p, 1, &index);
     const char *at = print(p, index).text;
     const char *place = TEXT("&%s[%s]", p->buffer[load->k.i], at);
-    print_line(p, "%s %s = %s;", type, name,
-               lanes_missing(l, (int)load->k.i) ? first_lanes(l, loaded_type(load), place)
-                                                : TEXT("*(const %s_at *)%s", type, place));
-    int bytes = l->width * (int)dt_store(loaded_type(load));
-    print_line(p, "MLCC_KEEP%d(%s);", bytes, name);
-    p->unit->keeps |= (uint8_t)bytes;
+    keep(l, load, NULL,
+         lanes_missing(l, (int)load->k.i) ? first_lanes(l, loaded_type(load), place)
+                                          : TEXT("*(const %s_at *)%s", type, place));
     end_statement(p, mark);
-    KeptLoad kept = {load, l->start, name};
-    vec_push(p->scratch, &l->kept, kept);
 }
 
 static void count_uses(void *user, const Expr *e) {
@@ -772,7 +780,7 @@ static const char *compute(Lanes *l, const Expr *e) {
     if (y) return whole(l, "gelu", y);
     switch ((ExprOp)e->op) {
     case EX_load: {
-        const char *kept = kept_name(l, e);
+        const char *kept = kept_name(l, e, NULL);
         if (kept) return kept;
         if (is_gather(e, l->var)) return gathered(l, e);
         if (l->width > 1 && is_every_second(p, e, l->var)) return every_second(l, e);
@@ -930,7 +938,7 @@ static const char *bytes_text(Lanes *l, const LaneDot *dot, const Expr *row) {
 /* Of a dot of rows that differ from lane to lane. */
 static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
-    const char *row[4], *columns = kept_name(l, dot->columns);
+    const char *row[4], *columns = kept_name(l, dot->columns, NULL);
     for (int i = 0; i < dot->count; i++) row[i] = bytes_text(l, dot, dot->row[i]);
     if (l->width == 1) {
         const char *place = few_at(l, dot, dot->columns);
@@ -955,12 +963,22 @@ static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
  * the bits. */
 static const char *columns_text(Lanes *l, const LaneDot *dot) {
     Printer *p = l->p;
-    const char *text = kept_name(l, dot->columns);
+    const char *text = kept_name(l, dot->columns, dot->shift);
+    if (text) return text;
+    text = kept_name(l, dot->columns, NULL);
     if (!text) text = few_in_lanes(l, dot, dot->columns);
     if (!dot->shift) return text;
     return TEXT("(%s)((%s)%s >> (uint32_t)%s & 0x%08xu)", lane_type(p, DT_i32, l->width),
                 lane_type(p, DT_u32, l->width), text, scalar_text(l, dot->shift),
                 0x01010101u * (unsigned)dot->mask);
+}
+
+void lanes_keep_columns(Lanes *l, const LaneDot *dot) {
+    Printer *p = l->p;
+    int mark = p->named.n;
+    if (l->width == 1 || kept_name(l, dot->columns, dot->shift)) return;
+    keep(l, dot->columns, dot->shift, columns_text(l, dot));
+    end_statement(p, mark);
 }
 
 /* The rows of a dot, which are the same in all lanes. */

@@ -15,6 +15,7 @@ typedef struct LaneValue {
 /* A vector that stays in a register while several steps use it. */
 typedef struct KeptLoad {
     const Expr *load;
+    const Expr *shift; /* parts of its bytes, so many bits up; NULL: itself */
     int64_t start;
     const char *name;
 } KeptLoad;
@@ -92,6 +93,8 @@ const char *lanes_text(Lanes *l, const Expr *e, bool spread);
 /* Loads a vector now, for all steps in which `load` begins there: as it is, or the columns of a
  * dot. */
 void lanes_keep(Lanes *l, const Expr *load);
+/* The same for the dot's columns as they are multiplied: of parts of bytes, decoded. */
+void lanes_keep_columns(Lanes *l, const LaneDot *dot);
 /* Is `value` one of bytes that are encoded, so that lanes_put can store it? */
 bool lanes_can_put(const Lanes *l, const Expr *value);
 /* Stores 16 bytes of the buffer from the index on, at the latest with those of the third call after

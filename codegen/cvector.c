@@ -253,30 +253,30 @@ static void print_dot(Lanes *l, const LaneDot *dot) {
     end_statement(p, mark);
 }
 
-/* What loops of role short around the dot add to its sums: where there are functions for it, sums
- * of 16 bits first. */
-static void print_shorts(Lanes *l, const LaneDot *dot, int steps) {
+/* Adds what the dot is in one iteration of the loops of role short to a sum of 16 bits, `*sum`
+ * (NULL: it is the first); where there are no functions for it, to the dot's own. */
+static void print_short(Lanes *l, const LaneDot *dot, const char **sum) {
     Printer *p = l->p;
-    const char *type = lane_type(p, DT_i32, l->width), *sum = NULL;
-    const bool whole = l->width == p->unit->vector_bytes / 4;
-    for (int i = 0; i < steps; i++) {
-        const LaneDot one = lanes_dot_of(l, dot, i);
-        if (!whole) {
-            print_dot(l, &one);
-            continue;
-        }
-        int mark = p->named.n;
-        const char *text = lanes_short_text(l, &one, sum);
-        if (!sum) {
-            sum = names_take(&p->names, TEXT("s%d", p->n_values++), "v");
-            print_line(p, "%s %s = %s;", type, sum, text);
-        } else {
-            print_line(p, "%s = %s;", sum, text);
-        }
-        end_statement(p, mark);
-    }
-    if (!whole) return;
     int mark = p->named.n;
+    if (l->width != p->unit->vector_bytes / 4) {
+        print_dot(l, dot);
+        return;
+    }
+    const char *text = lanes_short_text(l, dot, *sum);
+    if (*sum) {
+        print_line(p, "%s = %s;", *sum, text);
+    } else {
+        *sum = names_take(&p->names, TEXT("s%d", p->n_values++), "v");
+        print_line(p, "%s %s = %s;", lane_type(p, DT_i32, l->width), *sum, text);
+    }
+    end_statement(p, mark);
+}
+
+/* Adds the sum of 16 bits, if there is one, to the dot's own. */
+static void print_short_sum(Lanes *l, const LaneDot *dot, const char *sum) {
+    Printer *p = l->p;
+    int mark = p->named.n;
+    if (!sum) return;
     const char *place = lanes_at(l, dot->store->buffer, prepare(p, dot->store->index[0]));
     print_line(p, "%s = %s(%s, %s);", place, unit_lane_function(p->unit, "dot_short_sum", l->width),
                place, sum);
@@ -344,23 +344,67 @@ static void keep_what_is_certain(const Columns *u, const Expr *e) {
     for (int i = 0; i < (guards ? 1 : e->n); i++) keep_what_is_certain(u, e->arg[i]);
 }
 
+/* Do all steps decode the same columns? Then that is done once, and for one iteration of the loops
+ * of role short at a time, for which alone there are registers. */
+static bool shares_decoded(const VectorNest *n) {
+    if (!n->n_shorts || !n->dot.shift || n->steps < 2) return false;
+    for (int i = 0; i < n->n_unrolled; i++)
+        if (lanes_vary(n->dot.columns->arg[0], n->unrolled[i]->var)) return false;
+    return true;
+}
+
 /* The vectors of a product's columns, which all steps, its rows, use. */
 static void keep_columns(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
     const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
     if (n->steps < 2 || p->held[store->buffer] <= 0 || (!n->is_dot && store->next)) return;
-    if (n->short_steps > 1 && !n->dot.shift) return; /* more than there are registers for */
+    if (n->short_steps > 1) return; /* more than there are registers for */
     Columns user = {l, n};
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
         take_lanes(l, n);
         if (n->is_dot)
-            for (int i = 0; i < n->short_steps; i++)
-                keep_column(&user, lanes_dot_of(l, &n->dot, i).columns);
+            keep_column(&user, lanes_dot_of(l, &n->dot, 0).columns);
         else
             keep_what_is_certain(&user, prepare(p, store->value));
     }
     if (n->is_dot) l->value[n->dot.var] = NULL;
+}
+
+/* Sets the variables of the unrolled loops. */
+static void take_step(Lanes *l, const VectorNest *n, int64_t step) {
+    for (int i = n->n_unrolled - 1; i >= 0; i--) {
+        const int64_t extent = n->unrolled[i]->extent->k.i;
+        l->value[n->unrolled[i]->var] = ex_i(l->p->x, step % extent);
+        step /= extent;
+    }
+}
+
+/* A nest with loops of role short around it. */
+static void print_shorts(Lanes *l, const VectorNest *n) {
+    Printer *p = l->p;
+    const bool shares = shares_decoded(n);
+    const int around = shares ? n->short_steps : 1, within = n->short_steps / around;
+    const char **sum = ARENA_ARRAY(p->scratch, n->steps * n->extent, const char *);
+    for (int i = 0; i < around; i++) {
+        const LaneDot one = lanes_dot_of(l, &n->dot, i);
+        for (l->start = 0; shares && l->start < n->extent; l->start += l->width) {
+            take_lanes(l, n);
+            lanes_keep_columns(l, &one);
+        }
+        for (int64_t step = 0; step < n->steps; step++) {
+            take_step(l, n, step);
+            for (l->start = 0; l->start < n->extent; l->start += l->width) {
+                const char **to = &sum[step * n->extent + l->start];
+                take_lanes(l, n);
+                for (int k = i; k < i + within; k++) {
+                    const LaneDot each = lanes_dot_of(l, &n->dot, k);
+                    print_short(l, &each, to);
+                }
+                if (i == around - 1) print_short_sum(l, &n->dot, *to);
+            }
+        }
+    }
 }
 
 /* How many of the nest's vectors are stored several at once: all but a few, or none. */
@@ -450,21 +494,18 @@ bool print_vectors(Printer *p, const Stmt *s) {
         return true;
     }
     keep_columns(&l, &n);
+    if (n.n_shorts) {
+        print_shorts(&l, &n);
+        end_scope(p, scope);
+        return true;
+    }
     int64_t n_put = count_put(&l, &n);
     for (int64_t step = 0; step < n.steps; step++) {
-        int64_t rest = step;
-        for (int i = n.n_unrolled - 1; i >= 0; i--) {
-            int64_t extent = n.unrolled[i]->extent->k.i;
-            l.value[n.unrolled[i]->var] = ex_i(p->x, rest % extent);
-            rest /= extent;
-        }
+        take_step(&l, &n, step);
         for (l.start = 0; l.start < n.extent; l.start += l.width) {
             take_lanes(&l, &n);
             if (n.is_dot) {
-                if (n.n_shorts)
-                    print_shorts(&l, &n.dot, n.short_steps);
-                else
-                    print_dot(&l, &n.dot);
+                print_dot(&l, &n.dot);
                 continue;
             }
             if (l.width == p->unit->vector_bytes / 4 && l.there == l.width && n_put > 0) {

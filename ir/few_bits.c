@@ -79,7 +79,7 @@ static Value *scales_of(Graph *g, const FewBits *k, Value *v) {
                         ex_div(x, ex_acc(x, k->work), ex_num(x, k->work, 127)));
 }
 
-/* The means of blocks of v, or, if there are such, of its bytes. */
+/* The means of blocks of v, or, if there are such, of what its bytes stand for. */
 static Value *means_of(Graph *g, const FewBits *k, Value *v) {
     Exprs *x = g->x;
     const int last = v->rank - 1;
@@ -94,9 +94,11 @@ static Value *means_of(Graph *g, const FewBits *k, Value *v) {
         at[last] = ex_add(x, ex_mul(x, block, ex_i(x, k->rows)), build_red(&b, k->rows));
         e = ex_cast(x, k->work, build_load(&b, v, at));
     }
-    const Expr *sum = ex_cast(x, k->work, ex_acc(x, (DType)e->dt));
-    return build_reduce(&b, k->work, COMBINE_sum, e,
-                        ex_mul(x, sum, ex_num(x, k->work, 1.0 / (double)k->rows)));
+    const Expr *mean = ex_mul(x, ex_cast(x, k->work, ex_acc(x, (DType)e->dt)),
+                              ex_num(x, k->work, 1.0 / (double)k->rows));
+    at[last] = block;
+    if (k->scale) mean = ex_mul(x, build_load(&b, k->scale, at), mean);
+    return build_reduce(&b, k->work, COMBINE_sum, e, mean);
 }
 
 void few_bits_operand(Graph *g, FewBits *k, Value *v, bool bytes) {
@@ -112,7 +114,7 @@ const Expr *few_bits_term(Builder *b, const FewBits *k, const Expr **at, const E
     const int last = k->mean->rank - 1;
     at[last] = block;
     const Expr *mean = build_load(b, k->mean, at), *e;
-    if (k->scale) scale = ex_mul(x, scale, build_load(b, k->scale, at));
+    const Expr *by = k->scale ? build_load(b, k->scale, at) : NULL;
     at[last] = place;
     at[last + 1] = byte;
     const Expr *v = build_load(b, k->v, at);
@@ -120,5 +122,7 @@ const Expr *few_bits_term(Builder *b, const FewBits *k, const Expr **at, const E
         e = ex_mul(x, ex_cast(x, DT_i32, v), shifted(x, weights, place, k->bits));
     else
         e = ex_mul(x, v, ex_cast(x, k->work, few_bits_masked(x, weights, place, k->bits)));
-    return ex_mul(x, ex_sub(x, ex_cast(x, k->work, e), ex_mul(x, mean, zero)), scale);
+    e = ex_cast(x, k->work, e);
+    if (by) e = ex_mul(x, by, e);
+    return ex_mul(x, ex_sub(x, e, ex_mul(x, mean, zero)), scale);
 }

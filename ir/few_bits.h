@@ -22,7 +22,7 @@ typedef struct FewBits {
     /* What few_bits_operand makes: v by places, [.., places, bytes], of `work` or of i8; */
     Value *v;
     Value *scale; /* of i8, what v was divided by, [.., blocks]; else NULL */
-    Value *mean;  /* of what `v` holds, [.., blocks] */
+    Value *mean;  /* of v, or of what its bytes stand for, [.., blocks] */
 } FewBits;
 
 static inline int few_bits_each(const FewBits *k) {

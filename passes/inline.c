@@ -2,6 +2,7 @@
 #include "passes/inline.h"
 
 #include "ir/constant.h"
+#include "ir/dim.h"
 
 #define SMALL_SIZE 100 /* nodes of a body that costs nothing to rewrite */
 
@@ -143,6 +144,61 @@ Value *own_load(const Op *op, const Expr *e) {
         if (!own && !(ex_is_int(e->arg[i], 0) && op->out[0]->shape[i] == 1)) return NULL;
     }
     return op->in[e->k.i];
+}
+
+const Expr *reduce_term(Exprs *x, const Op *op, const Expr **condition) {
+    const Expr *e = op->body;
+    *condition = NULL;
+    if (e->op != EX_select) return e;
+    const Scalar none = combine_identity(op->combine, (DType)e->dt);
+    if (e->arg[2] != ex_const(x, (DType)e->dt, none)) return e;
+    *condition = e->arg[0];
+    return e->arg[1];
+}
+
+void reduce_set_term(Exprs *x, Op *op, const Expr *term) {
+    const Expr *condition;
+    reduce_term(x, op, &condition);
+    const Scalar none = combine_identity(op->combine, (DType)term->dt);
+    op->body = condition ? ex_select(x, condition, term, ex_const(x, (DType)term->dt, none)) : term;
+}
+
+typedef struct Symbols {
+    const Graph *g;
+    const Op *op;
+} Symbols;
+
+/* Loads of symbols are what they stand for in dimensions. */
+static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *args) {
+    const Symbols *u = user;
+    (void)args;
+    for (int k = 0; e->op == EX_load && e->n == 0 && k < u->g->symbols.n; k++)
+        if (u->g->symbols.items[k] == u->op->in[e->k.i]) return ex_var(u->g->x, DIM_VAR + k);
+    return e;
+}
+
+/* The condition under which `var` is less than `extent`, and nothing else hangs on `var`. */
+static bool only_ends(Arena *scratch, const Expr *condition, int var, const Expr **extent) {
+    if (condition->op == EX_and)
+        return only_ends(scratch, condition->arg[0], var, extent) &&
+               only_ends(scratch, condition->arg[1], var, extent);
+    if (!(ex_vars(scratch, condition) >> var & 1)) return true;
+    if (condition->op != EX_lt || *extent || condition->arg[0]->op != EX_var ||
+        condition->arg[0]->k.i != var)
+        return false;
+    *extent = condition->arg[1];
+    return true;
+}
+
+bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d) {
+    const Expr *condition, *extent = NULL;
+    const bool varies = dim_varies(v->dims[d]);
+    if (op->red[r] != v->shape[d]) return false;
+    reduce_term(g->x, op, &condition);
+    if (condition && !only_ends(g->arena, condition, op->out[0]->rank + r, &extent)) return false;
+    if (!extent || !varies) return !extent && !varies;
+    Symbols u = {g, op};
+    return ex_rewrite(g->x, extent, symbol_of_load, &u) == dim_expr(g->x, v->dims[d]);
 }
 
 typedef struct InputLoads {

@@ -73,6 +73,14 @@ int load_dimension(Arena *a, const Expr *load, int var);
  * it is no such load. */
 Value *own_load(const Op *op, const Expr *e);
 
+/* What a reduction combines: its body, or what that is within dimensions that vary,
+ * select(condition, term, identity). *condition: NULL if there is none. */
+const Expr *reduce_term(Exprs *x, const Op *op, const Expr **condition);
+/* Has it combine something else, under the same condition. */
+void reduce_set_term(Exprs *x, Op *op, const Expr *term);
+/* Does reduction variable `r` run through all of dimension `d` of `v`, in every run? */
+bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d);
+
 /* How many different loads of operator input `input` there are in `e`. */
 int loads_of_input(Arena *scratch, const Expr *e, int input);
 

@@ -444,9 +444,26 @@ static int64_t block_of(int64_t tiles, int64_t most) {
     return best;
 }
 
+#define LEAST_BLOCKS 16 /* which threads share */
+
+/* Columns go by in blocks of so many tiles, for each of which all rows come: where results go to
+ * memory, a tile alone would write short pieces, far apart, which nothing fetches ahead. 1: tiles
+ * go by alone. */
+static int64_t column_block(const Nest *n, const Product *m, double column_bytes, int64_t tiles) {
+    const double results = (double)m->rows * (double)m->columns * (double)m->batches *
+                           (double)dt_store(n->op->out[0]->dt);
+    int64_t block = (int64_t)((double)n->target->l2_bytes / 4 / (column_bytes / (double)tiles));
+    if (results <= (double)n->target->l3_bytes || m->n_row != 1 || n->target->scalar_registers)
+        return 1;
+    if (block > tiles / LEAST_BLOCKS) block = tiles / LEAST_BLOCKS;
+    while (block > 1 && tiles % block) block--;
+    return block > 1 ? block : 1;
+}
+
 int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
-                int column_outer, bool turned, int *order) {
-    int k = 0;
+                int *panels, bool turned, int *order) {
+    int k = 0, column_outer = *panels;
+    int64_t blocked;
     double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
     double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
     int64_t row_tiles = row_outer < 0 ? 1 : n->loop[row_outer].extent;
@@ -491,6 +508,12 @@ int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column
             nest_split(n, row_outer, row_tiles / parts, &around, &row_outer);
             order[k++] = around;
         }
+    } else if ((blocked = column_block(n, m, columns, column_tiles)) > 1) {
+        nest_split(n, column_outer, blocked, panels, &column_outer);
+        order[k++] = *panels;
+        order[k++] = row_outer;
+        order[k++] = column_outer;
+        return k;
     }
     order[k++] = column_outer;
     order[k++] = row_outer;
@@ -597,9 +620,9 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 && !scalars ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    const int panels = column_tiles > 1 ? outer_of(inner[count - 1]) : panels_of(n, m, column);
+    int panels = column_tiles > 1 ? outer_of(inner[count - 1]) : panels_of(n, m, column);
     if (row >= 0 && panels >= 0)
-        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1, panels,
+        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1, &panels,
                         tile.turned, order);
     int first = k, streams = -1;
     k = without(order, reductions_by_stride(n, body, order, k), few);
@@ -619,7 +642,8 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     }
     nest_order(n, k, order);
     if (row_tiles > 1)
-        tile_singles(n, m, inner[0], column_tiles > 1 ? inner[1] : -1, n->loop[column].extent);
+        tile_singles(n, m, inner[0], column_tiles > 1 ? inner[1] : -1, panels,
+                     n->loop[column].extent);
 }
 
 /* Is a factor of the product a small matrix of numbers that the body spells out, with `row` as its

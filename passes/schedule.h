@@ -86,8 +86,8 @@ int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles);
 /* Has runs that have few of the rows, of which `rows` is a tile, do one after the other, in tiles
  * of other rows of the product (NULL: it is none), if it has some, and of more of its columns than
  * are in the tile's loop `column` (-1: all of them), or, of large constants, tiles of several parts
- * of the loop over tiles side by side. `columns`: of all tiles. */
-void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns);
+ * of the loop over tiles, or blocks of such, `panels`, side by side. `columns`: of all tiles. */
+void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, int64_t columns);
 /* Into how many parts the tiles of columns, so many, should go where so few rows meet these that
  * they come from memory as streams; 1: they should not. `loop`: over the columns, or over the
  * tiles. */
@@ -116,12 +116,12 @@ int lanes_of(const Nest *n);
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
  * by in blocks that do. Where rows are of several loops and columns do not stay there, columns come
- * once, not again for every row of an image, if the rows that come again are less. `turned`: the
- * other order. row_outer: -1 if a tile has all of `row`. Writes the loops to `order`; returns how
- * many.
- */
+ * once, not again for every row of an image, if the rows that come again are less. Columns go by in
+ * blocks, too, where the results are too many for all caches. `turned`: the other order. row_outer:
+ * -1 if a tile has all of `row`. *panels: the loop over tiles of columns; becomes that over blocks,
+ * if there are such. Writes the loops to `order`; returns how many. */
 int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
-                int column_outer, bool turned, int *order);
+                int *panels, bool turned, int *order);
 /* How many rows a tile may have if the L1 cache is to keep a line of each. */
 int64_t most_rows(const Nest *n, const Expr *body, int row);
 

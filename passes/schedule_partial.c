@@ -68,9 +68,7 @@ static void split_fours(Nest *n, const Expr *factor, Terms *t) {
     }
 }
 
-#define FOURS_AT_ONCE                                                                              \
-    4 /* that are added in 16 bits: more would want more registers for columns                     \
-       */
+#define FOURS_AT_ONCE 8 /* that are added in 16 bits: of longer rows of code little is gained */
 
 /* Takes what it can of the loops over fours of a block as sums of 16 bits. */
 static void find_short_sums(Nest *n, Terms *t) {
@@ -107,8 +105,9 @@ static Tile tile_of(const Nest *n, const Terms *t) {
                         .row_bytes = row >= 0 ? bytes_behind(n, &t->m, t->term, row) : 0,
                         .column_bytes = bytes_behind(n, &t->m, t->term, t->column),
                         .most_rows = most_rows(n, t->term, row),
-                        .temporaries =
-                            at_once > 1 ? n->target->vector_registers / (t->n_short ? 3 : 2) : 4,
+                        .temporaries = t->n_short    ? 1
+                                       : at_once > 1 ? n->target->vector_registers / 2
+                                                     : 4,
                         .instructions = t->n_short ? short_instructions(t->short_times) : 0,
                         .at_once = at_once,
                         .floats = dt_is_float((DType)t->term->dt)};
@@ -135,10 +134,10 @@ static void place(Nest *n, const Terms *t) {
     inner[count++] = columns;
     const Role role = n->target->scalar_registers ? ROLE_unroll : ROLE_vector;
     for (int i = 0; i < count; i++) nest_bind(n, inner[i], i == count - 1 ? role : ROLE_unroll);
+    int panels = column_tiles > 1 ? outer_of(columns) : -1;
     if (t->row >= 0 && column_tiles > 1)
         at = order_tiles(n, &t->m, t->term, t->row, t->column,
-                         row_tiles > 1 ? outer_of(inner[0]) : -1, outer_of(columns), tile.turned,
-                         order);
+                         row_tiles > 1 ? outer_of(inner[0]) : -1, &panels, tile.turned, order);
     order[at++] = t->around;
     for (int i = 0; i < t->deep; i++)
         if (t->depth[i] != t->around && t->weights.loops >> t->depth[i] & 1)
@@ -156,7 +155,7 @@ static void place(Nest *n, const Terms *t) {
     }
     nest_order(n, at, order);
     if (row_tiles > 1)
-        tile_singles(n, &t->m, inner[0], column_tiles > 1 ? columns : -1,
+        tile_singles(n, &t->m, inner[0], column_tiles > 1 ? columns : -1, panels,
                      n->loop[t->column].extent);
     nest_partial(n, t->around);
     nest_pack(n);

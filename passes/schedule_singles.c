@@ -27,7 +27,7 @@ static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t e
     return constant || width <= n->loop[column].extent ? -1 : width;
 }
 
-void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t columns) {
+void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, int64_t columns) {
     Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1, .streams = -1};
     const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
     const bool alone = d >= 0 && n->coord[d]->op != EX_div && n->coord[d]->op != EX_rem;
@@ -42,8 +42,7 @@ void tile_singles(Nest *n, const Product *m, int rows, int column, int64_t colum
     const int64_t met = s.rows < 0 ? 1 : n->loop[s.rows].extent;
     if (column >= 0) s.width = wider_tile(n, m, column, columns, met);
     if (s.width > 0) s.columns = column;
-    const int panels = column >= 0 ? outer_of(column) : -1;
-    const bool whole = panels >= 0 && n->loop[panels].extent * n->loop[column].extent == columns;
+    const bool whole = column >= 0 && columns % n->loop[column].extent == 0;
     if (whole && s.rows < 0 && s.columns < 0)
         s.parts = streams_of(n, panels, n->loop[panels].extent);
     if (s.parts > 1) s.streams = panels;
