@@ -168,12 +168,17 @@ typedef struct Symbols {
     const Op *op;
 } Symbols;
 
-/* Loads of symbols are what they stand for in dimensions. */
-static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *args) {
+/* Loads of symbols are what they stand for in dimensions, and of several that are one value the
+ * first is taken. */
+static const Expr *symbol_of(void *user, const Expr *e, const Expr *const *args) {
     const Symbols *u = user;
+    const Value *v = NULL;
     (void)args;
-    for (int k = 0; e->op == EX_load && e->n == 0 && k < u->g->symbols.n; k++)
-        if (u->g->symbols.items[k] == u->op->in[e->k.i]) return ex_var(u->g->x, DIM_VAR + k);
+    if (e->op == EX_load && e->n == 0) v = u->op->in[e->k.i];
+    if (e->op == EX_var && e->k.i >= DIM_VAR && e->k.i - DIM_VAR < u->g->symbols.n)
+        v = u->g->symbols.items[e->k.i - DIM_VAR];
+    for (int k = 0; v && k < u->g->symbols.n; k++)
+        if (u->g->symbols.items[k] == v) return ex_var(u->g->x, DIM_VAR + k);
     return e;
 }
 
@@ -198,7 +203,8 @@ bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d) {
     if (condition && !only_ends(g->arena, condition, op->out[0]->rank + r, &extent)) return false;
     if (!extent || !varies) return !extent && !varies;
     Symbols u = {g, op};
-    return ex_rewrite(g->x, extent, symbol_of_load, &u) == dim_expr(g->x, v->dims[d]);
+    return ex_rewrite(g->x, extent, symbol_of, &u) ==
+           ex_rewrite(g->x, dim_expr(g->x, v->dims[d]), symbol_of, &u);
 }
 
 typedef struct InputLoads {

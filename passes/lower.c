@@ -8,6 +8,7 @@
 #include "passes/inline.h"
 #include "passes/nest.h"
 #include "passes/passes.h"
+#include "passes/reach.h"
 #include "passes/rows.h"
 
 #include <ctype.h>
@@ -221,8 +222,10 @@ static void lower_compute(Lower *l, const Op *op) {
     const Expr *limit[MAX_RANK] = {NULL}, *lies[MAX_RANK];
     const Op *dense = by_coordinates(l, op, lies);
     if (dense) op = dense;
+    const Expr *reach = l->target->blocks ? NULL : reach_of_reduction(l->g, &op);
     op = limited(l, op, limit);
     nest_begin(&n, l->p, op, l->target);
+    if (reach) nest_reach(&n, reach);
     if (dense) nest_lay_dense(&n, lies);
     for (int i = 0; i < op->out[0]->rank; i++)
         if (limit[i]) nest_limit(&n, i, limit[i], dim_min(n.x, op->out[0]->dims[i]));

@@ -28,6 +28,7 @@ static void substitute(Nest *n, int a, const Expr *to) {
         n->coord[i] = ex_subst_vars(n->x, n->coord[i], NEST_MAX_LOOPS, map);
     for (int i = 0; i < 2; i++)
         if (n->guard[i]) n->guard[i] = ex_subst_vars(n->x, n->guard[i], NEST_MAX_LOOPS, map);
+    if (n->reach) n->reach = ex_subst_vars(n->x, n->reach, NEST_MAX_LOOPS, map);
     n->loop[a].retired = true;
 }
 
@@ -88,6 +89,10 @@ void nest_lay_dense(Nest *n, const Expr *const *extent) {
 void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least) {
     n->limit[axis] = nest_flatten_loads(n->x, extent, n->op);
     n->loop[axis].least = least;
+}
+
+void nest_reach(Nest *n, const Expr *condition) {
+    n->reach = n->given_reach = nest_flatten_loads(n->x, condition, n->op);
 }
 
 void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
@@ -504,6 +509,7 @@ bool nest_of_singles(const Nest *n, Nest *one) {
         one->limit[i] = n->limit[i];
         one->loop[i].least = n->loop[i].least;
     }
+    one->reach = one->given_reach = n->given_reach;
     one->variant = n->variant;
     one->apart = n->apart;
     return nest_replay(one, text_get(&steps));

@@ -72,6 +72,8 @@ typedef struct Nest {
     int n_order;
     const Expr *guard[2]; /* [0] spatial, [1] reduction: conditions over loop numbers; or NULL */
     bool cut;             /* some of them are of splits that leave a rest */
+    const Expr *reach, *given_reach; /* over loop numbers, and as nest_reach got it: without it
+                                        there is nothing to combine; or NULL */
     const Expr
         *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in
                              a run; NULL: as far as its extent. Beyond may be computed or not */
@@ -97,6 +99,8 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
 /* Coordinate `axis` of the result goes no further than `extent`, an expression of loads of op's
  * inputs that is `least` or more. */
 void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least);
+/* Terms of the reduction are its identity where this does not hold (reach.h). */
+void nest_reach(Nest *n, const Expr *condition);
 /* Elements of the result lie without gaps where the extents are these, expressions of loads of op's
  * inputs; none is stored beyond its limits. Maps only. */
 void nest_lay_dense(Nest *n, const Expr *const *extent);

@@ -142,6 +142,11 @@ static const Expr *extent_of(Build *b, int loop) {
     return b->until[loop] ? b->until[loop] : ex_i(b->x, b->n->loop[loop].extent);
 }
 
+/* An expression over loop numbers, in terms of the loops' variables. */
+static const Expr *in_loops(Build *b, const Expr *e) {
+    return nest_simplify(b, ex_subst_vars(b->x, e, NEST_MAX_LOOPS, b->loop_var));
+}
+
 void nest_number_to_vars(Build *b, int count, const int *loops, const Expr *number,
                          const Expr **to) {
     int first = 0; /* of more iterations than one */
@@ -584,6 +589,44 @@ static const Expr *guards_to_loops(Build *b, int first) {
     return around;
 }
 
+/* The least, or the greatest, that `e` is in a tile; NULL: that cannot be said. */
+static const Expr *extreme(Build *b, const Expr *e, bool least) {
+    const Expr *to[MAX_VARS] = {0};
+    for (int i = 0; i < b->n_tile; i++) {
+        const NestLoop *l = &b->n->loop[b->tile[i]];
+        int64_t step;
+        if (!ex_stride(e, l->var, &step)) return NULL;
+        to[l->var] = ex_i(b->x, (step > 0) == least ? 0 : l->extent - 1);
+    }
+    return nest_simplify(b, ex_subst_vars(b->x, e, b->k->vars.n, to));
+}
+
+/* Has the innermost serial loop that `part` of the nest's reach bounds end where it holds for no
+ * element of a tile any more. */
+static void end_beyond_reach(Build *b, const Expr *part, int first) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    if (part->op == EX_and) {
+        for (int i = 0; i < 2; i++) end_beyond_reach(b, part->arg[i], first);
+        return;
+    }
+    const Expr *end = extreme(b, part->arg[1], false);
+    if (!end) return;
+    if (part->op == EX_le) end = ex_add(x, end, ex_i(x, 1));
+    for (int i = first; i < n->n_order; i++)
+        if (reads_var(end, n->loop[n->order[i]].var)) return;
+    for (int i = n->n_order - 1; i >= first; i--) {
+        const int loop = n->order[i];
+        const NestLoop *l = &n->loop[loop];
+        int64_t whole;
+        if (l->role != ROLE_serial || !reads_var(part->arg[0], l->var)) continue;
+        const Expr *at = begin_within(b, part->arg[0], i + 1, n->n_order);
+        const Expr *until = count_to(b, at, l, ex_bin(x, EX_max, end, ex_i(x, 0)), &whole);
+        if (until) b->until[loop] = nest_simplify(b, ex_bin(x, EX_min, until, extent_of(b, loop)));
+        return;
+    }
+}
+
 /* How far from zero a factor of a product of integers may be; infinite: not known. */
 static double most_of(const Expr *e) {
     if (ex_is_const(e)) return fabs((double)e->k.i);
@@ -668,6 +711,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     Staged staged[2];
     int n_staged = 0;
     const Expr *around = stage_at < 0 ? guards_to_loops(b, first) : NULL;
+    if (n->reach && stage_at < 0 && !n->target->blocks && !nest_has_unit(n))
+        end_beyond_reach(b, in_loops(b, n->reach), first);
     const Expr *inside = both_hold(b->x, b->guard[0], b->guard[1]);
     if (stage_at >= 0) {
         body = nest_stage_factors(b, body, stage_at, staged, &n_staged);
@@ -783,18 +828,6 @@ static Stmt *fetch_residual(const Build *b, const Stmt *store) {
     if (row->role != ROLE_unroll || column->role != ROLE_vector) return NULL;
     const Part tile = {store, -1, row->var, column->var, 0, row->extent, column->extent};
     return nest_fetch_residual(b->n, b->k, b->args, &tile);
-}
-
-/* The least, or the greatest, that `e` is in a tile; NULL: that cannot be said. */
-static const Expr *extreme(Build *b, const Expr *e, bool least) {
-    const Expr *to[MAX_VARS] = {0};
-    for (int i = 0; i < b->n_tile; i++) {
-        const NestLoop *l = &b->n->loop[b->tile[i]];
-        int64_t step;
-        if (!ex_stride(e, l->var, &step)) return NULL;
-        to[l->var] = ex_i(b->x, (step > 0) == least ? 0 : l->extent - 1);
-    }
-    return nest_simplify(b, ex_subst_vars(b->x, e, b->k->vars.n, to));
 }
 
 /* Holds where `cond` does for some element of a tile, and perhaps elsewhere. */
@@ -982,15 +1015,12 @@ static void begin_build(Build *b) {
     for (int i = 0; i < n->n_order; i++)
         b->loop_var[n->order[i]] = ex_var(b->x, n->loop[n->order[i]].var);
     for (int i = 0; i < n->n_coords; i++) {
-        b->coord[i] =
-            nest_simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, b->loop_var));
+        b->coord[i] = in_loops(b, n->coord[i]);
         ex_visit(b->p->arena, b->coord[i], note_counter, b->k);
     }
     note_counters(b);
     for (int i = 0; i < 2; i++)
-        if (n->guard[i])
-            b->guard[i] =
-                nest_simplify(b, ex_subst_vars(b->x, n->guard[i], NEST_MAX_LOOPS, b->loop_var));
+        if (n->guard[i]) b->guard[i] = in_loops(b, n->guard[i]);
 }
 
 /* Gives what was added to the kernel since it had so many variables and buffers other names. */
