@@ -25,6 +25,7 @@ typedef struct Host {
     bool uses_base;      /* some of them lie in the arena */
     const Step *apart;   /* with a team: the loop at work, whose iterations threads do each ... */
     const char *own;     /* ... and the thread's memory for what they make */
+    const char *part[2]; /* which part of a shared loop the thread does now, and of how many */
     bool team;           /* the steps are for several threads */
 } Host;
 
@@ -95,6 +96,7 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_call",
                                                "mlcc_close",
                                                "mlcc_error",
+                                               "mlcc_deal",
                                                "mlcc_hold_weights",
                                                "mlcc_faults",
                                                "mlcc_input_extents",
@@ -105,6 +107,8 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_model_v1",
                                                "mlcc_open",
                                                "mlcc_part",
+                                               "mlcc_pieces",
+                                               "mlcc_take",
                                                "mlcc_output_shape",
                                                "mlcc_outputs",
                                                "mlcc_run",
@@ -118,6 +122,7 @@ static const char *const descriptor_names[] = {"calloc",
                                                "mlcc_reset",
                                                "mlcc_instance",
                                                "team",
+                                               "piece",
                                                "thread",
                                                "threads",
                                                NULL};
@@ -296,8 +301,8 @@ static void print_launch(Host *h, const Step *step, const char *const *counter, 
     for (int i = 0; i < k->n_params; i++) piece[n++] = argument(h, step, i, locals);
     for (int i = 0; i < k->n_scalars; i++) piece[n++] = counter[i];
     if (h->team && shared_loop(k)) {
-        piece[n++] = "thread";
-        piece[n++] = "threads";
+        piece[n++] = h->part[0];
+        piece[n++] = h->part[1];
     }
     const char *name = h->kernel[kernel_index(h->p, k)];
     int column = indent + (int)strlen(name) + 1;
@@ -308,8 +313,10 @@ static void print_launch(Host *h, const Step *step, const char *const *counter, 
 
 static void print_steps(Host *h, Text *locals, Text *out) {
     const Program *p = h->p;
-    const StepShare *share = h->team ? share_steps(p) : NULL;
-    int depth = 0, indent = 4;
+    const StepShare *share = h->team ? share_steps(p, h->o) : NULL;
+    int depth = 0, indent = 4, stretch = -1; /* the last step of the one at work */
+    h->part[0] = "thread";
+    h->part[1] = "threads";
     bool alone = false; /* inside of what the first thread does alone */
     int n_launches = 0;
     const char *counter[MAX_RANK + 1] = {NULL};
@@ -320,7 +327,18 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             text_addf(out, "%*s}\n", indent, "");
             alone = false;
         }
+        const bool begins = share && share[s].pieces && !h->o->profile;
+        if (begins)
+            text_addf(out, "%*smlcc_deal(team, thread, %d);\n", indent, "", share[s].pieces);
         if (share && share[s].barrier) text_addf(out, "%*smlcc_barrier(team);\n", indent, "");
+        if (begins) {
+            text_addf(out, "%*sfor (int32_t piece = -1; mlcc_take(team, thread, &piece);) {\n",
+                      indent, "");
+            indent += 4;
+            stretch = share[s].last;
+            h->part[0] = "piece";
+            h->part[1] = PRINTF("mlcc_pieces(team, threads, %d)", share[s].pieces);
+        }
         if (share && share[s].alone && !alone) {
             text_addf(out, "%*sif (thread == 0) {\n", indent, "");
             indent += 4;
@@ -340,12 +358,10 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             if (h->team && step->apart) {
                 enter_apart(h, step, locals);
                 const char *end = names_take(&h->names, "end", "end");
-                text_addf(out, "%*sconst int32_t %s = mlcc_part(%s, 1, thread + 1, threads);\n",
-                          indent, "", end, trips);
-                text_addf(out,
-                          "%*sfor (int32_t %s = mlcc_part(%s, 1, thread, threads); %s < %s; "
-                          "%s++) {\n",
-                          indent, "", t, trips, t, end, t);
+                text_addf(out, "%*sconst int32_t %s = mlcc_part(%s, 1, %s + 1, %s);\n", indent, "",
+                          end, trips, h->part[0], h->part[1]);
+                text_addf(out, "%*sfor (int32_t %s = mlcc_part(%s, 1, %s, %s); %s < %s; %s++) {\n",
+                          indent, "", t, trips, h->part[0], h->part[1], t, end, t);
             } else {
                 text_addf(out, "%*sfor (int32_t %s = 0; %s < %s; %s++) {\n", indent, "", t, t,
                           trips, t);
@@ -357,6 +373,12 @@ static void print_steps(Host *h, Text *locals, Text *out) {
                 text_addf(out, "%*s%smlcc_profile_step(&mlcc_steps_profile, %d);\n", indent, "",
                           h->team && !alone ? "if (thread == 0) " : "", n_launches++);
             print_launch(h, step, counter, indent, locals, out);
+        }
+        if (s == stretch) {
+            indent -= 4;
+            text_addf(out, "%*s}\n", indent, "");
+            h->part[0] = "thread";
+            h->part[1] = "threads";
         }
     }
     if (alone) text_add(out, "    }\n");

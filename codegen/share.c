@@ -4,6 +4,7 @@
 #include "codegen/host.h"
 #include "codegen/share_gain.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MOST_LANES  64
@@ -42,6 +43,11 @@ static int loop_end(const Program *p, int s) {
     }
 }
 
+/* Of vectors of the processor. */
+static int lanes_of(const EmitOptions *o) {
+    return o->vector_bytes ? o->vector_bytes / 4 : PLAIN_LANES;
+}
+
 /* Of each step how threads share it, a kernel or iterations of a loop of steps; see share_gain. */
 static const int *choose_ways(const Program *p, const EmitOptions *o) {
     int *ways_there = ARENA_ARRAY(p->arena, p->steps.n + 1, int);
@@ -58,7 +64,7 @@ static const int *choose_ways(const Program *p, const EmitOptions *o) {
         }
     }
     if (o->share_all) return ways_there;
-    return share_gain(p, ways_there, o->vector_bytes ? o->vector_bytes / 4 : PLAIN_LANES);
+    return share_gain(p, ways_there, lanes_of(o));
 }
 
 bool emit_c_shares(const Program *p, const EmitOptions *o) {
@@ -242,7 +248,51 @@ static void mark_alone(Share *h) {
     }
 }
 
-StepShare *share_steps(const Program *p) {
+/* --- pieces ----------------------------------------------------------------------------------- */
+
+#define LEAST_PIECE 5e4 /* cycles: a taking costs hundreds, where the piece is another thread's */
+#define MOST_PIECES 16  /* for each of two threads */
+
+/* The last step of the stretch that begins with step `s`, which all threads share: launches that
+ * wait for nothing, or one loop whose iterations are apart. cycles: of one thread. */
+static int stretch_of(const Share *h, int s, int lanes, double *cycles) {
+    const Program *p = h->p;
+    const Step *step = &p->steps.items[s];
+    *cycles = 0;
+    if (step->kind == STEP_loop) {
+        const int end = loop_end(p, s);
+        for (int i = s; i < end; i++)
+            if (p->steps.items[i].kind == STEP_launch)
+                *cycles += share_cycles(p->arena, p->steps.items[i].kernel, lanes);
+        *cycles *= (double)step->trips;
+        return end;
+    }
+    int last = s;
+    for (int i = s; i < p->steps.n; i++) {
+        step = &p->steps.items[i];
+        if (step->kind != STEP_launch || h->step[i].alone || (i > s && h->step[i].barrier)) break;
+        *cycles += share_cycles(p->arena, step->kernel, lanes);
+        last = i;
+    }
+    return last;
+}
+
+static void find_stretches(Share *h, const EmitOptions *o) {
+    const Program *p = h->p;
+    for (int s = 0; s < p->steps.n; s++) {
+        const Step *step = &p->steps.items[s];
+        const bool loop = step->kind == STEP_loop && step->apart;
+        if (h->step[s].alone || (step->kind != STEP_launch && !loop)) continue;
+        double cycles;
+        const int last = stretch_of(h, s, lanes_of(o), &cycles);
+        const int most = (int)fmin(cycles / 2 / LEAST_PIECE, MOST_PIECES);
+        h->step[s].pieces = most < 2 ? (o->share_all ? 2 : 0) : most;
+        h->step[s].last = last;
+        s = last;
+    }
+}
+
+StepShare *share_steps(const Program *p, const EmitOptions *o) {
     Share h = {.p = p, .step = ARENA_ARRAY(p->arena, p->steps.n + 1, StepShare)};
     mark_alone(&h);
     for (int s = 0; s < p->steps.n; s++) {
@@ -264,5 +314,6 @@ StepShare *share_steps(const Program *p) {
         for (; s <= last; s++) note_step(&h, s);
         s = last;
     }
+    find_stretches(&h, o);
     return h.step;
 }

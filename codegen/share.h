@@ -7,6 +7,9 @@
  * memory that a step since the last such place has touched, one of the two writing. Steps of the
  * first thread alone need not wait for one another, nor those that write elements of their own:
  * pieces of a kernel, and makers of tensors that lie inside of the same one.
+ *
+ * Long stretches without such places are done in more pieces than there are threads
+ * (mlcc_team_take): where a processor is slower, or is wanted by others, its thread does fewer.
  */
 #ifndef CODEGEN_SHARE_H
 #define CODEGEN_SHARE_H
@@ -32,7 +35,10 @@ int64_t apart_bytes(const Program *p);
 typedef struct StepShare {
     bool barrier; /* all threads wait for each other before it */
     bool alone;   /* the first thread does it alone (a loop: all of its steps) */
+    int pieces;   /* a stretch of steps begins that are worth so many for each thread, which takes
+                     those of others when it has done its own; 0: none does */
+    int last;     /* ... and this is its last step */
 } StepShare;
-StepShare *share_steps(const Program *p);
+StepShare *share_steps(const Program *p, const EmitOptions *o);
 
 #endif

@@ -63,6 +63,10 @@ static double cycles_of(Arena *arena, const Kernel *k, const Stmt *s, int lanes)
     return cycles;
 }
 
+double share_cycles(Arena *arena, const Kernel *k, int lanes) {
+    return cycles_of(arena, k, k->body, lanes);
+}
+
 /* --- what lies between ------------------------------------------------------------------------ */
 
 /* A kernel, or a loop whose iterations are apart, or the program that calls. */

@@ -3,7 +3,8 @@
  * There is one mechanism, a barrier. Workers wait at it for a job; the calling thread passes it
  * when it has one, all pass it as often as the job asks, and once more when the job is done. The
  * last to arrive begins the next phase; the others spin until they see it, then sleep on a
- * condition.
+ * condition. What threads have left of a stretch of steps is dealt out anew before each, and others
+ * take from it when they have nothing left of their own.
  */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -42,12 +43,19 @@ typedef struct mlcc_worker {
     int32_t number;
 } mlcc_worker;
 
+/* What a thread has left of a stretch, in one word: the stretch's number in the upper half, below
+ * it the first of its pieces and the one behind the last. In a cache line of its own. */
+typedef struct mlcc_hand {
+    _Alignas(64) _Atomic uint64_t left;
+} mlcc_hand;
+
 struct mlcc_team {
     void *owner;
     size_t bytes; /* of memory for each worker, a multiple of 64 */
     unsigned char *memory;
     int32_t threads, most_rounds;
     mlcc_worker *worker; /* threads - 1 of them */
+    mlcc_hand *hand;     /* of each thread */
     bool alone;          /* jobs are done by the calling thread */
     bool trying;         /* ... or not, to see how long that takes */
     double least[2];     /* [alone]: seconds that the last TRIAL_JOBS so done took, the least */
@@ -176,6 +184,53 @@ void mlcc_team_wait(mlcc_team *team) {
     sleep_through(team, phase);
 }
 
+/* --- pieces ----------------------------------------------------------------------------------- */
+
+#define STRETCH 32 /* bits below its number */
+#define FIRST   16 /* bits below the first piece */
+
+static inline uint32_t first_of(uint64_t left) {
+    return (uint32_t)left >> FIRST;
+}
+
+static inline uint32_t end_of(uint64_t left) {
+    return (uint32_t)left & 0xffff;
+}
+
+void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t each) {
+    _Atomic uint64_t *own = &team->hand[thread].left;
+    const uint64_t stretch = atomic_load_explicit(own, memory_order_relaxed) >> STRETCH;
+    const uint64_t first = (uint64_t)thread * (uint64_t)each;
+    atomic_store_explicit(own, (stretch + 1) << STRETCH | first << FIRST | (first + (uint64_t)each),
+                          memory_order_relaxed);
+}
+
+/* Takes the first or the last piece of this hand, if it is one of that stretch. What pieces read
+ * and write is the barriers' affair. */
+static bool take_from(_Atomic uint64_t *hand, uint64_t stretch, bool last, int32_t *piece) {
+    uint64_t left = atomic_load_explicit(hand, memory_order_relaxed);
+    while (left >> STRETCH == stretch && first_of(left) < end_of(left)) {
+        const uint64_t rest = last ? left - 1 : left + (UINT64_C(1) << FIRST);
+        if (!atomic_compare_exchange_weak_explicit(hand, &left, rest, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        *piece = (int32_t)(last ? end_of(left) - 1 : first_of(left));
+        return true;
+    }
+    return false;
+}
+
+int mlcc_team_take(mlcc_team *team, int32_t thread, int32_t *piece) {
+    _Atomic uint64_t *own = &team->hand[thread].left;
+    const uint64_t stretch = atomic_load_explicit(own, memory_order_relaxed) >> STRETCH;
+    if (take_from(own, stretch, false, piece)) return 1;
+    for (int32_t i = 1; i < team->threads; i++) {
+        const int32_t other = (thread + i) % team->threads;
+        if (take_from(&team->hand[other].left, stretch, true, piece)) return 1;
+    }
+    return 0;
+}
+
 /* --- threads ---------------------------------------------------------------------------------- */
 
 static void *work(void *argument) {
@@ -201,7 +256,9 @@ static void dismiss(mlcc_team *team) {
     for (int32_t i = 1; i < team->threads; i++) pthread_join(team->worker[i - 1].thread, NULL);
     free(team->worker);
     free(team->memory);
+    free(team->hand);
     team->worker = NULL;
+    team->hand = NULL;
     team->memory = NULL;
     team->threads = 1;
 }
@@ -212,7 +269,9 @@ static bool recruit(mlcc_team *team, int threads) {
     team->worker = calloc(workers, sizeof *team->worker);
     if (team->bytes && team->bytes <= SIZE_MAX / workers)
         team->memory = aligned_alloc(64, team->bytes * workers);
-    if (!team->worker || (team->bytes && !team->memory)) return false;
+    team->hand = aligned_alloc(_Alignof(mlcc_hand), (size_t)threads * sizeof *team->hand);
+    if (!team->worker || !team->hand || (team->bytes && !team->memory)) return false;
+    memset(team->hand, 0, (size_t)threads * sizeof *team->hand);
     team->most_rounds = spin_rounds(threads);
     team->alone = team->trying = false;
     team->left = team->jobs = LEAST_JOBS;

@@ -1,8 +1,9 @@
 /* The threads of a model compiled to C: a team that walks through the model's steps together.
  *
- * Every thread of the team runs the same job, and takes its part of each loop that may be shared;
- * barriers stand where a step needs what others made. The team is made once and waits between runs:
- * for a while it spins, then it sleeps. Nothing is allocated while a job runs.
+ * Every thread of the team runs the same job, and takes its part of each loop that may be shared,
+ * or, of long ones, pieces; barriers stand where a step needs what others made. The team is made
+ * once and waits between runs: for a while it spins, then it sleeps. Nothing is allocated while a
+ * job runs.
  *
  * Where there are no POSIX threads (firmware), all of it is one thread and needs no memory.
  */
@@ -30,6 +31,11 @@ static inline int32_t mlcc_part(int64_t extent, int32_t unit, int32_t thread, in
     return (int32_t)(first < extent ? first : extent);
 }
 
+/* The pieces of a stretch of steps, of which each thread has so many at first. */
+static inline int32_t mlcc_pieces(const mlcc_team *team, int32_t threads, int32_t each) {
+    return team ? threads * each : 1;
+}
+
 #if MLCC_HAS_THREADS
 
 /* Several models in one program share one copy of these. */
@@ -55,6 +61,13 @@ MLCC_TEAM_API int mlcc_team_resize(mlcc_team *team, int threads);
 MLCC_TEAM_API void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user);
 /* Inside of a job: waits for all threads. What they stored before it, all see after it. */
 MLCC_TEAM_API void mlcc_team_wait(mlcc_team *team);
+/* Inside of a job: thread number `thread` is about to take pieces of a stretch of steps, and has
+ * `each` of them. All threads do this before every stretch, with the same number; a wait between it
+ * and the stretch lets others know. */
+MLCC_TEAM_API void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t each);
+/* The next piece for the thread: its own ones in order, then what others have left, for one may be
+ * slower, or the system may have taken its processor away. False: there are none. */
+MLCC_TEAM_API int mlcc_team_take(mlcc_team *team, int32_t thread, int32_t *piece);
 /* Ends the threads. The owner's `user` stays as it is. */
 MLCC_TEAM_API void mlcc_team_free(mlcc_team *team);
 
@@ -89,6 +102,19 @@ static inline void mlcc_team_wait(mlcc_team *team) {
     (void)team;
 }
 
+static inline void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t each) {
+    (void)team;
+    (void)thread;
+    (void)each;
+}
+
+static inline int mlcc_team_take(mlcc_team *team, int32_t thread, int32_t *piece) {
+    (void)team;
+    (void)thread;
+    (void)piece;
+    return 0;
+}
+
 static inline void mlcc_team_free(mlcc_team *team) {
     (void)team;
 }
@@ -97,6 +123,15 @@ static inline void mlcc_team_free(mlcc_team *team) {
 
 static inline void mlcc_barrier(mlcc_team *team) {
     if (team) mlcc_team_wait(team);
+}
+
+static inline void mlcc_deal(mlcc_team *team, int32_t thread, int32_t each) {
+    if (team) mlcc_team_deal(team, thread, each);
+}
+
+/* *piece is -1 at first. */
+static inline int mlcc_take(mlcc_team *team, int32_t thread, int32_t *piece) {
+    return team ? mlcc_team_take(team, thread, piece) : ++*piece == 0;
 }
 
 #endif

@@ -146,7 +146,7 @@ static const Program *program_of(Fixture *f, const char *words, const EmitOption
 /* '|' a barrier, 's' a step that is shared, '1' one that is not; loops are brackets. */
 static void check_shared(Fixture *f, const char *words, const EmitOptions *o, const char *wanted) {
     const Program *p = program_of(f, words, o);
-    const StepShare *share = share_steps(p);
+    const StepShare *share = share_steps(p, o);
     Text t = text_new(&f->arena);
     for (int i = 0; i < p->steps.n; i++) {
         const Step *step = &p->steps.items[i];

@@ -57,6 +57,51 @@ static void run_ring(mlcc_team *team, int threads, int barriers) {
     free(ring);
 }
 
+enum { STRETCHES = 3, EACH = 5, MOST_TAKERS = 8 };
+
+/* How often each piece of the stretches was done, and by the first thread, which may be slow. */
+typedef struct Pieces {
+    int done[STRETCHES][EACH * MOST_TAKERS], by_first;
+    bool slow;
+} Pieces;
+
+static void take_pieces(void *user, int32_t thread, int32_t threads, mlcc_team *team) {
+    Pieces *p = user;
+    (void)threads;
+    for (int s = 0; s < STRETCHES; s++) {
+        mlcc_deal(team, thread, EACH);
+        if (s != 1) mlcc_barrier(team);
+        for (int32_t piece = -1; mlcc_take(team, thread, &piece);) {
+            p->done[s][piece]++;
+            if (thread) continue;
+            p->by_first++;
+            if (p->slow) usleep(20000);
+        }
+    }
+}
+
+static void check_pieces(mlcc_team *team, int threads, bool slow) {
+    Pieces p = {.slow = slow};
+    const int pieces = mlcc_pieces(team, threads, EACH);
+    run_on_all(team, take_pieces, &p);
+    for (int s = 0; s < STRETCHES; s++)
+        for (int i = 0; i < EACH * MOST_TAKERS; i++) assert_int_equal(p.done[s][i], i < pieces);
+    /* it is given some, but others do what it leaves */
+    assert_in_range(p.by_first, 0, slow ? STRETCHES * pieces / threads - 1 : STRETCHES * pieces);
+}
+
+static void test_pieces(void **unused) {
+    (void)unused;
+    check_pieces(NULL, 1, false);
+    mlcc_team *team = mlcc_team_new(NULL, 0);
+    for (int threads = 2; threads <= MOST_TAKERS; threads += 3) {
+        assert_int_equal(mlcc_team_resize(team, threads), MLCC_OK);
+        for (int i = 0; i < ROUNDS; i++) check_pieces(team, threads, false);
+        check_pieces(team, threads, true);
+    }
+    mlcc_team_free(team);
+}
+
 static void test_parts(void **unused) {
     (void)unused;
     for (int32_t threads = 1; threads < 9; threads++)
@@ -275,7 +320,8 @@ int main(void) {
         cmocka_unit_test(test_brief_jobs), cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_memory),     cmocka_unit_test(test_lives),
         cmocka_unit_test(test_sleep),      cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_two_teams),  cmocka_unit_test(test_sanitized),
+        cmocka_unit_test(test_two_teams),  cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_sanitized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
