@@ -250,8 +250,9 @@ static void mark_alone(Share *h) {
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
-#define LEAST_PIECE 5e4 /* cycles: a taking costs hundreds, where the piece is another thread's */
-#define MOST_PIECES 16  /* for each of two threads */
+#define LEAST_PIECE  5e4 /* cycles: a taking costs hundreds, where the piece is another thread's */
+#define LEAST_PIECES 4   /* of which two threads have two each */
+#define MOST_PIECES  32
 
 /* The last step of the stretch that begins with step `s`, which all threads share: launches that
  * wait for nothing, or one loop whose iterations are apart. cycles: of one thread. */
@@ -285,8 +286,8 @@ static void find_stretches(Share *h, const EmitOptions *o) {
         if (h->step[s].alone || (step->kind != STEP_launch && !loop)) continue;
         double cycles;
         const int last = stretch_of(h, s, lanes_of(o), &cycles);
-        const int most = (int)fmin(cycles / 2 / LEAST_PIECE, MOST_PIECES);
-        h->step[s].pieces = most < 2 ? (o->share_all ? 2 : 0) : most;
+        const int most = (int)fmin(cycles / LEAST_PIECE, MOST_PIECES);
+        h->step[s].pieces = most >= LEAST_PIECES ? most : o->share_all ? LEAST_PIECES : 0;
         h->step[s].last = last;
         s = last;
     }

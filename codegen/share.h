@@ -35,8 +35,8 @@ int64_t apart_bytes(const Program *p);
 typedef struct StepShare {
     bool barrier; /* all threads wait for each other before it */
     bool alone;   /* the first thread does it alone (a loop: all of its steps) */
-    int pieces;   /* a stretch of steps begins that are worth so many for each thread, which takes
-                     those of others when it has done its own; 0: none does */
+    int pieces;   /* a stretch of steps begins that is worth cutting into so many, which threads
+                     take from one another when they have done their own; 0: none does */
     int last;     /* ... and this is its last step */
 } StepShare;
 StepShare *share_steps(const Program *p, const EmitOptions *o);

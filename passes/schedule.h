@@ -111,8 +111,18 @@ int longest_of(const Nest *n, const int *list, int count);
  * once, the innermost; -1: there is none. */
 void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int few, int variant);
 
+/* Should a tile of rows meet all columns before the next one comes? They stay in the L2 cache then,
+ * but the first tile waits for them. */
+bool columns_stay(const Target *t, double column_bytes, int64_t row_tiles);
+
 /* Of a vector of what the reduction adds up, or as many as are worth a loop. */
 int lanes_of(const Nest *n);
+/* How many rows a tile may have if the L1 cache is to keep a line of each. */
+int64_t most_rows(const Nest *n, const Expr *body, int row);
+
+/* --- the order of tiles (schedule_order.c) -----------------------------------------------------
+ */
+
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
  * by in blocks that do. Where rows are of several loops and columns do not stay there, columns come
@@ -122,8 +132,6 @@ int lanes_of(const Nest *n);
  * if there are such. Writes the loops to `order`; returns how many. */
 int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
                 int *panels, bool turned, int *order);
-/* How many rows a tile may have if the L1 cache is to keep a line of each. */
-int64_t most_rows(const Nest *n, const Expr *body, int row);
 
 /* --- sums in two steps (schedule_partial.c) --------------------------------------------------- */
 

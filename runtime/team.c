@@ -197,11 +197,12 @@ static inline uint32_t end_of(uint64_t left) {
     return (uint32_t)left & 0xffff;
 }
 
-void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t each) {
+void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t worth) {
     _Atomic uint64_t *own = &team->hand[thread].left;
     const uint64_t stretch = atomic_load_explicit(own, memory_order_relaxed) >> STRETCH;
-    const uint64_t first = (uint64_t)thread * (uint64_t)each;
-    atomic_store_explicit(own, (stretch + 1) << STRETCH | first << FIRST | (first + (uint64_t)each),
+    const uint64_t each = (uint64_t)mlcc_each(team->threads, worth);
+    const uint64_t first = (uint64_t)thread * each;
+    atomic_store_explicit(own, (stretch + 1) << STRETCH | first << FIRST | (first + each),
                           memory_order_relaxed);
 }
 

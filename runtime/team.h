@@ -31,9 +31,14 @@ static inline int32_t mlcc_part(int64_t extent, int32_t unit, int32_t thread, in
     return (int32_t)(first < extent ? first : extent);
 }
 
-/* The pieces of a stretch of steps, of which each thread has so many at first. */
-static inline int32_t mlcc_pieces(const mlcc_team *team, int32_t threads, int32_t each) {
-    return team ? threads * each : 1;
+/* A stretch of steps that is worth cutting into `worth` pieces: how many each thread has at first,
+ * and how many there are. */
+static inline int32_t mlcc_each(int32_t threads, int32_t worth) {
+    return worth > threads ? worth / threads : 1;
+}
+
+static inline int32_t mlcc_pieces(const mlcc_team *team, int32_t threads, int32_t worth) {
+    return team ? threads * mlcc_each(threads, worth) : 1;
 }
 
 #if MLCC_HAS_THREADS
@@ -61,10 +66,10 @@ MLCC_TEAM_API int mlcc_team_resize(mlcc_team *team, int threads);
 MLCC_TEAM_API void mlcc_team_run(mlcc_team *team, mlcc_job *job, void *user);
 /* Inside of a job: waits for all threads. What they stored before it, all see after it. */
 MLCC_TEAM_API void mlcc_team_wait(mlcc_team *team);
-/* Inside of a job: thread number `thread` is about to take pieces of a stretch of steps, and has
- * `each` of them. All threads do this before every stretch, with the same number; a wait between it
- * and the stretch lets others know. */
-MLCC_TEAM_API void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t each);
+/* Inside of a job: thread number `thread` is about to take pieces of a stretch that is worth so
+ * many, and gets its own. All threads do this before every stretch; a wait between it and the
+ * stretch lets others know. */
+MLCC_TEAM_API void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t worth);
 /* The next piece for the thread: its own ones in order, then what others have left, for one may be
  * slower, or the system may have taken its processor away. False: there are none. */
 MLCC_TEAM_API int mlcc_team_take(mlcc_team *team, int32_t thread, int32_t *piece);
@@ -102,10 +107,10 @@ static inline void mlcc_team_wait(mlcc_team *team) {
     (void)team;
 }
 
-static inline void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t each) {
+static inline void mlcc_team_deal(mlcc_team *team, int32_t thread, int32_t worth) {
     (void)team;
     (void)thread;
-    (void)each;
+    (void)worth;
 }
 
 static inline int mlcc_team_take(mlcc_team *team, int32_t thread, int32_t *piece) {
@@ -125,8 +130,8 @@ static inline void mlcc_barrier(mlcc_team *team) {
     if (team) mlcc_team_wait(team);
 }
 
-static inline void mlcc_deal(mlcc_team *team, int32_t thread, int32_t each) {
-    if (team) mlcc_team_deal(team, thread, each);
+static inline void mlcc_deal(mlcc_team *team, int32_t thread, int32_t worth) {
+    if (team) mlcc_team_deal(team, thread, worth);
 }
 
 /* *piece is -1 at first. */

@@ -57,11 +57,11 @@ static void run_ring(mlcc_team *team, int threads, int barriers) {
     free(ring);
 }
 
-enum { STRETCHES = 3, EACH = 5, MOST_TAKERS = 8 };
+enum { STRETCHES = 3, WORTH = 19, MOST_TAKERS = 8, MOST_PIECES = 19 };
 
 /* How often each piece of the stretches was done, and by the first thread, which may be slow. */
 typedef struct Pieces {
-    int done[STRETCHES][EACH * MOST_TAKERS], by_first;
+    int done[STRETCHES][MOST_PIECES], by_first;
     bool slow;
 } Pieces;
 
@@ -69,7 +69,7 @@ static void take_pieces(void *user, int32_t thread, int32_t threads, mlcc_team *
     Pieces *p = user;
     (void)threads;
     for (int s = 0; s < STRETCHES; s++) {
-        mlcc_deal(team, thread, EACH);
+        mlcc_deal(team, thread, WORTH);
         if (s != 1) mlcc_barrier(team);
         for (int32_t piece = -1; mlcc_take(team, thread, &piece);) {
             p->done[s][piece]++;
@@ -82,10 +82,10 @@ static void take_pieces(void *user, int32_t thread, int32_t threads, mlcc_team *
 
 static void check_pieces(mlcc_team *team, int threads, bool slow) {
     Pieces p = {.slow = slow};
-    const int pieces = mlcc_pieces(team, threads, EACH);
+    const int pieces = mlcc_pieces(team, threads, WORTH);
     run_on_all(team, take_pieces, &p);
     for (int s = 0; s < STRETCHES; s++)
-        for (int i = 0; i < EACH * MOST_TAKERS; i++) assert_int_equal(p.done[s][i], i < pieces);
+        for (int i = 0; i < MOST_PIECES; i++) assert_int_equal(p.done[s][i], i < pieces);
     /* it is given some, but others do what it leaves */
     assert_in_range(p.by_first, 0, slow ? STRETCHES * pieces / threads - 1 : STRETCHES * pieces);
 }
