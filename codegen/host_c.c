@@ -327,6 +327,7 @@ static void print_steps(Host *h, Text *locals, Text *out) {
             text_addf(out, "%*s}\n", indent, "");
             alone = false;
         }
+        /* the first thread's parts are timed, so they have to be the same ones each time */
         const bool begins = share && share[s].pieces && !h->o->profile;
         if (begins)
             text_addf(out, "%*smlcc_deal(team, thread, %d);\n", indent, "", share[s].pieces);

@@ -255,7 +255,8 @@ static void mark_alone(Share *h) {
 #define MOST_PIECES  32
 
 /* The last step of the stretch that begins with step `s`, which all threads share: launches that
- * wait for nothing, or one loop whose iterations are apart. cycles: of one thread. */
+ * need nothing of one another, so that whoever takes a piece does that of each, or one loop whose
+ * iterations are apart. cycles: of one thread. */
 static int stretch_of(const Share *h, int s, int lanes, double *cycles) {
     const Program *p = h->p;
     const Step *step = &p->steps.items[s];

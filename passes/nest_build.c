@@ -610,6 +610,7 @@ static void end_beyond_reach(Build *b, const Expr *part, int first) {
         for (int i = 0; i < 2; i++) end_beyond_reach(b, part->arg[i], first);
         return;
     }
+    if (part->op != EX_lt && part->op != EX_le) return; /* it holds everywhere */
     const Expr *end = extreme(b, part->arg[1], false);
     if (!end) return;
     if (part->op == EX_le) end = ex_add(x, end, ex_i(x, 1));

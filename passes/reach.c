@@ -33,57 +33,89 @@ static const Expr *rebase(void *user, const Expr *e, const Expr *const *args) {
     return ex_load(x, (DType)e->dt, at, e->n, args);
 }
 
-/* Those of the comparisons that can be had, in the coordinates of the operator at work, of which
- * `index` says where in the result of `from` they are. */
-static const Expr *comparisons(Reach *r, const Op *from, const Expr *cond,
-                               const Expr *const *index) {
+/* `e`, a comparison of integers, as one of a reduction variable, times a number, with what does not
+ * hang on it; NULL: it is none. */
+static const Expr *bound_of(const Reach *r, const Expr *e) {
+    Exprs *x = r->g->x;
+    const Expr *to[MAX_RANK] = {NULL};
+    const uint64_t vars = ex_vars(x->arena, e) >> r->op->out[0]->rank;
+    if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return NULL;
+    if (!vars || vars & (vars - 1)) return NULL;
+    int var = r->op->out[0]->rank;
+    while (!(vars >> (var - r->op->out[0]->rank) & 1)) var++;
+    int64_t step, other;
+    if (!ex_stride(e->arg[0], var, &step) || !ex_stride(e->arg[1], var, &other)) return NULL;
+    if (step < 1 || other) return NULL;
+    to[var] = ex_i(x, 0);
+    const Expr *rest = ex_subst_vars(x, e->arg[0], r->n, to);
+    const Expr *left = ex_mul(x, ex_var(x, var), ex_i(x, step));
+    return ex_bin(x, (ExprOp)e->op, left, ex_sub(x, e->arg[1], rest));
+}
+
+/* What of the condition bounds reduction variables, in the coordinates of the operator at work, of
+ * which `index` says where in the result of `from` they are. */
+static const Expr *bounds_of(Reach *r, const Op *from, const Expr *cond, const Expr *const *index) {
     Exprs *x = r->g->x;
     if (cond->op == EX_and) {
-        const Expr *a = comparisons(r, from, cond->arg[0], index);
-        const Expr *b = comparisons(r, from, cond->arg[1], index);
+        const Expr *a = bounds_of(r, from, cond->arg[0], index);
+        const Expr *b = bounds_of(r, from, cond->arg[1], index);
         return a && b ? ex_and(x, a, b) : a ? a : b;
     }
-    if (cond->op != EX_lt && cond->op != EX_le) return NULL;
     Rebase u = {r, from, false};
     const int inputs = r->op->n_in;
     const Expr *e = ex_rewrite(x, cond, rebase, &u);
-    if (u.fails) {
-        r->op->n_in = inputs;
-        return NULL;
+    if (!u.fails) {
+        e = ex_subst_vars(x, e, from->out[0]->rank, index);
+        e = bound_of(r, ex_simplify(x, e, r->n, r->extent));
     }
-    e = ex_subst_vars(x, e, from->out[0]->rank, index);
-    return ex_simplify(x, e, r->n, r->extent);
+    if (!u.fails && e) return e;
+    r->op->n_in = inputs;
+    return NULL;
 }
 
 static bool is_number(const Expr *e, double number) {
     return ex_is_const(e) && dt_is_float((DType)e->dt) && e->k.f == number;
 }
 
-/* The condition without which an element of `v` is `none`: zero, or less than all numbers. NULL: none
- * is known. index: which element, over the coordinates of the operator at work. */
-static const Expr *condition_of(Reach *r, const Value *v, const Expr *const *index, double none) {
-    const Expr *at[MAX_RANK], *deeper[MAX_RANK];
+static const Expr *condition_of(Reach *r, const Value *v, const Expr *const *index, double none);
+
+/* The condition without which `e`, in the body of `def`, or behind its sums, is `none`: zero, or
+ * less than all numbers. NULL: none is known. index: where, over the coordinates of the operator at
+ * work.
+ */
+static const Expr *condition_in(Reach *r, const Op *def, const Expr *e, const Expr *const *index,
+                                double none) {
     Exprs *x = r->g->x;
+    const Expr *at[MAX_RANK];
+    if ((e->op == EX_exp || e->op == EX_exp_low) && none == 0) {
+        e = e->arg[0]->op == EX_sub ? e->arg[0]->arg[0] : e->arg[0];
+        none = -HUGE_VAL;
+    }
+    if (e->op == EX_select && is_number(e->arg[2], none))
+        return bounds_of(r, def, e->arg[0], index);
+    if (e->op != EX_load) return NULL;
+    for (int i = 0; i < e->n; i++) {
+        at[i] = ex_subst_vars(x, e->arg[i], def->out[0]->rank, index);
+        at[i] = ex_simplify(x, at[i], r->n, r->extent);
+        if (ex_loads(x->arena, at[i])) return NULL;
+    }
+    return condition_of(r, def->in[e->k.i], at, none);
+}
+
+/* The same of an element of `v`. */
+static const Expr *condition_of(Reach *r, const Value *v, const Expr *const *index, double none) {
+    const Expr *at[MAX_RANK], *from_at[MAX_RANK];
     while (v->def->kind == OP_reshape) {
         const Value *from = v->def->in[0];
-        reshape_index(x, v->rank, v->shape, index, from->rank, from->shape, deeper);
-        for (int i = 0; i < from->rank; i++) at[i] = ex_simplify(x, deeper[i], r->n, r->extent);
+        reshape_index(r->g->x, v->rank, v->shape, index, from->rank, from->shape, from_at);
+        for (int i = 0; i < from->rank; i++)
+            at[i] = ex_simplify(r->g->x, from_at[i], r->n, r->extent);
         index = at;
         v = from;
     }
     const Op *def = v->def;
     if ((def->kind != OP_map && def->kind != OP_reduce) || def->guard) return NULL;
-    const Expr *e = def->kind == OP_map ? def->body : def->post;
-    if (e->op == EX_select && is_number(e->arg[2], none))
-        return comparisons(r, def, e->arg[0], index);
-    if ((e->op == EX_exp || e->op == EX_exp_low) && none == 0) {
-        e = e->arg[0]->op == EX_sub ? e->arg[0]->arg[0] : e->arg[0];
-        none = -HUGE_VAL;
-    }
-    if (e->op != EX_load || def->kind != OP_map) return NULL;
-    for (int i = 0; i < e->n; i++)
-        deeper[i] = ex_simplify(x, ex_subst_vars(x, e->arg[i], v->rank, index), r->n, r->extent);
-    return condition_of(r, def->in[e->k.i], deeper, none);
+    return condition_in(r, def, def->kind == OP_map ? def->body : def->post, index, none);
 }
 
 const Expr *reach_of_reduction(Graph *g, const Op **op) {
@@ -97,9 +129,10 @@ const Expr *reach_of_reduction(Graph *g, const Op **op) {
     Reach r = {.g = g, .op = own};
     r.n = op_extents(own, r.extent);
     const bool product = none == 0 && term->op == EX_mul;
-    for (int i = 0; i < (product ? 2 : 1) && !found; i++) {
-        const Expr *load = without_casts(product ? term->arg[i] : term);
-        if (load->op == EX_load) found = condition_of(&r, own->in[load->k.i], load->arg, none);
+    for (int i = 0; i < (product ? 2 : 1); i++) {
+        const Expr *load = without_casts(product ? term->arg[i] : term), *own_bounds = NULL;
+        if (load->op == EX_load) own_bounds = condition_of(&r, own->in[load->k.i], load->arg, none);
+        if (own_bounds) found = found ? ex_and(g->x, found, own_bounds) : own_bounds;
     }
     if (found) *op = own;
     return found;

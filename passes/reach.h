@@ -6,10 +6,11 @@
 
 #include "ir/graph.h"
 
-/* A condition on the operator's coordinates, without which a term of the reduction is its identity:
- * comparisons, all of which hold, of numbers that one run does not change. NULL: none is known. *op
- * may become a copy, with what the condition loads among its inputs. A term that is a product with
- * zero counts as zero, though the other factor may be infinite. */
+/* A condition without which a term of the reduction is its identity: comparisons `r * number < e`,
+ * or <=, of reduction variables, all of which hold. NULL: none is known. *op may become a copy,
+ * with what the condition loads among its inputs. A product with zero counts as zero, though the
+ * other factor may be infinite, and exp(x - m) as zero where x is less than all numbers, though m
+ * may be so, too: then other terms of that sum are no numbers, if there are any. */
 const Expr *reach_of_reduction(Graph *g, const Op **op);
 
 #endif

@@ -1,6 +1,8 @@
 /* In which order the tiles of a product go by; see schedule.h. */
 #include "passes/schedule.h"
 
+#include <math.h>
+
 #define MOST_PARTS 4
 
 /* How many of `tiles` tiles make a block of about `most`: no tile should be left over. */
@@ -19,13 +21,14 @@ static int64_t block_of(int64_t tiles, int64_t most) {
 
 /* Columns go by in blocks of so many tiles, for each of which all rows come: where results go to
  * memory, a tile alone would write short pieces, far apart, which nothing fetches ahead. 1: tiles
- * go by alone. */
+ * go by alone. Rows that vary are counted as most. */
 static int64_t column_block(const Nest *n, const Product *m, double column_bytes, int64_t tiles) {
     const double results = (double)m->rows * (double)m->columns * (double)m->batches *
                            (double)dt_store(n->op->out[0]->dt);
-    int64_t block = (int64_t)((double)n->target->l2_bytes / 4 / (column_bytes / (double)tiles));
     if (results <= (double)n->target->l3_bytes || m->n_row != 1 || n->target->scalar_registers)
         return 1;
+    int64_t block =
+        (int64_t)((double)n->target->l2_bytes / 4 / (fmax(column_bytes / (double)tiles, 1)));
     if (block > tiles / LEAST_BLOCKS) block = tiles / LEAST_BLOCKS;
     while (block > 1 && tiles % block) block--;
     return block > 1 ? block : 1;

@@ -44,7 +44,8 @@ typedef struct mlcc_worker {
 } mlcc_worker;
 
 /* What a thread has left of a stretch, in one word: the stretch's number in the upper half, below
- * it the first of its pieces and the one behind the last. In a cache line of its own. */
+ * it the first of its pieces and the one behind the last: there are not more than a stretch is
+ * worth, or than threads, both of which 16 bits hold. In a cache line of its own. */
 typedef struct mlcc_hand {
     _Alignas(64) _Atomic uint64_t left;
 } mlcc_hand;
