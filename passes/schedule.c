@@ -529,9 +529,9 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 && !scalars ? ROLE_vector : ROLE_unroll);
     int order[NEST_MAX_LOOPS], k = 0;
-    int panels = column_tiles > 1 ? outer_of(inner[count - 1]) : panels_of(n, m, column);
+    const int panels = column_tiles > 1 ? outer_of(inner[count - 1]) : panels_of(n, m, column);
     if (row >= 0 && panels >= 0)
-        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1, &panels,
+        k = order_tiles(n, m, body, row, column, row_tiles > 1 ? outer_of(inner[0]) : -1, panels,
                         tile.turned, order);
     int first = k, streams = -1;
     k = without(order, reductions_by_stride(n, body, order, k), few);

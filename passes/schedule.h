@@ -126,12 +126,11 @@ int64_t most_rows(const Nest *n, const Expr *body, int row);
 /* The order of the tiles of a product: what is read again for every tile of rows, or else for every
  * tile of columns, should be the less. Rows that are read again and do not stay in the L2 cache go
  * by in blocks that do. Where rows are of several loops and columns do not stay there, columns come
- * once, not again for every row of an image, if the rows that come again are less. Columns go by in
- * blocks, too, where the results are too many for all caches. `turned`: the other order. row_outer:
- * -1 if a tile has all of `row`. *panels: the loop over tiles of columns; becomes that over blocks,
- * if there are such. Writes the loops to `order`; returns how many. */
+ * once, not again for every row of an image, if the rows that come again are less. `turned`: the
+ * other order. row_outer: -1 if a tile has all of `row`. Writes the loops to `order`; returns how
+ * many. */
 int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
-                int *panels, bool turned, int *order);
+                int column_outer, bool turned, int *order);
 
 /* --- sums in two steps (schedule_partial.c) --------------------------------------------------- */
 

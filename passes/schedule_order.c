@@ -1,8 +1,6 @@
 /* In which order the tiles of a product go by; see schedule.h. */
 #include "passes/schedule.h"
 
-#include <math.h>
-
 #define MOST_PARTS 4
 
 /* How many of `tiles` tiles make a block of about `most`: no tile should be left over. */
@@ -17,27 +15,9 @@ static int64_t block_of(int64_t tiles, int64_t most) {
     return best;
 }
 
-#define LEAST_BLOCKS 16 /* which threads share */
-
-/* Columns go by in blocks of so many tiles, for each of which all rows come: where results go to
- * memory, a tile alone would write short pieces, far apart, which nothing fetches ahead. 1: tiles
- * go by alone. Rows that vary are counted as most. */
-static int64_t column_block(const Nest *n, const Product *m, double column_bytes, int64_t tiles) {
-    const double results = (double)m->rows * (double)m->columns * (double)m->batches *
-                           (double)dt_store(n->op->out[0]->dt);
-    if (results <= (double)n->target->l3_bytes || m->n_row != 1 || n->target->scalar_registers)
-        return 1;
-    int64_t block =
-        (int64_t)((double)n->target->l2_bytes / 4 / (fmax(column_bytes / (double)tiles, 1)));
-    if (block > tiles / LEAST_BLOCKS) block = tiles / LEAST_BLOCKS;
-    while (block > 1 && tiles % block) block--;
-    return block > 1 ? block : 1;
-}
-
 int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column, int row_outer,
-                int *panels, bool turned, int *order) {
-    int k = 0, column_outer = *panels;
-    int64_t blocked;
+                int column_outer, bool turned, int *order) {
+    int k = 0;
     double l2 = (double)n->target->l2_bytes, size = (double)dt_store((DType)body->dt);
     double rows = bytes_behind(n, m, body, row), columns = bytes_behind(n, m, body, column);
     int64_t row_tiles = row_outer < 0 ? 1 : n->loop[row_outer].extent;
@@ -82,12 +62,6 @@ int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column
             nest_split(n, row_outer, row_tiles / parts, &around, &row_outer);
             order[k++] = around;
         }
-    } else if ((blocked = column_block(n, m, columns, column_tiles)) > 1) {
-        nest_split(n, column_outer, blocked, panels, &column_outer);
-        order[k++] = *panels;
-        order[k++] = row_outer;
-        order[k++] = column_outer;
-        return k;
     }
     order[k++] = column_outer;
     order[k++] = row_outer;

@@ -3,6 +3,7 @@
  */
 #include "passes/schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The constants that a factor reads. */
@@ -117,6 +118,23 @@ static Tile tile_of(const Nest *n, const Terms *t) {
 /* Of columns, of which several tiles go side by side if a lone row meets them. */
 #define LONE_VECTORS 2
 
+#define LEAST_BLOCKS 16 /* which threads share */
+
+/* Columns go by in blocks of so many tiles, for each of which all rows come: where results go to
+ * memory, a tile alone would write short pieces, far apart, which nothing fetches ahead. 1: tiles
+ * go by alone. Rows that vary are counted as most. */
+static int64_t column_block(const Nest *n, const Product *m, double column_bytes, int64_t tiles) {
+    const double results = (double)m->rows * (double)m->columns * (double)m->batches *
+                           (double)dt_store(n->op->out[0]->dt);
+    if (results <= (double)n->target->l3_bytes || m->n_row != 1 || n->target->scalar_registers)
+        return 1;
+    int64_t block =
+        (int64_t)((double)n->target->l2_bytes / 4 / (fmax(column_bytes / (double)tiles, 1)));
+    if (block > tiles / LEAST_BLOCKS) block = tiles / LEAST_BLOCKS;
+    while (block > 1 && tiles % block) block--;
+    return block > 1 ? block : 1;
+}
+
 static void place(Nest *n, const Terms *t) {
     Tile tile = tile_of(n, t);
     const int64_t extent = n->loop[t->column].extent, few = LONE_VECTORS * lanes_of(n);
@@ -137,7 +155,13 @@ static void place(Nest *n, const Terms *t) {
     int panels = column_tiles > 1 ? outer_of(columns) : -1;
     if (t->row >= 0 && column_tiles > 1)
         at = order_tiles(n, &t->m, t->term, t->row, t->column,
-                         row_tiles > 1 ? outer_of(inner[0]) : -1, &panels, tile.turned, order);
+                         row_tiles > 1 ? outer_of(inner[0]) : -1, panels, tile.turned, order);
+    if (at == 2 && order[0] == panels) { /* columns around rows */
+        const int64_t block =
+            column_block(n, &t->m, bytes_behind(n, &t->m, t->term, t->column), column_tiles);
+        if (block > 1) nest_split(n, panels, block, &panels, &order[at++]);
+        order[0] = panels;
+    }
     order[at++] = t->around;
     for (int i = 0; i < t->deep; i++)
         if (t->depth[i] != t->around && t->weights.loops >> t->depth[i] & 1)

@@ -97,6 +97,8 @@ def main():
     n_bits(folder, 4, 32, 20, 64, 48, True, 4, varying=True)
     for rows, varying in ((1, False), (20, True)):  # columns come as streams to a lone row
         n_bits(folder, 4, 32, rows, 512, 512, False, 4, varying=varying)
+    (folder / "far").mkdir(exist_ok=True)
+    n_bits(folder / "far", 4, 32, 24, 32, 98304, False, 4)  # more results than caches hold
     for signed, turned in itertools.product((False, True), (0, 1)):
         dequantized(folder, signed, 32, 2, 64, 40, turned, zeros=turned != signed)
         dequantized(rounded, signed, 16, 9, 128, 24, turned, zeros=turned == signed)

@@ -35,6 +35,10 @@ lone=n_bits_4_32_1_512_512_4.onnx
 schedule $lone x86-64-v3 | grep -q "bind r2o short; .*stream i0i1oo; .*partial"
 schedule varying_n_bits_4_32_20_512_512_4.onnx x86-64-v3 --dim "n=1..20" |
     grep -q "single i0i 2 streams i1o 4;"
+# results that no cache holds: blocks of columns
+far=far/n_bits_4_32_24_32_98304_4.onnx
+schedule $far x86-64-v3 | grep -q "split i1o 384; .*order i1oo i0o i1oi .*partial"
+"$build/mlcc" verify "$work/$far" -t c -march=x86-64-v3
 [ "$(uname -m)" = x86_64 ] || exit 0
 schedule $lone skylake | grep -q " short;" # names about which the C compiler is asked:
 schedule $lone alderlake >"$work/alderlake" # this one has dots of bytes
