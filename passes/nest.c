@@ -70,15 +70,15 @@ static void take_update_limits(Nest *n, const Expr *guard) {
  * loops. */
 static void take_limits(Nest *n) {
     const Op *op = n->op;
-    const Expr *body = op->kind == OP_reduce ? op->body : NULL;
+    const Expr *condition;
     if (op->kind == OP_scatter && op->guard) take_update_limits(n, op->guard);
-    if (!body || body->op != EX_select || !only_limits(body->arg[0])) return;
-    Scalar none = combine_identity(op->combine, (DType)body->dt);
-    if (body->arg[2] != ex_const(n->x, (DType)body->dt, none)) return;
+    if (op->kind != OP_reduce) return;
+    const Expr *term = reduce_term(n->x, op, &condition);
+    if (!condition || !only_limits(condition)) return;
     Op *own = arena_copy(n->p->arena, op, sizeof *op);
-    own->body = body->arg[1];
+    own->body = term;
     n->op = own;
-    n->guard[1] = nest_flatten_loads(n->x, body->arg[0], op);
+    n->guard[1] = nest_flatten_loads(n->x, condition, op);
 }
 
 void nest_lay_dense(Nest *n, const Expr *const *extent) {
