@@ -376,21 +376,37 @@ static void print_lane_function(const LaneRow *row, Text *out) {
               row->width, row->parameters, row->body);
 }
 
+/* For vectors of so many bytes, in registers that the letter stands for. */
+static void print_keep(Text *out, int bytes, const char *letter, bool holds) {
+    text_addf(out, "#define MLCC_KEEP%d(v) __asm__(\"\" : \"+%s\"(v))\n", bytes, letter);
+    if (!holds) return;
+    text_addf(out,
+              "#define MLCC_HELD%d(v) \"+%s\"(v)\n"
+              "#define MLCC_HOLD%d(...) __asm__ volatile(\"\" : __VA_ARGS__ : : \"memory\")\n",
+              bytes, letter, bytes);
+}
+
 static void print_keeps(const Unit *unit, Text *out) {
     if (unit->keeps)
         text_add(out,
                  "/* A vector that several statements use stays in a register. GCC would make it\n"
                  " * an operand in memory, which costs a load for every use. */\n");
+    if (unit->holds)
+        text_add(out,
+                 "/* Sums stay there between iterations that stand one after the other: GCC would\n"
+                 " * read for the next one before, and then have no registers for them. */\n");
     for (int bytes = 16; bytes <= 64; bytes *= 2) {
         if (!(unit->keeps & bytes)) continue;
         const char *x86 = bytes == 16 ? "__SSE__" : bytes == 32 ? "__AVX__" : "__AVX512F__";
         text_addf(out, "#if defined(__GNUC__) && defined(%s)\n", x86);
-        text_addf(out, "#define MLCC_KEEP%d(v) __asm__(\"\" : \"+%s\"(v))\n", bytes,
-                  bytes == 64 ? "v" : "x");
-        if (bytes == 16)
-            text_add(out, "#elif defined(__GNUC__) && defined(__aarch64__)\n"
-                          "#define MLCC_KEEP16(v) __asm__(\"\" : \"+w\"(v))\n");
-        text_addf(out, "#else\n#define MLCC_KEEP%d(v)\n#endif\n", bytes);
+        print_keep(out, bytes, bytes == 64 ? "v" : "x", unit->holds & bytes);
+        if (bytes == 16) {
+            text_add(out, "#elif defined(__GNUC__) && defined(__aarch64__)\n");
+            print_keep(out, bytes, "w", unit->holds & bytes);
+        }
+        text_addf(out, "#else\n#define MLCC_KEEP%d(v)\n", bytes);
+        if (unit->holds & bytes) text_addf(out, "#define MLCC_HOLD%d(...)\n", bytes);
+        text_add(out, "#endif\n");
     }
     if (unit->keeps) text_add(out, "\n");
 }

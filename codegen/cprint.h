@@ -46,7 +46,8 @@ typedef struct Unit {
     bool whole_vectors;        /* rather whole ones than narrower ones at the end of a row */
     uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
     uint64_t lane_rows[LANE_WORDS]; /* ... which rows of lanes.def */
-    uint8_t keeps;             /* vectors of 16, 32, 64 bytes are kept in registers */
+    uint8_t keeps;                  /* vectors of 16, 32, 64 bytes are kept in registers, ... */
+    uint8_t holds;                  /* ... several at once, between iterations */
     uint8_t *lane_helpers;     /* ... and which on vectors: bits 4, 8, 16: of so many lanes */
 } Unit;
 

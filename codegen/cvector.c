@@ -24,6 +24,7 @@ typedef struct VectorNest {
     const Stmt *shorts; /* the outermost loops, of role short, ... */
     int n_shorts;       /* ... so many of them, ... */
     int short_steps;    /* ... with so many iterations in all */
+    const Stmt *repeat; /* the loop of role repeat around all others, or NULL */
     const Stmt *loop; /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
@@ -60,11 +61,18 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
            lanes_apart(place, n->unrolled[0]->var, 1);
 }
 
+#define MOST_REPEATS 8
 #define MOST_SHORTS 32 /* iterations that add sums of 16 bits */
 
 /* Reads `s` as a nest of the kind; false if it is none. */
 static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
-    *n = (VectorNest){.steps = 1, .shorts = s, .short_steps = 1};
+    *n = (VectorNest){.steps = 1, .short_steps = 1};
+    if (s && s->kind == ST_for && s->role == ROLE_repeat && ex_is_const(s->extent)) {
+        if (s->extent->k.i > MOST_REPEATS || !s->body || s->body->next) return false;
+        n->repeat = s;
+        s = s->body;
+    }
+    n->shorts = s;
     for (; s && s->kind == ST_for && s->role == ROLE_short; s = s->body) {
         if (!ex_is_const(s->extent) || !s->body || s->body->next) return false;
         const int64_t extent = s->extent->k.i;
@@ -128,6 +136,7 @@ static void note_row(Printer *p, const VectorNest *n, int buffer, const Expr *in
     bool fits = rows * n->extent == buffer_elements(p->k->buffers.items[buffer]);
     int64_t stride;
     const Stmt *s = n->shorts;
+    if (n->repeat) fits &= !lanes_vary(index, n->repeat->var);
     for (int i = 0; i < n->n_shorts; i++, s = s->body) fits &= !lanes_vary(index, s->var);
     for (int i = 0; fits && i < n->n_unrolled; i++)
         fits = ex_stride(index, n->unrolled[i]->var, &stride) && stride % n->extent == 0;
@@ -481,43 +490,78 @@ static bool on_held(Printer *p, const VectorNest *n) {
     return u.any;
 }
 
+/* One iteration of what is around. */
+static void print_nest(Lanes *l, const VectorNest *n) {
+    Printer *p = l->p;
+    int64_t n_put = count_put(l, n);
+    for (int64_t step = 0; step < n->steps; step++) {
+        take_step(l, n, step);
+        for (l->start = 0; l->start < n->extent; l->start += l->width) {
+            take_lanes(l, n);
+            if (n->is_dot) {
+                print_dot(l, &n->dot);
+                continue;
+            }
+            if (l->width == p->unit->vector_bytes / 4 && l->there == l->width && n_put > 0) {
+                print_put(l, n->loop->body);
+                n_put--;
+                continue;
+            }
+            for (const Stmt *store = n->loop->body; store; store = store->next)
+                print_lanes(l, store);
+        }
+    }
+}
+
+#define MOST_HELD 14 /* operands, each in and out, of which GCC takes 30 */
+
+/* Has what the nest adds to in registers at this point, and nothing read before it that belongs
+ * behind. */
+static void print_hold(Printer *p, const VectorNest *n) {
+    const int buffer = n->is_dot ? n->dot.store->buffer : n->loop->body->buffer;
+    const Buffer *b = p->k->buffers.items[buffer];
+    const int bytes = (int)dt_store(b->dt), most = p->unit->vector_bytes;
+    const char *list = NULL;
+    int count = 0;
+    if (p->held[buffer] <= 0) return;
+    for (int64_t row = 0; row < buffer_elements(b); row += p->held[buffer])
+        for (int64_t at = 0, width; at < p->held[buffer]; at += width) {
+            width = width_at(p, at, p->held[buffer], bytes, p->fills);
+            if (width * bytes != most) continue;
+            const char *name = p->held_name[buffer][row + at];
+            list = TEXT("%s%sMLCC_HELD%d(%s)", list ? list : "", list ? ", " : "", most, name);
+            if (++count % MOST_HELD) continue;
+            print_line(p, "MLCC_HOLD%d(%s);", most, list);
+            list = NULL;
+        }
+    if (list) print_line(p, "MLCC_HOLD%d(%s);", most, list);
+    if (count) {
+        p->unit->keeps |= (uint8_t)most;
+        p->unit->holds |= (uint8_t)most;
+    }
+}
+
 bool print_vectors(Printer *p, const Stmt *s) {
     VectorNest n;
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
     n.fills = p->fills && on_held(p, &n);
     Lanes l = {.p = p, .var = n.loop->var};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    int scope = p->named.n;
-    if (n.is_turned) {
-        print_turned(&l, &n);
+    const int64_t repeats = n.repeat ? n.repeat->extent->k.i : 1;
+    for (int64_t i = 0; i < repeats; i++) {
+        int scope = p->named.n;
+        if (n.repeat) l.value[n.repeat->var] = ex_i(p->x, i);
+        l.kept.n = 0;
+        if (i > 0) print_hold(p, &n);
+        if (!n.is_turned) keep_columns(&l, &n);
+        if (n.is_turned)
+            print_turned(&l, &n);
+        else if (n.n_shorts)
+            print_shorts(&l, &n);
+        else
+            print_nest(&l, &n);
         end_scope(p, scope);
-        return true;
     }
-    keep_columns(&l, &n);
-    if (n.n_shorts) {
-        print_shorts(&l, &n);
-        end_scope(p, scope);
-        return true;
-    }
-    int64_t n_put = count_put(&l, &n);
-    for (int64_t step = 0; step < n.steps; step++) {
-        take_step(&l, &n, step);
-        for (l.start = 0; l.start < n.extent; l.start += l.width) {
-            take_lanes(&l, &n);
-            if (n.is_dot) {
-                print_dot(&l, &n.dot);
-                continue;
-            }
-            if (l.width == p->unit->vector_bytes / 4 && l.there == l.width && n_put > 0) {
-                print_put(&l, n.loop->body);
-                n_put--;
-                continue;
-            }
-            for (const Stmt *store = n.loop->body; store; store = store->next)
-                print_lanes(&l, store);
-        }
-    }
-    end_scope(p, scope);
     return true;
 }
 

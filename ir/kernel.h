@@ -42,6 +42,8 @@ typedef enum Role {
     ROLE_moved,   /* of a reduction, inside of a vector of columns: four products of bytes, whose
                      rows lie where a table of bytes says, in pairs side by side within a window
                      (target_window) of what is there, and have sums of 16 bits in pairs */
+    ROLE_repeat,  /* of a reduction, around rows and columns of sums: a few iterations, one written
+                     after the other, each with columns of its own in registers */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,

@@ -688,6 +688,7 @@ bool nest_check_loops(const Nest *n) {
         const bool inside_short = i > 0 && n->loop[n->order[i - 1]].role == ROLE_short;
         if (l->role == ROLE_short && !inside_short && !are_short(n, i))
             wrong = "sums that may not fit into 16 bits";
+        if (l->role == ROLE_repeat && !l->reduce) wrong = "a repetition of what is not added up";
         if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop)))
             wrong = "rows that may not be moved";
         if (inside_vector && l->role != ROLE_unroll && l->role != ROLE_moved)

@@ -10,7 +10,7 @@
  *   slide A n     the same, but the last tile is moved back to end at the edge: it computes some
  *                 elements twice and needs no guard (spatial loops of reductions only)
  *   order A B ..  the loops from the outermost to the innermost
- *   bind A role   parallel, vector, unroll, tile, short, moved, block.x ..., thread.x ...
+ *   bind A role   parallel, vector, unroll, tile, short, moved, repeat, block.x ..., thread.x ...
  *   stage k A     operand k of the product in the body goes through shared memory, loaded by all
  *                 threads of the block together at the top of loop A
  *   partial A     the loops inside of reduction loop A sum up the factors that change with them, in

@@ -731,7 +731,8 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
         while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop &&
-               serial[depth] != n->stream_loop && n->loop[serial[depth]].role != ROLE_short)
+               serial[depth] != n->stream_loop && n->loop[serial[depth]].role != ROLE_short &&
+               n->loop[serial[depth]].role != ROLE_repeat)
             depth++;
         Stmt *list = NULL;
         bool unit = depth > 0 && n->loop[serial[depth - 1]].role == ROLE_tile;

@@ -259,10 +259,10 @@ const Expr *nest_pack_constants(Nest *n, const Kernel *k, const Expr *body, Valu
  * into it. */
 #define FEWEST_TIMES 2  /* that a panel is read */
 #define MOST_STEPS   8  /* for an element of it: the wait is a small part of so much work */
-#define MOST_LINES   2  /* of it to fetch in an iteration, */
+#define MOST_LINES   2  /* of it to fetch in a step of an iteration (ROLE_repeat), */
 #define MOST_OF_UNIT 16 /* or in one of a matrix unit, whose tiles take so many lines each */
 #define MOST_NEAR    8  /* the same, into the L1 cache, */
-#define STEPS_AHEAD  8  /* as many iterations before they are read, */
+#define STEPS_AHEAD  8  /* as many steps before they are read, */
 #define FEWEST_ROWS  3  /* by so many rows; fewer leave it to the processor's own prefetcher, */
 #define OFTEN        4  /* unless weights are so many times what the shared cache keeps */
 
@@ -272,6 +272,7 @@ typedef struct Ahead {
     Value **args;
     const Expr *const *count; /* by loop number: iterations that a run does; NULL: all */
     int first, tile;          /* positions in the order: of the first reduction loop, of the tile */
+    int64_t repeats;          /* steps in an iteration (ROLE_repeat) */
     bool unit;                /* the tile is one of a matrix unit */
     Stmt *list;
 } Ahead;
@@ -364,23 +365,25 @@ static bool leaves_alone(const Nest *n, int64_t rows) {
     return rows < FEWEST_ROWS && constant_bytes(n->p->graph) < OFTEN * n->target->l3_bytes;
 }
 
-/* What the iterations STEPS_AHEAD later read, where the L1 cache does not keep it from the last
+/* What is read STEPS_AHEAD later, where the L1 cache does not keep it from the last
  * time; elements of the constant that an iteration reads follow those of the one before. */
 static void fetch_columns(Ahead *a, const Expr *load) {
     const Nest *n = a->n;
     Exprs *x = n->x;
     const int64_t size = (int64_t)dt_store((DType)load->dt), line = LINE_BYTES / size;
+    const int64_t ahead = a->repeats < STEPS_AHEAD ? STEPS_AHEAD / a->repeats : 1; /* iterations */
     Walk w;
     if (n->stream_loop >= 0) return; /* several streams need no hints */
-    if (!walk(a, load, a->first, &w) || w.stride < line || w.stride > MOST_NEAR * line) return;
+    if (!walk(a, load, a->first, &w) || w.stride < line) return;
+    if (w.stride > MOST_NEAR * line * a->repeats) return;
     if (w.inside * size <= n->target->l1_bytes / 2 || leaves_alone(n, w.rows)) return;
-    if (value_numel(a->args[load->k.i]) + (STEPS_AHEAD + 1) * w.stride > INT32_MAX) return;
+    if (value_numel(a->args[load->k.i]) + (ahead + 1) * w.stride > INT32_MAX) return;
     const Expr **zero = ARENA_ARRAY(n->p->arena, a->k->vars.n + 1, const Expr *);
     for (int i = 0; i < a->k->vars.n; i++) zero[i] = ex_var(x, i);
     for (int i = a->tile; i < n->n_order; i++) zero[n->loop[n->order[i]].var] = ex_i(x, 0);
     const Expr *at = ex_subst_vars(x, load->arg[0], a->k->vars.n, zero);
     for (int64_t i = 0; i < w.stride; i += line)
-        add_prefetch(a, load, ex_add(x, at, ex_i(x, STEPS_AHEAD * w.stride + i)), true);
+        add_prefetch(a, load, ex_add(x, at, ex_i(x, ahead * w.stride + i)), true);
 }
 
 /* Brings the panel behind the one that `load` reads, a bit in each step. Of a run with fewer steps
@@ -389,7 +392,7 @@ static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
     Exprs *x = a->n->x;
     const int64_t least = (panel->size + panel->steps - 1) / panel->steps;
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)load->dt);
-    if (least > (a->unit ? MOST_OF_UNIT : MOST_LINES) * line) return;
+    if (least > (a->unit ? MOST_OF_UNIT : MOST_LINES * a->repeats) * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
     const Expr *step = ex_i(x, 0), *steps = ex_i(x, 1);
     for (int i = 0; i < a->k->vars.n; i++) to[i] = ex_var(x, i);
@@ -439,8 +442,10 @@ static void fetch_operand(void *user, const Expr *e) {
 
 Stmt *nest_fetch_ahead(Nest *n, Kernel *k, const Expr *body, Value **args, const Expr *const *count,
                        int first, int tile, bool unit) {
-    Ahead a = {
-        .n = n, .k = k, .args = args, .count = count, .first = first, .tile = tile, .unit = unit};
+    Ahead a = {.n = n, .k = k, .args = args, .count = count, .first = first, .tile = tile};
+    const NestLoop *l = tile < n->n_order ? &n->loop[n->order[tile]] : NULL;
+    a.repeats = l && l->role == ROLE_repeat ? l->extent : 1;
+    a.unit = unit;
     ex_visit(n->p->arena, body, fetch_operand, &a);
     return a.list;
 }

@@ -37,6 +37,7 @@ double product_cost(const Target *t, const ProductSize *s, int64_t pieces);
 typedef struct Tile {
     int64_t rows, columns;
     int64_t lines; /* of an image, each of so many rows; 0 or 1: one */
+    int repeats;   /* steps of the depth in an iteration (ROLE_repeat), as far as they divide it */
     bool turned;   /* the tiles come in the other order than the one that reads less */
     double cost;
 } Tile;

@@ -19,7 +19,8 @@
 #define WORTH       1.5 /* of bytes that the whole waits for, for each that its slices wait for */
 #define RESULT      8   /* bytes that are read ahead in the time of a result's */
 #define STRIP_ROWS  64  /* that meet computed columns */
-#define HIDDEN      2   /* bytes that come in a cycle of a product without its waiting */
+#define HIDDEN      2   /* bytes that come in a cycle of a product without its waiting, ... */
+#define HIDDEN_MORE 3   /* ... or of one whose iterations have several steps (ROLE_repeat) */
 
 typedef struct Deep {
     Graph *g;
@@ -120,7 +121,7 @@ static double waits(const Deep *d, int64_t slices, const Target *t) {
     again += columns * (1 + target_lost(t, panel) * (double)(tiles_of(d->rows, tile.rows) - 1));
     bool fits = rows + panel <= 0.8 * l2;
     double read = (double)slices * (fits ? rows + columns : again);
-    return fmax(read - HIDDEN * cycles_of(d, t), 0) + results;
+    return fmax(read - (tile.repeats > 1 ? HIDDEN_MORE : HIDDEN) * cycles_of(d, t), 0) + results;
 }
 
 /* In how many slices; 1: as it is. */

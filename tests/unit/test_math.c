@@ -628,7 +628,7 @@ static int body_ahead(Session *s) {
     enum { TWO = 16, THREE = 24 }; /* columns of a tile: vectors of 8 */
     check_ahead(s, 96, 512, 768, 512 * TWO, 8 * TWO, 0);
     check_ahead(s, 72, 512, 768, 512 * TWO, 8 * TWO, 0); /* more than an element at once */
-    check_ahead(s, 384, 512, 768, 512 * THREE, 8 * THREE, 4 * 512); /* less than one at once */
+    check_ahead(s, 384, 512, 768, 512 * TWO, 8 * TWO, 6 * 512);     /* less than one at once */
     check_ahead(s, 800, 64, 3072, 0, 0, 0);                         /* much less */
     check_run_ahead(s, 800, 800, 64, 3072, 64 * THREE, 0, 0);       /* yet there may be few rows */
     check_run_ahead(s, 800, 20, 64, 3072, 64 * THREE, 0, 0);

@@ -266,6 +266,7 @@ static void test_unfit_steps(void **state) {
         "stream i9;",
         "stream r0; split r0 2;",
         "split r0 2; stream r0i; stream r0o;",
+        "bind i0 repeat;",
         "partial i0;",
         "partial r0; split r0 2;",
     };
@@ -288,11 +289,14 @@ static const char *mutated(Fixture *f, Random *r, const char *steps) {
     for (char *s; n < 40 && (s = strtok_r(rest, ";", &rest));)
         if (strspn(s, " ") != strlen(s)) step[n++] = s;
     static const char *const more[] = {
-        " split i1 3",        " slide i1 4", " fuse i0 i1",      " bind i1 unroll",
-        " order r0 i1",       " dot r0 4",   " bind i1i vector", " split r0 2",
-        " share 1",           " share 2",    " bind r1 unroll",  " order i0 r0",
-        " order r0o i1i r0i", " pack",       " bind i0 vector",  " stream r0",
-        " stream r0o",        " partial r0", " partial r0o",     " stream i1o",
+        " split i1 3",        " slide i1 4",     " fuse i0 i1",
+        " bind i1 unroll",    " order r0 i1",    " dot r0 4",
+        " bind i1i vector",   " split r0 2",     " share 1",
+        " share 2",           " bind r1 unroll", " order i0 r0",
+        " order r0o i1i r0i", " pack",           " bind i0 vector",
+        " stream r0",         " stream r0o",     " partial r0",
+        " partial r0o",       " stream i1o",     " bind r0 repeat",
+        " bind r0i repeat",
     };
     for (int change = 1 + random_below(r, 3); change > 0; change--) {
         int a = random_below(r, n), b = random_below(r, n);
