@@ -119,7 +119,7 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define REPEATS         4 /* steps of the depth in an iteration, where a register is left */
 #define ISSUED          4 /* instructions that start in a cycle beside a neighbour on the core */
 #define COUNTING        4 /* instructions of an iteration that counts and has a hint (pack.c) */
-#define HINTING         4 /* more of them where the L1 cache does not keep columns, ... */
+#define HINTING         4 /* more of them where the L1 cache does not keep columns */
 #define FEW_REGISTERS   16
 #define FEW_BYTES       32 /* of a vector */
 
@@ -144,15 +144,20 @@ static double vectors_at_once(const Target *t) {
     return t->vector_bytes == 64 && !t->whole_vectors ? 1 : 2;
 }
 
-/* How many steps of the depth an iteration has, written one after the other. Two threads that share
- * a core share what starts instructions too: on Zen 3, beside a neighbour, a tile of 6 x 2 vectors
- * took 0.77 of the time with four steps, alone 0.98. GCC needs a register to spare for it. */
+/* Do the instructions beside multiply-adds and loads count? Two threads that share a core share
+ * what starts instructions, too, and tiles of few registers have many others: on Zen 3, beside a
+ * neighbour, one of 6 x 2 vectors took 0.77 of the time with four steps in an iteration, alone
+ * 0.98. Of words, which take two instructions, it gained nothing; more registers were not measured.
+ */
+static bool counts_others(const Target *t, const Operands *o) {
+    return t->vector_types && t->vector_bytes == FEW_BYTES && !o->instructions &&
+           t->vector_registers == FEW_REGISTERS;
+}
+
+/* How many steps of the depth an iteration has: GCC needs a register to spare for several. */
 static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t vectors) {
     const int64_t taken = rows * vectors + vectors + 1 + o->temporaries;
-    return t->vector_types && t->vector_bytes == FEW_BYTES &&
-                   t->vector_registers == FEW_REGISTERS && taken < FEW_REGISTERS && !o->instructions
-               ? REPEATS
-               : 1;
+    return counts_others(t, o) && taken < FEW_REGISTERS ? REPEATS : 1;
 }
 
 /* What a step of the depth takes in all tiles of this size, in cycles, by a simple model of a core:
@@ -175,7 +180,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     const double least = o->instructions ? 2 : 5;
     double panel = (double)(o->depth * columns * WORD_BYTES);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
-    if (!o->instructions && t->vector_registers == FEW_REGISTERS) {
+    if (counts_others(t, o)) {
         const bool far = panel > (double)t->l1_bytes / 2;
         const double counting =
             (COUNTING + (far ? HINTING : 0)) / (double)repeats_of(t, o, rows, vectors);
