@@ -21,10 +21,10 @@
 typedef struct VectorNest {
     const Stmt *unrolled[MAX_UNROLLED];
     int n_unrolled;
-    const Stmt *shorts; /* the outermost loops, of role short, ... */
+    const Stmt *repeat; /* the loop of role repeat around all others, or NULL */
+    const Stmt *shorts; /* the outermost of them, of role short, ... */
     int n_shorts;       /* ... so many of them, ... */
     int short_steps;    /* ... with so many iterations in all */
-    const Stmt *repeat; /* the loop of role repeat around all others, or NULL */
     const Stmt *loop; /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
@@ -490,9 +490,14 @@ static bool on_held(Printer *p, const VectorNest *n) {
     return u.any;
 }
 
-/* One iteration of what is around. */
+/* One iteration of the loop of role repeat, or all there is. */
 static void print_nest(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
+    keep_columns(l, n);
+    if (n->n_shorts) {
+        print_shorts(l, n);
+        return;
+    }
     int64_t n_put = count_put(l, n);
     for (int64_t step = 0; step < n->steps; step++) {
         take_step(l, n, step);
@@ -553,11 +558,8 @@ bool print_vectors(Printer *p, const Stmt *s) {
         if (n.repeat) l.value[n.repeat->var] = ex_i(p->x, i);
         l.kept.n = 0;
         if (i > 0) print_hold(p, &n);
-        if (!n.is_turned) keep_columns(&l, &n);
         if (n.is_turned)
             print_turned(&l, &n);
-        else if (n.n_shorts)
-            print_shorts(&l, &n);
         else
             print_nest(&l, &n);
         end_scope(p, scope);

@@ -545,6 +545,22 @@ static int panels_of(const Nest *n, const Product *m, int column) {
     return -1;
 }
 
+int split_innermost(Nest *n, int64_t steps, Role role, int *order, int k) {
+    const int64_t extent = n->loop[order[k - 1]].extent;
+    int outer, inner;
+    while (extent % steps) steps--;
+    if (steps == 1) return k;
+    if (steps == extent) {
+        nest_bind(n, order[k - 1], role);
+        return k;
+    }
+    nest_split(n, order[k - 1], steps, &outer, &inner);
+    nest_bind(n, inner, role);
+    order[k - 1] = outer;
+    order[k] = inner;
+    return k + 1;
+}
+
 #define LEAST_REPEATED 16 /* steps; of fewer little is gained */
 
 /* Has the innermost of the k loops in `order`, of the depth, do so many steps in an iteration, or
@@ -552,16 +568,9 @@ static int panels_of(const Nest *n, const Product *m, int column) {
 static int repeat_depth(Nest *n, int repeats, int *order, int k) {
     const int loop = order[k - 1];
     const NestLoop *l = &n->loop[loop];
-    int outer, inner;
     if (l->role != ROLE_serial || !l->reduce || l->extent < LEAST_REPEATED) return k;
     if (n->guard[1] && reads_loop(n, n->guard[1], loop)) return k;
-    while (l->extent % repeats) repeats--;
-    if (repeats == 1) return k;
-    nest_split(n, loop, repeats, &outer, &inner);
-    nest_bind(n, inner, ROLE_repeat);
-    order[k - 1] = outer;
-    order[k] = inner;
-    return k + 1;
+    return split_innermost(n, repeats, ROLE_repeat, order, k);
 }
 
 /* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it

@@ -101,6 +101,9 @@ double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop)
 /* Appends the reduction loops to the k loops in `order`, those that walk through memory in small
  * steps last; returns how many there are then. */
 int reductions_by_stride(Nest *n, const Expr *body, int *order, int k);
+/* Splits the innermost of the k loops in `order` into `steps`, or fewer that divide it, and binds
+ * these to the role; returns how many loops there are then. */
+int split_innermost(Nest *n, int64_t steps, Role role, int *order, int k);
 /* Takes `loop` out of the list; returns how many remain. */
 int without(int *order, int count, int loop);
 

@@ -32,22 +32,9 @@ int scalar_steps(Nest *n, Tile tile, int at_once, int *order, int k) {
     const Target *t = n->target;
     const bool floats = dt_is_float((DType)n->op->body->dt);
     const int registers = floats ? t->vector_registers : t->scalar_registers;
-    const int64_t extent = n->loop[order[k - 1]].extent;
     const int64_t operands = (tile.rows + tile.columns) * (at_once > 1 ? 2 : 1);
-    int64_t steps = STEPS_AT_ONCE;
-    int outer, inner;
     if (tile.rows * tile.columns + 2 * operands > registers) return k;
-    while (extent % steps) steps--;
-    if (steps == 1) return k;
-    if (steps == extent) {
-        nest_bind(n, order[k - 1], ROLE_unroll);
-        return k;
-    }
-    nest_split(n, order[k - 1], steps, &outer, &inner);
-    nest_bind(n, inner, ROLE_unroll);
-    order[k - 1] = outer;
-    order[k] = inner;
-    return k + 1;
+    return split_innermost(n, STEPS_AT_ONCE, ROLE_unroll, order, k);
 }
 
 typedef struct Slide {
