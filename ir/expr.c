@@ -369,6 +369,11 @@ static bool scales_up(const Expr *e) {
            n <= 64;
 }
 
+/* The bool that is a number here; NULL: it is none. */
+static const Expr *as_number(const Expr *e) {
+    return e->op == EX_cast && e->arg[0]->dt == DT_bool ? e->arg[0] : NULL;
+}
+
 /* Identities of integer and boolean operators, and the few of floats that are exact; NULL if none
  * applies. Constants stand on the right. */
 static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
@@ -433,10 +438,12 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
     case EX_eq:
         if (a == b && !is_float) return ex_int(x, DT_bool, 1);
         if (dt == DT_bool && ex_is_const(b)) return b->k.i ? a : ex_un(x, EX_not, a);
+        if (is_zero(b) && as_number(a)) return ex_un(x, EX_not, as_number(a));
         break;
     case EX_ne:
         if (a == b && !is_float) return ex_int(x, DT_bool, 0);
         if (dt == DT_bool && ex_is_const(b)) return b->k.i ? ex_un(x, EX_not, a) : a;
+        if (is_zero(b) && as_number(a)) return as_number(a);
         break;
     case EX_lt:
         if (a == b) return ex_int(x, DT_bool, 0);
@@ -679,6 +686,48 @@ void ex_visit(Arena *scratch, const Expr *e, ExprVisitFn *fn, void *user) {
     Memo memo = {.arena = scratch};
     visit(&memo, e, fn, user);
     memo_end(&memo);
+}
+
+#define MOST_PARTS 256
+
+typedef struct PartsSoFar {
+    ExprParts p;
+    bool fits;
+} PartsSoFar;
+
+static void add_part(void *user, const Expr *e) {
+    PartsSoFar *s = user;
+    s->fits = s->fits && e->op != EX_load && e->n <= 3 && s->p.n < MOST_PARTS;
+    if (!s->fits) return;
+    for (int i = 0; i < e->n; i++) {
+        int at = s->p.n - 1;
+        while (s->p.part[at] != e->arg[i]) at--;
+        s->p.arg[s->p.n][i] = at;
+    }
+    s->p.part[s->p.n++] = e;
+}
+
+ExprParts *ex_parts(Arena *arena, const Expr *e) {
+    ExprParts *p = ARENA_NEW(arena, ExprParts);
+    PartsSoFar s = {.fits = true};
+    s.p.part = ARENA_ARRAY(arena, MOST_PARTS, const Expr *);
+    s.p.arg = arena_alloc(arena, sizeof *s.p.arg * MOST_PARTS);
+    s.p.value = ARENA_ARRAY(arena, MOST_PARTS, Scalar);
+    ex_visit(arena, e, add_part, &s);
+    *p = s.p;
+    return s.fits ? p : NULL;
+}
+
+Scalar ex_parts_eval(ExprParts *p, ExprValueFn *leaf, void *user) {
+    for (int k = 0; k < p->n; k++) {
+        const Expr *e = p->part[k];
+        Scalar args[3] = {{0}, {0}, {0}};
+        for (int i = 0; i < e->n; i++) args[i] = p->value[p->arg[k][i]];
+        p->value[k] = e->op == EX_const ? e->k
+                      : !e->n           ? leaf(user, e)
+                              : ex_apply((ExprOp)e->op, (DType)e->dt, (DType)e->arg[0]->dt, args);
+    }
+    return p->value[p->n - 1];
 }
 
 static void add_slow_cycles(void *user, const Expr *e) {

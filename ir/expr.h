@@ -154,6 +154,18 @@ bool ex_same_below(Exprs *x, const Expr *e, int var, int64_t n);
 
 /* Evaluates an expression without loads on constants: vars[i] for var i. */
 Scalar ex_eval(const Expr *e, const int64_t *vars);
+/* An expression made ready to be evaluated many times: its parts, operands first. */
+typedef struct ExprParts {
+    int n;
+    const Expr **part;
+    int (*arg)[3]; /* of each part: which of the parts its operands are */
+    Scalar *value;
+} ExprParts;
+/* NULL if it has loads or many parts. */
+ExprParts *ex_parts(Arena *arena, const Expr *e);
+/* What `leaf` says that its vars and counters are. */
+typedef Scalar ExprValueFn(void *user, const Expr *leaf);
+Scalar ex_parts_eval(ExprParts *p, ExprValueFn *leaf, void *user);
 /* Applies one operator (not a leaf, not load) to constant operands of type `from`, giving type
  * `dt`. */
 Scalar ex_apply(ExprOp op, DType dt, DType from, const Scalar *args);

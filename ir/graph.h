@@ -138,10 +138,15 @@ struct Graph {
     const char *name;
     Graph *parent; /* sub-graph of a loop: the graph around it */
     int depth;     /* loops around: 0 at top */
+    int64_t trips; /* of a loop's body, if known while it is built: at most so often; else 0 */
     int n_values;
     Op *first, *last;
     VEC(Value *) inputs;
     VEC(Value *) outputs;
+    /* Of a body that is built on trial: what its first inputs are taken to be where the builder
+     * asks, values of the graph around; and whether it did. */
+    VEC(Value *) guesses;
+    bool guessed;
     VEC(const char *) output_names;
     /* parallel to outputs. A string tensor is u8 here, with one dimension more: a string is a row
      * of bytes, padded with zeros. Only the tables for the outside tell it from others of u8. */
@@ -351,9 +356,15 @@ const char *shape_text(Arena *arena, int rank, const int64_t *shape);
 const int64_t *value_ints(Graph *g, const Value *v, int *n);
 /* The same where they may be dimensions that vary, such as those computed of a shape. */
 const int64_t *value_dims(Graph *g, const Value *v, int *n);
-/* The one element of a value, if it is the same in every run though it may be computed of others.
- */
+/* The one element of a value, if it is the same in every run, and in every iteration of the loops
+ * around, though it may be computed of others. */
 bool value_known(Graph *g, const Value *v, Scalar *value);
+/* The one element of a value of a loop's body as an expression of loop counters, of dimensions, and
+ * of var VALUE_INPUT + i for input i of the body where that has one element. What else goes into it
+ * is a var from VALUE_UNKNOWN to there. */
+#define VALUE_UNKNOWN (DIM_VAR + DIM_MAX_SYMBOLS)
+#define VALUE_INPUT   (VALUE_UNKNOWN + (1 << 20))
+const Expr *value_formula(Graph *g, const Value *v);
 bool value_is_const(const Value *v);
 const char *op_kind_name(OpKind kind);
 const char *combine_name(Combine combine);

@@ -3,6 +3,8 @@
  */
 #include "ir/graph_dims.h"
 
+#include <string.h>
+
 /* --- reshapes --------------------------------------------------------------------------------- */
 
 /* Neighbouring dimensions of both shapes that have as many elements. */
@@ -168,11 +170,13 @@ void graph_output_varying(Graph *g, Value *value, const char *name) {
 
 #define MAX_DIM_VALUES 64   /* elements of a tensor of dimensions */
 #define MAX_WALK       4000 /* elements looked at for one of them */
+#define MAX_ITERATIONS 100000
 
 typedef struct Walk {
     Graph *g;
     int steps; /* left */
     int n_unknown;
+    const Graph *body; /* whose inputs are vars; NULL: they are unknown */
 } Walk;
 
 typedef struct Element {
@@ -185,12 +189,16 @@ typedef struct Element {
 
 static const Expr *element(Walk *w, const Value *v, const int64_t *at);
 
-#define UNKNOWN_VAR (DIM_VAR + DIM_MAX_SYMBOLS) /* and above */
-
 /* What is not known is a var of its own, so that what does not depend on it is known still, and no
  * two of them are taken for equal. */
 static const Expr *unknown(Walk *w, DType dt) {
-    return ex_var_of(w->g->x, UNKNOWN_VAR + w->n_unknown++, dt);
+    return ex_var_of(w->g->x, VALUE_UNKNOWN + w->n_unknown++, dt);
+}
+
+/* How many iterations the loop with this counter has at most; 0: not known. */
+static int64_t trips_of(const Graph *g, int64_t counter) {
+    while (g->depth > counter + 1) g = g->parent;
+    return g->depth == counter + 1 ? g->trips : 0;
 }
 
 static const Expr *leaf_of_element(void *user, const Expr *e, const Expr *const *args) {
@@ -198,6 +206,7 @@ static const Expr *leaf_of_element(void *user, const Expr *e, const Expr *const 
     Exprs *x = el->walk->g->x;
     if (e->op == EX_acc) return el->acc;
     if (e->op == EX_var && e->k.i < el->n) return ex_i(x, el->at[e->k.i]);
+    if (e->op == EX_ctr) return e;
     if (e->op != EX_load) return unknown(el->walk, (DType)e->dt);
     const Value *v = el->op->in[e->k.i];
     int64_t at[MAX_RANK];
@@ -256,9 +265,17 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
                    : ex_const(x, v->dt, dt_load(v->dt, v->data, (size_t)place_of(v, at)));
     case OP_input: { /* of a loop's body */
         Graph *here = w->g;
-        if (!v->outer) return unknown(w, v->dt);
+        const Value *outer = v->outer;
+        for (int i = 0; here == w->body && value_numel(v) == 1 && i < here->inputs.n; i++)
+            if (here->inputs.items[i] == v && !outer) return ex_var_of(x, VALUE_INPUT + i, v->dt);
+        for (int i = 0; here != w->body && i < here->guesses.n; i++) {
+            if (here->inputs.items[i] != v) continue;
+            outer = here->guesses.items[i];
+            here->guessed = true;
+        }
+        if (!outer) return unknown(w, v->dt);
         w->g = here->parent;
-        const Expr *e = element(w, v->outer, at);
+        const Expr *e = element(w, outer, at);
         w->g = here;
         return e;
     }
@@ -276,15 +293,74 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
     }
 }
 
+/* --- values that are the same in every iteration ---------------------------------------------- */
+
+typedef struct Iterations {
+    const Graph *g;
+    int n_ctr;
+    int64_t ctr[MAX_RANK], trips[MAX_RANK], now[MAX_RANK];
+    bool open; /* something else goes into it, or nobody knows how many there are */
+} Iterations;
+
+static void note_leaf(void *user, const Expr *e) {
+    Iterations *t = user;
+    if (e->op == EX_var) t->open = true;
+    if (e->op != EX_ctr) return;
+    int64_t trips = trips_of(t->g, e->k.i);
+    for (int i = 0; i < t->n_ctr; i++)
+        if (t->ctr[i] == e->k.i) return;
+    if (trips < 1 || t->n_ctr == MAX_RANK) {
+        t->open = true;
+    } else {
+        t->ctr[t->n_ctr] = e->k.i;
+        t->trips[t->n_ctr++] = trips;
+    }
+}
+
+static Scalar counter_now(void *user, const Expr *e) {
+    const Iterations *t = user;
+    int i = 0;
+    while (t->ctr[i] != e->k.i) i++;
+    return (Scalar){.i = t->now[i]};
+}
+
+/* `e`, or the constant that it is in all iterations of the loops whose counters go into it. */
+static const Expr *in_all_iterations(Graph *g, const Expr *e) {
+    Iterations t = {.g = g};
+    ex_visit(g->arena, e, note_leaf, &t);
+    if (t.open || t.n_ctr == 0) return e;
+    int64_t count = shape_numel(t.n_ctr, t.trips);
+    ExprParts *parts = count <= MAX_ITERATIONS ? ex_parts(g->arena, e) : NULL;
+    Scalar first = {0};
+    for (int64_t k = 0; parts && k < count; k++) {
+        coordinates(t.n_ctr, t.trips, k, t.now);
+        Scalar value = ex_parts_eval(parts, counter_now, &t);
+        if (k == 0) first = value;
+        /* of floats, too: bit by bit */
+        if (memcmp(&value, &first, sizeof value)) return e;
+    }
+    return parts ? ex_const(g->x, (DType)e->dt, first) : e;
+}
+
 static void note_unknown(void *user, const Expr *e) {
-    if (e->op == EX_var && e->k.i >= UNKNOWN_VAR) *(bool *)user = true;
+    if (e->op == EX_ctr || (e->op == EX_var && e->k.i >= VALUE_UNKNOWN)) *(bool *)user = true;
+}
+
+static const Expr *element_known(Graph *g, const Value *v, const int64_t *at) {
+    Walk walk = {.g = g, .steps = MAX_WALK};
+    return in_all_iterations(g, element(&walk, v, at));
+}
+
+const Expr *value_formula(Graph *g, const Value *v) {
+    static const int64_t first[MAX_RANK];
+    Walk walk = {.g = g, .steps = MAX_WALK, .body = g};
+    return element(&walk, v, first);
 }
 
 bool value_known(Graph *g, const Value *v, Scalar *value) {
     static const int64_t first[MAX_RANK];
     if (value_numel(v) != 1) return false;
-    Walk walk = {g, MAX_WALK, 0};
-    const Expr *e = element(&walk, v, first);
+    const Expr *e = element_known(g, v, first);
     if (!ex_is_const(e)) return false;
     *value = e->k;
     return true;
@@ -293,14 +369,13 @@ bool value_known(Graph *g, const Value *v, Scalar *value) {
 const int64_t *value_dims(Graph *g, const Value *v, int *n) {
     const int64_t *known = value_ints(g, v, n);
     int64_t count = value_numel(v), at[MAX_RANK];
-    if (known || !g->x->dims) return known;
+    if (known || (!g->x->dims && !g->parent)) return known;
     if (!dt_is_int(v->dt) || dims_vary(v->rank, v->dims) || count > MAX_DIM_VALUES) return NULL;
     int64_t *result = ARENA_ARRAY(g->arena, count + 1, int64_t);
     for (int64_t i = 0; i < count; i++) {
-        Walk walk = {g, MAX_WALK, 0};
         bool open = false;
         coordinates(v->rank, v->shape, i, at);
-        const Expr *e = element(&walk, v, at);
+        const Expr *e = element_known(g, v, at);
         ex_visit(g->arena, e, note_unknown, &open);
         if (open || !dim_from_expr(g->x, e, &result[i])) return NULL;
     }

@@ -567,18 +567,15 @@ bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *c
     bool ok = run_nodes(im, s, proto->n_node, proto->node);
     im->diag->where = n->label;
     g->src = n->src;
-    for (size_t i = 0; i < proto->n_output && ok; i++) {
+    for (size_t i = 0; i < proto->n_output; i++) {
         const char *name = pb_text(proto->output[i]->name);
-        outputs[i] = lookup(im, s, name);
-        if (!outputs[i]) {
-            invalid(n, E2001, "output '%s' of the sub-graph is made by no node", name);
-            ok = false;
-        } else if (outputs[i] == &im->poison) {
-            ok = false;
-        } else if (outputs[i] == &im->absent) {
+        Entity *e = lookup(im, s, name);
+        bool known = e && e != &im->poison && e != &im->absent;
+        outputs[i] = known ? e : NULL;
+        if (ok && !e) invalid(n, E2001, "output '%s' of the sub-graph is made by no node", name);
+        if (ok && e == &im->absent)
             invalid(n, E2001, "output '%s' of the sub-graph is an input that is left out", name);
-            ok = false;
-        }
+        ok = ok && known;
     }
     if (!ok) n->failed = true;
     return ok;

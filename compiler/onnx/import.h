@@ -203,9 +203,10 @@ void invalid(Node *n, ErrCode code, const char *format, ...) __attribute__((form
 
 /* Imports a sub-graph (If, Loop, Scan, SequenceMap bodies) into graph `g`; names of the enclosing
  * scopes are visible. inputs: one entity per sub-graph input; outputs receives one per sub-graph
- * output. False after diagnostics. When `g` is a loop body, outer values that it uses are captured:
- * they become further inputs of `g`, and *captured lists the outer values in that order (give them
- * to build_loop after the states). Pass captured == NULL when `g` is the enclosing graph itself. */
+ * output, NULL where it is not known. False after diagnostics. When `g` is a loop body, outer
+ * values that it uses are captured: they become further inputs of `g`, and *captured lists the
+ * outer values in that order (give them to build_loop after the states). Pass captured == NULL when
+ * `g` is the enclosing graph itself. */
 typedef VEC(Value *) ValueVec;
 bool import_subgraph(Node *n, const Onnx__GraphProto *proto, Graph *g, Entity *const *inputs,
                      Entity **outputs, ValueVec *captured);

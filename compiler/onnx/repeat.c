@@ -78,7 +78,7 @@ static Value *within_limit(Graph *g, const Expr *number, Value *limit) {
 /* What follows from the body's condition and the limit for the turn after this one. */
 static bool next_alive(const Repeat *r, Turn *t, const Entity *condition) {
     Value *go_on = NULL;
-    if (condition) {
+    if (condition && !r->certain) {
         if (condition->kind != ENTITY_tensor || value_numel(condition->tensor) != 1 ||
             condition->tensor->dt != DT_bool) {
             invalid(r->n, E2005, "the body's condition must be one element, a bool");
@@ -97,15 +97,15 @@ static bool next_alive(const Repeat *r, Turn *t, const Entity *condition) {
     return true;
 }
 
-/* Imports the body for one turn, whose state, alive and row become those after it; the state as if
- * the turn took place. */
-static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
+/* Imports the body for one turn. *out: what its outputs are; after false, NULL those that are not
+ * known. */
+static bool import_turn(const Repeat *r, const Turn *t, ValueVec *captured, Entity ***out) {
     Node *n = r->n;
     Exprs *x = n->x;
     Arena *arena = t->g->arena;
-    int skip = r->is_loop ? 2 : 0, skip_out = r->is_loop ? 1 : 0;
+    int skip = r->is_loop ? 2 : 0;
     Entity **in = ARENA_ARRAY(arena, r->body->n_input + 1, Entity *);
-    Entity **out = ARENA_ARRAY(arena, r->body->n_output + 1, Entity *);
+    *out = ARENA_ARRAY(arena, r->body->n_output + 1, Entity *);
     if (r->is_loop) {
         Builder b = build(t->g, 0, NULL);
         in[0] = scalar_input(r, t->g, 0, build_map(&b, DT_i64, ex_cast(x, DT_i64, t->number)));
@@ -120,12 +120,22 @@ static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
         in[skip + r->n_state + i] = entity_tensor(n->im, v);
     }
     Faults before = graph_begin_faults(t->g);
-    if (!import_subgraph(n, r->body, t->g, in, out, captured)) {
+    bool ok = import_subgraph(n, r->body, t->g, in, *out, captured);
+    if (ok)
+        graph_end_faults(t->g, &before, t->alive);
+    else
         graph_drop_faults(t->g, &before);
-        return false;
-    }
+    return ok;
+}
+
+/* Imports the body for one turn, whose state, alive and row become those after it; the state as if
+ * the turn took place. */
+static bool run_turn(const Repeat *r, Turn *t, ValueVec *captured) {
+    Node *n = r->n;
+    Entity **out;
+    const int skip_out = r->is_loop ? 1 : 0;
     Value *alive = t->alive;
-    graph_end_faults(t->g, &before, alive);
+    if (!import_turn(r, t, captured, &out)) return false;
     if (!next_alive(r, t, r->is_loop ? out[0] : NULL)) return false;
     for (int i = 0; i < r->n_state; i++) t->state[i] = out[skip_out + i];
     for (int i = 0; i < r->n_rows; i++) {
@@ -243,6 +253,22 @@ static void note_ran(Repeat *r, Value *ran, int64_t most) {
     r->most_ran = dim_add(g->x, r->most_ran, most);
 }
 
+static bool counts(const Repeat *r, int i) {
+    return r->counted && r->counted[i].known;
+}
+
+/* State i, if it counts, as it is after `number` iterations of a loop. */
+static Entity *counted_state(const Repeat *r, Graph *g, int i, const Value *like,
+                             const Expr *number) {
+    Exprs *x = g->x;
+    const Counted *k = &r->counted[i];
+    Builder b = build(g, like->rank, like->dims);
+    const Expr *first = ex_cast(x, like->dt, ex_int(x, DT_i64, k->first));
+    const Expr *step = ex_cast(x, like->dt, ex_int(x, DT_i64, k->step));
+    const Expr *e = ex_add(x, first, ex_mul(x, ex_cast(x, like->dt, number), step));
+    return entity_tensor(r->n->im, build_map(&b, like->dt, e));
+}
+
 /* Imports the body of all iterations that are left as one loop. False, perhaps after reports, if
  * the body does not repeat itself; *again is set if it may with r->carry as it is now. */
 static bool try_loop(Repeat *r, bool *again) {
@@ -251,6 +277,7 @@ static bool try_loop(Repeat *r, bool *again) {
     Exprs *x = g->x;
     const Expr *number = ex_add(x, ex_ctr(x, sub->depth - 1), ex_i(x, r->done));
     Turn t = turn_new(r, sub, number);
+    sub->trips = dim_max(x, r->trips) - r->done;
     int n_rows = r->n_rows + r->n_filled;
     ValueVec captured = {0}, given = travelling(r, g, r->state), brought = {0};
     /* whether these are needed shows afterwards; then they are the first states */
@@ -264,7 +291,10 @@ static bool try_loop(Repeat *r, bool *again) {
     for (int i = 0; i < r->n_state; i++)
         if (r->filled[i]) before[i] = filled_begun(r, i);
     if (!arrived(r, sub, brought.items, -1, before)) return false;
-    for (int i = 0; i < r->n_state; i++) t.state[i] = before[i];
+    const Expr *iteration = ex_ctr(x, sub->depth - 1);
+    for (int i = 0; i < r->n_state; i++)
+        t.state[i] =
+            counts(r, i) ? counted_state(r, sub, i, before[i]->tensor, iteration) : before[i];
     t.alive = r->alive ? alive : NULL;
     if (r->limit) t.limit = inside(sub, r->limit, &captured);
     for (int i = 0; i < r->n_slices; i++) t.sliced[i] = inside(sub, r->sliced[i], &captured);
@@ -282,12 +312,13 @@ static bool try_loop(Repeat *r, bool *again) {
     for (int i = 0; i < r->n_state; i++)
         folds = folds && (r->filled[i] || value_is_const(r->state[i]->tensor));
     /* what is constant from beginning to end is computed now, turn by turn */
-    if (folds && few) return false;
+    r->folds = folds && few;
+    if (r->folds) return false;
     if (r->n_filled && few && !ends_early) return false; /* items that are known can do more */
     ValueVec next = travelling(r, sub, t.state);
-    bool counts = ends_early && n_rows;
-    int first = ends_early + counts, n_state = next.n + first, n_in = 0;
-    if (!counts) drop_input(sub, 1);
+    bool rows_end = ends_early && n_rows;
+    int first = ends_early + rows_end, n_state = next.n + first, n_in = 0;
+    if (!rows_end) drop_input(sub, 1);
     if (ends_early) {
         Value *go_on = t.alive;
         if (!r->alive) {
@@ -299,7 +330,7 @@ static bool try_loop(Repeat *r, bool *again) {
     } else {
         drop_input(sub, 0);
     }
-    if (counts) graph_output(sub, g_bin(sub, EX_add, ran, g_cast(sub, alive, DT_i64)), "ran");
+    if (rows_end) graph_output(sub, g_bin(sub, EX_add, ran, g_cast(sub, alive, DT_i64)), "ran");
     for (int i = 0; i < next.n; i++) {
         Value *v = next.items[i];
         if (ends_early && v != brought.items[i]) v = g_where(sub, alive, v, brought.items[i]);
@@ -309,15 +340,18 @@ static bool try_loop(Repeat *r, bool *again) {
     Value **in = ARENA_ARRAY(g->arena, n_state + captured.n + 1, Value *);
     Value **out = ARENA_ARRAY(g->arena, n_state + n_rows + 2, Value *);
     if (ends_early) in[n_in++] = r->alive ? r->alive : g_scalar(g, DT_bool, 1);
-    if (counts) in[n_in++] = g_scalar(g, DT_i64, 0);
+    if (rows_end) in[n_in++] = g_scalar(g, DT_i64, 0);
     for (int i = 0; i < given.n; i++) in[n_in++] = given.items[i];
     for (int i = 0; i < captured.n; i++) in[n_in++] = captured.items[i];
     int64_t trips = dim_sub(x, r->trips, r->done);
     build_loop(g, sub, trips, n_state, n_in, in, out);
     if (ends_early) r->alive = out[0];
     if (!arrived(r, g, out + first, ends_early ? -1 : trips, r->state)) return false;
+    for (int i = 0; i < r->n_state && !ends_early; i++)
+        if (counts(r, i))
+            r->state[i] = counted_state(r, g, i, r->state[i]->tensor, ex_int(x, DT_i64, trips));
     for (int i = 0; i < n_rows; i++) vec_push(g->arena, &r->rows[i], out[n_state + i]);
-    if (counts) note_ran(r, out[1], trips);
+    if (rows_end) note_ran(r, out[1], trips);
     r->done = r->trips;
     return true;
 }
@@ -431,6 +465,103 @@ static bool empty_rows(Repeat *r) {
     return true;
 }
 
+static Value *tensor_of(const Entity *e) {
+    return e && e->kind == ENTITY_tensor ? e->tensor : NULL;
+}
+
+/* What the body, imported on trial, tells of all iterations: r->counted, r->certain, and perhaps
+ * fewer trips. It holds if states keep their shapes. `told`: what was told before, which the body
+ * takes for granted; NULL: states are taken to be what they are before the first iteration, where
+ * it asks (*guessed). False if it tells nothing. */
+static bool tell_ahead(Repeat *r, const Repeat *told, bool *guessed) {
+    Node *n = r->n;
+    Graph *g = n->g, *sub = graph_new_sub(g);
+    Arena *arena = g->arena;
+    const Expr *iteration = ex_ctr(sub->x, sub->depth - 1);
+    Turn t = turn_new(r, sub, ex_add(sub->x, iteration, ex_i(sub->x, r->done)));
+    ValueVec captured = {0};
+    Entity **out;
+    bool bound = !r->bounded && !dim_varies(r->trips);
+    Ahead a = {.body = sub,
+               .n = r->n_state,
+               .begin = ARENA_ARRAY(arena, r->n_state + 1, Value *),
+               .before = ARENA_ARRAY(arena, r->n_state + 1, Value *),
+               .after = ARENA_ARRAY(arena, r->n_state + 1, Value *),
+               .most = bound ? r->trips - r->done : INT64_MAX};
+    if (told) sub->trips = dim_max(g->x, told->trips) - told->done;
+    for (int i = 0; i < r->n_state; i++) {
+        const Value *v = a.begin[i] = tensor_of(r->state[i]);
+        if (!v) continue;
+        a.before[i] = graph_input(sub, v->name, v->dt, v->rank, v->dims);
+        t.state[i] = told && counts(told, i) ? counted_state(told, sub, i, v, iteration)
+                                             : entity_tensor(n->im, a.before[i]);
+        if (!told) vec_push(arena, &sub->guesses, a.begin[i]);
+    }
+    Attempt before = attempt_begin(n);
+    import_turn(r, &t, &captured, &out);
+    attempt_undo(n, &before);
+    n->failed = before.failed;
+    for (int i = 0; i < r->n_state; i++) a.after[i] = tensor_of(out[1 + i]);
+    a.condition = tensor_of(out[0]);
+    *guessed = sub->guessed;
+    if (!look_ahead(&a)) return false;
+    r->counted = a.counted;
+    r->certain = a.certain;
+    if (a.trips != -1) {
+        int64_t trips = dim_add(g->x, a.trips, r->done);
+        bool first = r->bounded || r->trips == INT64_MAX;
+        r->trips = first ? trips : dim_smaller(g->x, r->trips, trips);
+        r->bounded = false;
+    }
+    return true;
+}
+
+static bool has_number(const Repeat *r) {
+    for (int i = 0; i < r->n_state; i++) {
+        const Value *v = tensor_of(r->state[i]);
+        if (v && value_numel(v) == 1 && dt_is_int(v->dt)) return true;
+    }
+    return false;
+}
+
+/* Takes back what is told to count if it is not told again. Was all? */
+static bool told_again(const Repeat *told, const Repeat *again) {
+    bool same = told->trips == again->trips && told->certain == again->certain;
+    for (int i = 0; i < told->n_state; i++) {
+        const Counted *a = &told->counted[i], *b = &again->counted[i];
+        if (!a->known || (b->known && a->first == b->first && a->step == b->step)) continue;
+        told->counted[i].known = same = false;
+    }
+    return same;
+}
+
+/* Imports iterations as one loop with what is known ahead of them. */
+static bool repeat_ahead(Repeat *r) {
+    Repeat told = *r;
+    Attempt a = attempt_begin(r->n);
+    bool several = dim_varies(r->trips) || r->trips - r->done > 1, guessed;
+    bool sure = r->is_loop && several && has_number(r) && tell_ahead(&told, NULL, &guessed);
+    for (int tries = 0; sure && guessed; tries++) { /* it must show without */
+        Repeat again = *r;
+        sure = tries < MAX_TRIES && tell_ahead(&again, &told, &guessed);
+        if (sure && told_again(&told, &again)) break;
+        told.trips = again.trips;
+        told.certain = again.certain;
+        guessed = true;
+    }
+    if (sure && told.trips <= INT32_MAX && repeat_as_loop(&told, false)) {
+        *r = told;
+        return true;
+    }
+    attempt_undo(r->n, &a);
+    r->n->failed = a.failed;
+    if (sure && told.folds) {
+        r->trips = told.trips;
+        r->bounded = told.bounded;
+    }
+    return false;
+}
+
 bool repeat_all(Repeat *r) {
     Node *n = r->n;
     graph_note_claims(n->g); /* nodes of the body begin with their own */
@@ -443,6 +574,7 @@ bool repeat_all(Repeat *r) {
         r->alive = NULL;
     }
     r->n_rows_found = -1;
+    if (!r->stopped && repeat_ahead(r)) return true;
     if (dim_varies(r->trips) && !r->stopped) {
         Attempt before = attempt_begin(n);
         bool done = repeat_as_loop(r, true);
@@ -462,6 +594,7 @@ bool repeat_all(Repeat *r) {
     if (r->trips <= 0) r->stopped = true;
     bool bounded = r->trips <= INT32_MAX;
     for (int attempts = 0; r->done < r->trips && !r->stopped;) {
+        if (attempts == 1 && repeat_ahead(r)) break;
         bool many = !bounded || r->trips - r->done > MAX_UNROLL;
         if (bounded && r->trips - r->done > 1 && attempts < 2) {
             Attempt a = attempt_begin(n);

@@ -2,6 +2,7 @@
 #ifndef COMPILER_ONNX_REPEAT_H
 #define COMPILER_ONNX_REPEAT_H
 
+#include "compiler/onnx/ahead.h"
 #include "compiler/onnx/carry.h"
 #include "compiler/onnx/control.h"
 
@@ -21,6 +22,9 @@ typedef struct Repeat {
     Entity **state; /* carried values, as after `done` iterations */
     Carry *carry;   /* how a loop carries them; NULL: with the extents that they have ... */
     bool claims;    /* ... which those after an iteration are taken to be, where they may be */
+    Counted *counted; /* states that count from here on; NULL: nobody knows */
+    bool certain;     /* the body's condition holds until the last iteration */
+    bool folds;       /* set where a loop would do, but all of it is constant */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
     int *axis;        /* ... along this axis ... */

@@ -557,6 +557,48 @@ static const Row rows[] = {
      "y.trips=0..6",
      {"5"},
      "f32[] 8"},
+    /* carried numbers that count say when the loop ends: after 100 iterations ... */
+    {"input x f32[] init t bool[] = 1 init o i64[] = 0 init e i64[] = 100 init u i64[] = 1 "
+     "output y output k y, k, e2, r = Loop(_, t, x, o, e) {body=graph{ input i i64[] "
+     "input c bool[] input v f32[] input a i64[] input b i64[] output d output w output a2 output "
+     "b "
+     "output v a2 = Add(a, u) d = Less(a2, b) f = Cast(a) {to=1} w = Add(v, f)}}",
+     NULL,
+     {"0.5"},
+     "f32[] 4950.5; i64[] 100"},
+    /* ... or as many as an input has rows ... */
+    {"input x f32[T] init z f32[] = 0 init o i64[] = 0 init u i64[] = 1 output y output k output r "
+     "s = Shape(x) e = Squeeze(s) t = Less(o, e) "
+     "y, k, e2, r = Loop(_, t, z, o, e) {body=graph{ input i i64[] input c bool[] input v f32[] "
+     "input a i64[] input b i64[] output d output w output a2 output b output w2 "
+     "a2 = Add(a, u) p = Cast(a2) {to=1} q = Cast(b) {to=1} d = Less(p, q) g = Gather(x, a) "
+     "w = Add(v, g) w2 = Identity(w)}}",
+     "T=0..200",
+     {"1 2 4", "3"},
+     "f32[] 7; i64[] 3; f32[3] 1 3 7"},
+    /* ... or a run says so before */
+    {"input h f32[] init x f32[5] = 1 2 4 8 16 init t bool[] = 1 init z f32[] = 0 init o i64[] = 0 "
+     "init e i64[] = 4 init u i64[] = 1 init l i64[1] = -1 init one f32[] = 1 output y "
+     "output k y, k, e2 = Loop(_, t, z, o, e) {body=graph{ input i i64[] input c bool[] input v "
+     "f32[] "
+     "input a i64[] input b i64[] output d output w output a2 output b "
+     "f = Cast(a) {to=1} f2 = Add(f, one) a2 = Cast(f2) {to=7} from = Reshape(a, l) "
+     "to = Reshape(a2, l) g = Slice(x, from, to) at = Range(a, a2, u) n = Gather(x, at) "
+     "w1 = Add(g, n) w2 = Squeeze(w1) w = Add(v, w2) below = Less(w, h) ends = Less(a2, b) "
+     "d = And(ends, below)}} ",
+     NULL,
+     {"12"},
+     "f32[] 14; i64[] 3"},
+    /* what an iteration adds is not always what the first one adds */
+    {"input q f32[] init x i64[9] = 1 1 1 5 1 1 1 1 1 init t bool[] = 1 init z i64[] = 0 "
+     "init o i64[] = 0 init e i64[] = 6 init u i64[] = 1 init l i64[1] = -1 output y output k "
+     "y, k, p = Loop(_, t, z, o, q) {body=graph{ input i i64[] input c bool[] input v i64[] "
+     "input a i64[] input m f32[] output d output w output a2 output m "
+     "a2 = Add(a, u) from = Reshape(a, l) to = Reshape(a2, l) g = Slice(x, from, to) "
+     "n = Squeeze(g) w = Add(v, n) d = Less(w, e)}}",
+     NULL,
+     {"1"},
+     "i64[] 8; i64[] 4"},
     {"input x f32[T,B] input z f32[B] output y output r y, r = Scan(z, x) {num_scan_inputs=1 "
      "scan_input_directions=[1] scan_output_directions=[1] body=graph{ input s f32[B] input u "
      "f32[B] "

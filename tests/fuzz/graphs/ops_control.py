@@ -22,6 +22,10 @@ class Body:
         self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
         return name
 
+    def constant(self, value, dtype=np.int64):
+        tensor = numpy_helper.from_array(np.array(value, dtype))
+        return self.node("Constant", [], value=tensor)
+
     def grow(self, names, dtype, count):
         """`count` elementwise nodes on values of one shape that never overflow a float."""
         names = list(names)
@@ -104,6 +108,75 @@ def loop(g):
     )
 
 
+def plus_one(body, value, dtype):
+    """value + 1, perhaps by way of floats, as some exporters write it."""
+    if dtype == "i64" and body.g.chance(0.3):
+        number = body.node("Cast", [value], to=dtypes.ONNX["f32"])
+        number = body.node("Add", [number, body.constant(1, np.float32)])
+        return body.node("Cast", [number], to=dtypes.ONNX[dtype])
+    return body.node("Add", [value, body.constant(1, dtypes.NUMPY[dtype])])
+
+
+@operator(0.8)
+def loop_counted(g):
+    """A loop that ends when a carried number reaches another, or a run-time condition ends it."""
+    x = g.pick(STATES, most=64, rank=(0, 2))
+    number = g.one_of(("i64", "i32"))
+    first, trips = g.between(0, 3), g.one_of((g.between(1, 6), g.between(60, 90)))
+    table = g.fresh(x.dtype, (first + trips + 1,), -2, 2)
+    begin, end = g.scalar(number, first), g.scalar(number, first + trips)
+    flags = g.fresh("bool", (first + trips,)) if g.chance(0.3) else None
+    body = Body(g, g.new_name("loop") + "_")
+    counter, going, at, limit, state = (body.new() for _ in range(5))
+    after_at = plus_one(body, at, number)
+    if g.chance(0.5):
+        element = body.node("Gather", [table.name, at])
+    else:
+        place = [body.node("Reshape", [v, body.constant([1])]) for v in (at, after_at)]
+        element = body.node("Slice", [table.name, *place])
+        if number == "i64" and g.chance(0.5):
+            steps = body.node("Range", [at, after_at, body.constant(1)])
+            element = body.node("Gather", [table.name, steps])
+        element = body.node("Reshape", [element, body.constant(np.zeros(0))])
+    if x.is_float:
+        after = body.node(g.one_of(("Max", "Min")), [state, element])
+        after = body.node("Tanh", [body.node("Add", [after, element])])
+    else:
+        after = body.node("Add", [state, element])
+    compared = [after_at, limit]
+    if g.chance(0.4):
+        compared = [body.node("Cast", [v], to=dtypes.ONNX["f32"]) for v in compared]
+    still = body.node(*g.one_of((("Less", compared), ("Greater", compared[::-1]))))
+    if flags:
+        still = body.node("And", [still, body.node("Gather", [flags.name, at])])
+    same = body.node("Identity", [limit])
+    results = [
+        info(still, "bool", ()),
+        info(after_at, number, ()),
+        info(same, number, ()),
+        info(after, x.dtype, x.shape),
+    ]
+    if not flags and g.chance(0.6):
+        results.append(info(body.node("Identity", [after]), x.dtype, x.shape))
+    inputs = [
+        info(counter, "i64", ()),
+        info(going, "bool", ()),
+        info(at, number, ()),
+        info(limit, number, ()),
+        info(state, x.dtype, x.shape),
+    ]
+    most = None if g.chance(0.6) else g.scalar("i64", g.one_of((1000, 2**62)))
+    g.node(
+        "Loop",
+        [most, g.scalar("bool", True), begin, end, x],
+        kind="smooth" if x.is_float else "step",
+        outputs=len(results) - 1,
+        captured=(table, flags) if flags else (table,),
+        fixed=(0, 1, 2, 3),
+        body=helper.make_graph(body.nodes, "body", inputs, results),
+    )
+
+
 @operator(0.8)
 def loop_changing(g):
     """A loop that appends to what it carries, or takes from it, until a run-time number says so."""
@@ -114,7 +187,7 @@ def loop_changing(g):
     counter, going, state = body.new(), body.new(), body.new()
     still = body.node("Less", [counter, least.name])
     start, end, along = (
-        body.node("Constant", [], value=numpy_helper.from_array(np.array([i], np.int64)))
+        body.constant([i])
         for i in (g.between(0, 1), g.one_of((1, 2, 2**40)), axis)
     )
     after = body.grow([state], x.dtype, g.between(1, 2))

@@ -1,0 +1,234 @@
+/* See ahead.h.
+ *
+ * A value is closed if constants, the number of the iteration and closed values make it. Where all
+ * numbers are known, closed values are followed from iteration to iteration, whatever arithmetic
+ * makes them, as long as the condition holds. Where some are dimensions that vary, only two forms
+ * are known: a value that grows by a constant, and a comparison of two sums of such. */
+#include "compiler/onnx/ahead.h"
+
+#define MOST_FOLLOWED  100000    /* iterations */
+#define MOST_CONJUNCTS 16        /* of a condition */
+#define EXACT_FLOAT    (1 << 24) /* integers up to it are floats of 32 bits */
+
+typedef struct Closed {
+    const Ahead *a;
+    int n_part; /* parts of the condition that are closed ... */
+    const Expr *part[MOST_CONJUNCTS];
+    bool all; /* ... which are all of it */
+    bool *closed;
+    const Expr **formula; /* of values after an iteration */
+    ExprParts **parts;
+    Scalar *now;
+    int64_t number;  /* of the iteration */
+    bool open, dims; /* of the expression that is looked at */
+} Closed;
+
+/* Which carried value a var of a formula is; -1: none. */
+static int carried_of(const Ahead *a, const Expr *e) {
+    for (int i = 0; i < a->n && e->k.i >= VALUE_INPUT; i++)
+        if (a->before[i] == a->body->inputs.items[e->k.i - VALUE_INPUT]) return i;
+    return -1;
+}
+
+static void note_open(void *user, const Expr *e) {
+    Closed *c = user;
+    if (e->op == EX_ctr) c->open |= e->k.i != c->a->body->depth - 1;
+    if (e->op != EX_var) return;
+    int i = carried_of(c->a, e);
+    if (e->k.i < VALUE_UNKNOWN) {
+        c->dims = true;
+        /* of what a run computes iterations may compute others */
+        c->open |= !dim_symbol_range(c->a->body->x, (int)e->k.i - DIM_VAR).name;
+    } else if (i < 0 || !c->closed[i]) {
+        c->open = true;
+    }
+}
+
+static bool is_open(Closed *c, const Expr *e) {
+    c->open = c->dims = false;
+    ex_visit(c->a->body->arena, e, note_open, c);
+    return c->open;
+}
+
+/* A closed expression of no dimension that varies, made ready; NULL if it is none. */
+static ExprParts *ready(Closed *c, const Expr *e) {
+    return !is_open(c, e) && !c->dims ? ex_parts(c->a->body->arena, e) : NULL;
+}
+
+/* Finds the values that are closed: those left when none hangs on another that is not. */
+static bool find_closed(Closed *c) {
+    const Ahead *a = c->a;
+    bool any = false;
+    int n;
+    for (int i = 0; i < a->n; i++) {
+        const Value *v = a->after[i], *first = a->begin[i];
+        c->closed[i] = v && first && value_numel(v) == 1 && value_numel(first) == 1 &&
+                       v->dt == first->dt && (v->dt == DT_i32 || v->dt == DT_i64) &&
+                       value_dims(a->body->parent, first, &n);
+        if (c->closed[i]) c->formula[i] = value_formula(a->body, v);
+    }
+    for (bool again = true; again;) {
+        again = any = false;
+        for (int i = 0; i < a->n; i++) {
+            if (!c->closed[i]) continue;
+            c->closed[i] = !is_open(c, c->formula[i]);
+            again |= !c->closed[i];
+            any |= c->closed[i];
+        }
+    }
+    return any;
+}
+
+/* Finds the parts of the condition that are closed. */
+static void find_parts(Closed *c, const Expr *e) {
+    const Expr *todo[MOST_CONJUNCTS] = {e};
+    int n_todo = 1;
+    c->n_part = 0;
+    c->all = true;
+    while (n_todo) {
+        e = todo[--n_todo];
+        if (e->op == EX_and && n_todo + 2 <= MOST_CONJUNCTS) {
+            todo[n_todo++] = e->arg[1];
+            todo[n_todo++] = e->arg[0];
+        } else if (is_open(c, e) || c->n_part == MOST_CONJUNCTS) {
+            c->all = false;
+        } else {
+            c->part[c->n_part++] = e;
+        }
+    }
+}
+
+static Scalar leaf_now(void *user, const Expr *e) {
+    const Closed *c = user;
+    return e->op == EX_ctr ? (Scalar){.i = c->number} : c->now[carried_of(c->a, e)];
+}
+
+/* Follows the closed values from the first iteration to the last. False if that is too far, or they
+ * are not all known. */
+static bool follow(Closed *c, Ahead *a) {
+    Arena *arena = a->body->arena;
+    ExprParts **condition = ARENA_ARRAY(arena, c->n_part + 1, ExprParts *);
+    Scalar *next = ARENA_ARRAY(arena, a->n + 1, Scalar);
+    int n;
+    for (int i = 0; i < c->n_part; i++)
+        if (!(condition[i] = ready(c, c->part[i]))) return false;
+    for (int i = 0; i < a->n; i++) {
+        if (!c->closed[i]) continue;
+        const int64_t *first = value_ints(a->body->parent, a->begin[i], &n);
+        c->parts[i] = first ? ready(c, c->formula[i]) : NULL;
+        if (!c->parts[i]) return false;
+        c->now[i].i = first[0];
+        a->counted[i] = (Counted){true, first[0], 0};
+    }
+    bool goes_on = true;
+    for (c->number = 0; goes_on && c->number < a->most; c->number++) {
+        if (c->number == MOST_FOLLOWED) return false;
+        for (int i = 0; i < c->n_part; i++)
+            goes_on &= ex_parts_eval(condition[i], leaf_now, c).i != 0;
+        for (int i = 0; i < a->n; i++)
+            if (c->closed[i]) next[i] = ex_parts_eval(c->parts[i], leaf_now, c);
+        for (int i = 0; i < a->n; i++) {
+            if (!c->closed[i]) continue;
+            int64_t step = (int64_t)((uint64_t)next[i].i - (uint64_t)c->now[i].i);
+            if (c->number == 0) a->counted[i].step = step;
+            a->counted[i].known &= step == a->counted[i].step;
+            c->now[i] = next[i];
+        }
+    }
+    if (!goes_on) a->trips = c->number;
+    return true;
+}
+
+#define MOST_DEPTH 8 /* of sums that are compared */
+
+/* A sum of closed values in i32, with var 0 for the number of the iteration; NULL if it is none. */
+static const Expr *sum_of_number(const Ahead *a, const Expr *e, int depth) {
+    Exprs *x = a->body->x;
+    if (depth == MOST_DEPTH || !dt_is_int((DType)e->dt)) return NULL;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+        return e->k.i <= EXACT_FLOAT && e->k.i >= -EXACT_FLOAT ? ex_i(x, e->k.i) : NULL;
+    case EX_ctr:
+        return ex_var(x, 0);
+    case EX_var: {
+        int i = carried_of(a, e);
+        if (i < 0) return e->dt == DT_i32 ? e : NULL;
+        const Counted *k = &a->counted[i];
+        return ex_add(x, ex_i(x, k->first), ex_mul(x, ex_var(x, 0), ex_i(x, k->step)));
+    }
+    case EX_cast:
+        return sum_of_number(a, e->arg[0], depth + 1);
+    case EX_add:
+    case EX_sub: {
+        const Expr *left = sum_of_number(a, e->arg[0], depth + 1);
+        const Expr *right = left ? sum_of_number(a, e->arg[1], depth + 1) : NULL;
+        return right ? ex_bin(x, (ExprOp)e->op, left, right) : NULL;
+    }
+    default:
+        return NULL;
+    }
+}
+
+/* A side of a comparison: such a sum, perhaps as a float. */
+static const Expr *compared(const Ahead *a, const Expr *e) {
+    bool cast = e->op == EX_cast && dt_is_float((DType)e->dt);
+    return sum_of_number(a, cast ? e->arg[0] : e, 0);
+}
+
+/* As long as number < *left; false if the condition is none of that form. */
+static bool find_left(const Ahead *a, const Expr *condition, int64_t *left) {
+    Exprs *x = a->body->x;
+    int64_t grows, low, high;
+    if (condition->op != EX_lt && condition->op != EX_le) return false;
+    const Expr *less = compared(a, condition->arg[0]), *more = compared(a, condition->arg[1]);
+    const Expr *base;
+    if (!less || !more) return false;
+    if (!ex_affine(x, ex_sub(x, more, less), 1, &grows, &base) || grows != -1) return false;
+    if (condition->op == EX_le) base = ex_add(x, base, ex_i(x, 1));
+    return dim_bounds(x, base, &low, &high) && high < EXACT_FLOAT && low > -EXACT_FLOAT &&
+           dim_from_expr(x, base, left);
+}
+
+/* The same by their forms. */
+static void find_forms(Closed *c, Ahead *a) {
+    Exprs *x = a->body->x;
+    int n;
+    for (int i = 0; i < a->n; i++) {
+        a->counted[i].known = false;
+        if (!c->closed[i]) continue;
+        const Expr *e = c->formula[i], *own = e->op == EX_add ? e->arg[0] : e;
+        const int64_t *first = value_dims(a->body->parent, a->begin[i], &n);
+        bool grows = e->op == EX_add && ex_is_const(e->arg[1]);
+        c->closed[i] = first && (own == e || grows) && own->op == EX_var && carried_of(a, own) == i;
+        if (c->closed[i]) a->counted[i] = (Counted){true, first[0], grows ? e->arg[1]->k.i : 0};
+    }
+    for (int i = 0; i < c->n_part; i++) {
+        int64_t left;
+        if (is_open(c, c->part[i]) || !find_left(a, c->part[i], &left)) {
+            c->all = false;
+            continue;
+        }
+        int64_t trips = dim_add(x, dim_larger(x, left, 0), 1);
+        a->trips = a->trips == -1 ? trips : dim_smaller(x, a->trips, trips);
+    }
+}
+
+bool look_ahead(Ahead *a) {
+    Arena *arena = a->body->arena;
+    Closed c = {.a = a,
+                .closed = ARENA_ARRAY(arena, a->n + 1, bool),
+                .formula = ARENA_ARRAY(arena, a->n + 1, const Expr *),
+                .parts = ARENA_ARRAY(arena, a->n + 1, ExprParts *),
+                .now = ARENA_ARRAY(arena, a->n + 1, Scalar)};
+    a->trips = -1;
+    a->counted = ARENA_ARRAY(arena, a->n + 1, Counted);
+    if (!find_closed(&c)) return false;
+    if (a->condition && value_numel(a->condition) == 1)
+        find_parts(&c, value_formula(a->body, a->condition));
+    bool followed = follow(&c, a);
+    if (!followed) find_forms(&c, a);
+    a->certain = c.all && (followed || a->trips != -1);
+    for (int i = 0; i < a->n; i++)
+        if (a->counted[i].known) return true;
+    return a->trips != -1;
+}

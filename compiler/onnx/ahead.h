@@ -1,0 +1,33 @@
+/* What the body of a Loop tells of all its iterations before the first one: which carried values
+ * count, and when a condition ends the loop that hangs on these alone. */
+#ifndef COMPILER_ONNX_AHEAD_H
+#define COMPILER_ONNX_AHEAD_H
+
+#include "ir/graph.h"
+
+/* A carried value that is `first` (a number, or a dimension that varies) before iteration 0, and
+ * grows by `step`. */
+typedef struct Counted {
+    bool known;
+    int64_t first, step;
+} Counted;
+
+typedef struct Ahead {
+    Graph *body;      /* that the loop's was imported to, on trial; its iterations are ctr's */
+    int n;            /* carried values ... */
+    Value **begin;    /* ... of the graph around, before it; NULL: no tensor */
+    Value **before;   /* ... the inputs of `body` that they are */
+    Value **after;    /* ... after an iteration; NULL: not known */
+    Value *condition; /* whether another one follows; NULL: not known */
+    int64_t most;     /* iterations that there are at most, if that is known without it */
+    /* Results. The condition ends the loop after `trips` iterations, a dimension; -1: it does not,
+     * as far as one can see. */
+    Counted *counted;
+    int64_t trips;
+    bool certain; /* until then, and if `most` is less until that one, it holds */
+} Ahead;
+
+/* False if it tells nothing. */
+bool look_ahead(Ahead *a);
+
+#endif
