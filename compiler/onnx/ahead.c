@@ -118,7 +118,7 @@ static bool follow(Closed *c, Ahead *a) {
         c->parts[i] = first ? ready(c, c->formula[i]) : NULL;
         if (!c->parts[i]) return false;
         c->now[i].i = first[0];
-        a->counted[i] = (Counted){true, first[0], 0};
+        a->counted[i] = (Counted){.known = true, .first = first[0]};
     }
     bool goes_on = true;
     for (c->number = 0; goes_on && c->number < a->most; c->number++) {
@@ -194,13 +194,15 @@ static void find_forms(Closed *c, Ahead *a) {
     Exprs *x = a->body->x;
     int n;
     for (int i = 0; i < a->n; i++) {
-        a->counted[i].known = false;
+        a->counted[i] = (Counted){0};
         if (!c->closed[i]) continue;
         const Expr *e = c->formula[i], *own = e->op == EX_add ? e->arg[0] : e;
         const int64_t *first = value_dims(a->body->parent, a->begin[i], &n);
         bool grows = e->op == EX_add && ex_is_const(e->arg[1]);
         c->closed[i] = first && (own == e || grows) && own->op == EX_var && carried_of(a, own) == i;
-        if (c->closed[i]) a->counted[i] = (Counted){true, first[0], grows ? e->arg[1]->k.i : 0};
+        a->counted[i] = (Counted){.known = c->closed[i],
+                                  .first = first ? first[0] : 0,
+                                  .step = grows ? e->arg[1]->k.i : 0};
     }
     for (int i = 0; i < c->n_part; i++) {
         int64_t left;
@@ -222,13 +224,17 @@ bool look_ahead(Ahead *a) {
                 .now = ARENA_ARRAY(arena, a->n + 1, Scalar)};
     a->trips = -1;
     a->counted = ARENA_ARRAY(arena, a->n + 1, Counted);
-    if (!find_closed(&c)) return false;
-    if (a->condition && value_numel(a->condition) == 1)
-        find_parts(&c, value_formula(a->body, a->condition));
-    bool followed = follow(&c, a);
-    if (!followed) find_forms(&c, a);
-    a->certain = c.all && (followed || a->trips != -1);
-    for (int i = 0; i < a->n; i++)
-        if (a->counted[i].known) return true;
-    return a->trips != -1;
+    bool tells = find_closed(&c);
+    if (tells) {
+        if (a->condition && value_numel(a->condition) == 1)
+            find_parts(&c, value_formula(a->body, a->condition));
+        bool followed = follow(&c, a);
+        if (!followed) find_forms(&c, a);
+        a->certain = c.all && (followed || a->trips != -1);
+    }
+    for (int i = 0; i < a->n; i++) {
+        a->counted[i].stays = a->before[i] && a->after[i] == a->before[i];
+        tells |= a->counted[i].stays;
+    }
+    return tells;
 }

@@ -1,15 +1,15 @@
 /* What the body of a Loop tells of all its iterations before the first one: which carried values
- * count, and when a condition ends the loop that hangs on these alone. */
+ * count or stay, and when a condition ends the loop that hangs on these alone. */
 #ifndef COMPILER_ONNX_AHEAD_H
 #define COMPILER_ONNX_AHEAD_H
 
 #include "ir/graph.h"
 
-/* A carried value that is `first` (a number, or a dimension that varies) before iteration 0, and
- * grows by `step`. */
+/* A carried value. */
 typedef struct Counted {
-    bool known;
-    int64_t first, step;
+    bool stays;          /* it is what it was */
+    bool known;          /* it is `first` (a number, or a dimension that varies) before ... */
+    int64_t first, step; /* ... iteration 0, and grows by `step` */
 } Counted;
 
 typedef struct Ahead {

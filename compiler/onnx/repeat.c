@@ -180,11 +180,20 @@ static Value *item_added(const Entity *before, const Entity *after) {
     return after->items[0]->kind == ENTITY_tensor ? after->items[0]->tensor : NULL;
 }
 
+static bool counts(const Repeat *r, int i) {
+    return r->counted && r->counted[i].known;
+}
+
+/* Is state i the same in all iterations of a loop? */
+static bool stays(const Repeat *r, int i) {
+    return r->counted && r->counted[i].stays;
+}
+
 /* The values that travel for the states, from one iteration to the next. */
 static ValueVec travelling(const Repeat *r, Graph *g, Entity *const *state) {
     ValueVec parts = {0};
     for (int i = 0; i < r->n_state; i++) {
-        if (r->filled[i]) continue;
+        if (r->filled[i] || stays(r, i)) continue;
         if (state_changes(r, i))
             carry_pack(&r->carry[i], g, state[i]->tensor, &parts);
         else
@@ -193,11 +202,11 @@ static ValueVec travelling(const Repeat *r, Graph *g, Entity *const *state) {
     return parts;
 }
 
-/* The states of which `parts` travelled; `trips`: see carry_unpack. Sequences that are filled stay
- * as they are. False after a report. */
+/* The states of which `parts` travelled; `trips`: see carry_unpack. The others, such as sequences
+ * that are filled, stay as they are. False after a report. */
 static bool arrived(const Repeat *r, Graph *g, Value *const *parts, int64_t trips, Entity **state) {
     for (int i = 0, at = 0; i < r->n_state; i++) {
-        if (r->filled[i]) continue;
+        if (r->filled[i] || stays(r, i)) continue;
         Value *v =
             state_changes(r, i) ? carry_unpack(&r->carry[i], g, parts, &at, trips) : parts[at++];
         if (!v) {
@@ -253,10 +262,6 @@ static void note_ran(Repeat *r, Value *ran, int64_t most) {
     r->most_ran = dim_add(g->x, r->most_ran, most);
 }
 
-static bool counts(const Repeat *r, int i) {
-    return r->counted && r->counted[i].known;
-}
-
 /* State i, if it counts, as it is after `number` iterations of a loop. */
 static Entity *counted_state(const Repeat *r, Graph *g, int i, const Value *like,
                              const Expr *number) {
@@ -289,7 +294,10 @@ static bool try_loop(Repeat *r, bool *again) {
     }
     Entity **before = ARENA_ARRAY(g->arena, r->n_state + 1, Entity *);
     for (int i = 0; i < r->n_state; i++)
-        if (r->filled[i]) before[i] = filled_begun(r, i);
+        if (r->filled[i])
+            before[i] = filled_begun(r, i);
+        else if (stays(r, i))
+            before[i] = entity_tensor(n->im, inside(sub, r->state[i]->tensor, &captured));
     if (!arrived(r, sub, brought.items, -1, before)) return false;
     const Expr *iteration = ex_ctr(x, sub->depth - 1);
     for (int i = 0; i < r->n_state; i++)
@@ -516,21 +524,15 @@ static bool tell_ahead(Repeat *r, const Repeat *told, bool *guessed) {
     return true;
 }
 
-static bool has_number(const Repeat *r) {
-    for (int i = 0; i < r->n_state; i++) {
-        const Value *v = tensor_of(r->state[i]);
-        if (v && value_numel(v) == 1 && dt_is_int(v->dt)) return true;
-    }
-    return false;
-}
-
 /* Takes back what is told to count if it is not told again. Was all? */
 static bool told_again(const Repeat *told, const Repeat *again) {
     bool same = told->trips == again->trips && told->certain == again->certain;
     for (int i = 0; i < told->n_state; i++) {
-        const Counted *a = &told->counted[i], *b = &again->counted[i];
-        if (!a->known || (b->known && a->first == b->first && a->step == b->step)) continue;
-        told->counted[i].known = same = false;
+        Counted *a = &told->counted[i];
+        const Counted *b = &again->counted[i];
+        if (a->known && !(b->known && a->first == b->first && a->step == b->step))
+            a->known = same = false;
+        if (a->stays && !b->stays) a->stays = same = false;
     }
     return same;
 }
@@ -540,7 +542,7 @@ static bool repeat_ahead(Repeat *r) {
     Repeat told = *r;
     Attempt a = attempt_begin(r->n);
     bool several = dim_varies(r->trips) || r->trips - r->done > 1, guessed;
-    bool sure = r->is_loop && several && has_number(r) && tell_ahead(&told, NULL, &guessed);
+    bool sure = r->is_loop && several && tell_ahead(&told, NULL, &guessed);
     for (int tries = 0; sure && guessed; tries++) { /* it must show without */
         Repeat again = *r;
         sure = tries < MAX_TRIES && tell_ahead(&again, &told, &guessed);
