@@ -32,6 +32,7 @@ void pass_bits(Graph *g, const PassOptions *o);
 void pass_integer(Graph *g, const PassOptions *o);
 void pass_cse(Graph *g, const PassOptions *o);
 void pass_progressions(Graph *g, const PassOptions *o);
+void pass_tabulate(Graph *g, const PassOptions *o);
 void pass_widen(Graph *g, const PassOptions *o);
 void pass_unjoin(Graph *g, const PassOptions *o);
 void pass_winograd(Graph *g, const PassOptions *o);
