@@ -27,6 +27,7 @@ Program *run_passes(Graph *g, const PassOptions *o);
 
 void pass_dce(Graph *g, const PassOptions *o);
 void pass_append(Graph *g, const PassOptions *o);
+void pass_hoist(Graph *g, const PassOptions *o);
 void pass_signs(Graph *g, const PassOptions *o);
 void pass_bits(Graph *g, const PassOptions *o);
 void pass_integer(Graph *g, const PassOptions *o);

@@ -12,6 +12,7 @@ class Body:
 
     def __init__(self, g, label):
         self.g, self.label, self.nodes, self.names, self.n = g, label, [], [], 0
+        self.captured = ()
 
     def new(self):
         self.n += 1
@@ -117,6 +118,17 @@ def plus_one(body, value, dtype):
     return body.node("Add", [value, body.constant(1, dtypes.NUMPY[dtype])])
 
 
+def row_product(g, body, at, rows, x):
+    """A row of a table times a matrix, or times what that makes of it: as wide as x."""
+    deep, wide = g.one_of((1, 3, 8, 17)), x.shape[-1]
+    tables = g.fresh(x.dtype, (rows, deep), -2, 2), g.fresh(x.dtype, (deep, wide), -1, 1)
+    body.captured += tables
+    row = body.node("Gather", [tables[0].name, at])
+    if x.rank > 1 and g.chance(0.5):
+        row = body.node("Tanh", [body.node("Reshape", [row, body.constant([1, deep])])])
+    return body.node("MatMul", [row, tables[1].name])
+
+
 @operator(0.8)
 def loop_counted(g):
     """A loop that ends when a carried number reaches another, or a run-time condition ends it."""
@@ -140,7 +152,10 @@ def loop_counted(g):
         element = body.node("Reshape", [element, body.constant(np.zeros(0))])
     if x.is_float:
         after = body.node(g.one_of(("Max", "Min")), [state, element])
-        after = body.node("Tanh", [body.node("Add", [after, element])])
+        after = body.node("Add", [after, element])
+        if x.rank and g.chance(0.5):
+            after = body.node("Add", [after, row_product(g, body, at, first + trips, x)])
+        after = body.node("Tanh", [after])
     else:
         after = body.node("Add", [state, element])
     compared = [after_at, limit]
@@ -171,7 +186,7 @@ def loop_counted(g):
         [most, g.scalar("bool", True), begin, end, x],
         kind="smooth" if x.is_float else "step",
         outputs=len(results) - 1,
-        captured=(table, flags) if flags else (table,),
+        captured=(table, *body.captured) + ((flags,) if flags else ()),
         fixed=(0, 1, 2, 3),
         body=helper.make_graph(body.nodes, "body", inputs, results),
     )

@@ -63,7 +63,7 @@ class Varying:
                 bounds = [max(0, int(size + rng.integers(true - 1, 4))) for size in sizes]
                 self.dims += [f"{name}.{axis}=0..{most}" for axis, most in enumerate(bounds) if most]
             if node.op_type == "Loop":
-                self.dims.append(f"{node.output[0]}.trips=0..{int(rng.integers(1, 6)) + 9 * true}")
+                self.dims.append(f"{node.output[0]}.trips=0..{int(rng.integers(1, 6)) + 99 * true}")
 
     def room(self):
         """Of each input: the value, and elements that the largest shape has."""
