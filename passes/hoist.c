@@ -1,10 +1,10 @@
-/* hoist: a product in a loop that hangs on no state is one product before it.
+/* hoist: sums in a loop that hang on no state are taken before it.
  *
  * Recurrent layers that are written as loops multiply the row of their input that an iteration
  * takes, and what they carry, by matrices. A row at a time, each iteration reads the whole matrix;
  * all rows at once read it once for a tile of them. So a product of what is known before the loop
  * moves out of it, with what it is made of and with the iteration as one more dimension; what is
- * left in the loop reads a row of the result. What is the same in all iterations gets no dimension.
+ * left in the loop reads a row of the result. A sum that is the same in all iterations is taken once.
  */
 #include "ir/constant.h"
 #include "passes/passes.h"
@@ -23,6 +23,7 @@ typedef struct Hoist {
     Graph *g;
     Op *loop;
     Hoisted *of;
+    bool all;     /* iterations take place */
     const Op *op; /* that is copied: what leaves are to become */
     Builder *b;
 } Hoist;
@@ -115,12 +116,16 @@ static Value *outside(Hoist *h, Value *v) {
     return it->value = build_reduce(&b, v->dt, op->combine, body, post);
 }
 
-/* A product of few rows with a matrix that all iterations read? */
+/* A sum that is the same in all iterations, or a product of few rows with a matrix that all of them
+ * read? */
 static bool gains(const Hoist *h, const Op *op) {
+    if (op->kind != OP_reduce || !h->of[op->out[0]->id].can) return false;
     const Value *v = op->out[0];
-    if (!op_is_product(op) || op->n_red != 1 || v->rank < 1 || v->rank > 3) return false;
-    if (!h->of[v->id].can || value_bytes(v) * (size_t)h->loop->trips > MOST_BYTES) return false;
-    bool matrix = !h->of[v->id].varies;
+    const bool varies = h->of[v->id].varies;
+    if (value_bytes(v) * (size_t)(varies ? h->loop->trips : 1) > MOST_BYTES) return false;
+    if (!varies) return true;
+    if (!h->all || !op_is_product(op) || op->n_red != 1 || v->rank < 1 || v->rank > 3) return false;
+    bool matrix = false;
     for (int i = 0; i < op->n_in; i++)
         matrix |= !h->of[op->in[i]->id].varies && value_numel(op->in[i]) > value_numel(v);
     return matrix && value_numel(v) <= MOST_ROWS * v->shape[v->rank - 1];
@@ -172,8 +177,7 @@ void pass_hoist(Graph *g, const PassOptions *o) {
     for (Op *loop = g->first; loop; loop = loop->next) {
         if (loop->kind != OP_loop) continue;
         pass_hoist(loop->sub, o);
-        if (loop->go_on || loop->n_state == 0) continue; /* not all of them may take place */
-        Hoist h = {.g = g, .loop = loop};
+        Hoist h = {.g = g, .loop = loop, .all = !loop->go_on && loop->n_state};
         h.of = ARENA_ARRAY(g->arena, loop->sub->n_values + 1, Hoisted);
         for (Op *op = loop->sub->first; op; op = op->next) {
             look_at(&h, op);
