@@ -170,7 +170,7 @@ void graph_output_varying(Graph *g, Value *value, const char *name) {
 
 #define MAX_DIM_VALUES 64   /* elements of a tensor of dimensions */
 #define MAX_WALK       4000 /* elements looked at for one of them */
-#define MAX_ITERATIONS 100000
+#define MAX_ITERATIONS 16384 /* that are looked at one by one */
 
 typedef struct Walk {
     Graph *g;

@@ -9,7 +9,7 @@
 #include "ir/constant.h"
 #include "passes/passes.h"
 
-#define MOST_BYTES ((size_t)4 << 20) /* of a result for all iterations */
+#define MOST_BYTES ((size_t)4 << 20) /* of a tensor for all iterations */
 #define MOST_ROWS  4                 /* of a product that gains */
 
 /* Of a value of the body, by its number. */
@@ -66,6 +66,7 @@ static void look_at(Hoist *h, const Op *op) {
             it->can &= h->of[op->in[i]->id].can;
             it->varies |= h->of[op->in[i]->id].varies;
         }
+        it->can &= value_bytes(v) * (size_t)(it->varies ? h->loop->trips : 1) <= MOST_BYTES;
         return;
     default:
         return;
@@ -122,7 +123,6 @@ static bool gains(const Hoist *h, const Op *op) {
     if (op->kind != OP_reduce || !h->of[op->out[0]->id].can) return false;
     const Value *v = op->out[0];
     const bool varies = h->of[v->id].varies;
-    if (value_bytes(v) * (size_t)(varies ? h->loop->trips : 1) > MOST_BYTES) return false;
     if (!varies) return true;
     if (!h->all || !op_is_product(op) || op->n_red != 1 || v->rank < 1 || v->rank > 3) return false;
     bool matrix = false;

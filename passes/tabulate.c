@@ -12,7 +12,8 @@
 
 #define SLOW_CYCLES 20                /* of an element */
 #define SLOW_BYTES  ((size_t)1 << 20) /* of a table */
-#define MOST_WORK   (1 << 24)         /* elements of an operator, times those it sums up */
+#define MOST_WORK   (1 << 22)         /* elements of an operator, times those it sums up */
+#define MOST_BYTES  ((size_t)1 << 26) /* that all of them take meanwhile */
 
 /* Of each value, by its number. */
 typedef struct Late {
@@ -40,15 +41,17 @@ static bool is_late(Graph *g, const Op *op, Late *late) {
     return true;
 }
 
-static const void *elements(Graph *g, Value *v, Late *late) {
+/* *bytes: what is taken so far. */
+static const void *elements(Graph *g, Value *v, Late *late, size_t *bytes) {
     Late *l = &late[v->id];
     const Op *op = v->def;
     if (value_is_const(v)) return constant_settle(g->arena, v);
     if (l->data) return l->data;
-    if (op->kind == OP_reshape) return elements(g, op->in[0], late);
+    if (op->kind == OP_reshape) return elements(g, op->in[0], late, bytes);
     const void **in = ARENA_ARRAY(g->arena, op->n_in + 1, const void *);
-    for (int i = 0; i < op->n_in; i++) in[i] = elements(g, op->in[i], late);
+    for (int i = 0; i < op->n_in; i++) in[i] = elements(g, op->in[i], late, bytes);
     void *data = arena_alloc(g->arena, value_bytes(v) + 1);
+    *bytes += value_bytes(v);
     interp_op(g->arena, op, in, &data, NULL);
     return l->data = data;
 }
@@ -57,15 +60,17 @@ void pass_tabulate(Graph *g, const PassOptions *o) {
     if (!o->target->vector_types && !o->target->blocks) return;
     Late *late = ARENA_ARRAY(g->arena, g->n_values + 1, Late);
     bool any = false;
+    size_t bytes = 0;
     for (Op *op = g->first; op; op = op->next) {
         if (is_late(g, op, late)) continue;
         for (int i = 0; i < op->n_in; i++) {
             Value *v = op->in[i];
             Late *l = &late[v->id];
             if (!l->known || l->cycles < SLOW_CYCLES || value_bytes(v) > SLOW_BYTES) continue;
+            if (!l->table && bytes > MOST_BYTES) continue;
             if (!l->table) {
                 Op *last = g->last;
-                l->table = graph_const(g, v->dt, v->rank, v->shape, elements(g, v, late));
+                l->table = graph_const(g, v->dt, v->rank, v->shape, elements(g, v, late, &bytes));
                 l->table->name = v->name;
                 graph_take_in(g, last, op);
             }

@@ -8,7 +8,7 @@
 
 #define MOST_FOLLOWED  100000    /* iterations */
 #define MOST_CONJUNCTS 16        /* of a condition */
-#define EXACT_FLOAT    (1 << 24) /* integers up to it are floats of 32 bits */
+#define MOST_SUM       (1 << 23) /* of numbers whose sums are exact, as floats of 32 bits, too */
 
 typedef struct Closed {
     const Ahead *a;
@@ -55,6 +55,13 @@ static ExprParts *ready(Closed *c, const Expr *e) {
     return !is_open(c, e) && !c->dims ? ex_parts(c->a->body->arena, e) : NULL;
 }
 
+/* A number that cannot be told from a dimension that varies? */
+static bool is_code(const Ahead *a, const Value *v) {
+    int n;
+    const int64_t *known = value_ints(a->body->parent, v, &n);
+    return known && dim_varies(known[0]);
+}
+
 /* Finds the values that are closed: those left when none hangs on another that is not. */
 static bool find_closed(Closed *c) {
     const Ahead *a = c->a;
@@ -64,7 +71,7 @@ static bool find_closed(Closed *c) {
         const Value *v = a->after[i], *first = a->begin[i];
         c->closed[i] = v && first && value_numel(v) == 1 && value_numel(first) == 1 &&
                        v->dt == first->dt && (v->dt == DT_i32 || v->dt == DT_i64) &&
-                       value_dims(a->body->parent, first, &n);
+                       value_dims(a->body->parent, first, &n) && !is_code(a, first);
         if (c->closed[i]) c->formula[i] = value_formula(a->body, v);
     }
     for (bool again = true; again;) {
@@ -131,7 +138,7 @@ static bool follow(Closed *c, Ahead *a) {
             if (!c->closed[i]) continue;
             int64_t step = (int64_t)((uint64_t)next[i].i - (uint64_t)c->now[i].i);
             if (c->number == 0) a->counted[i].step = step;
-            a->counted[i].known &= step == a->counted[i].step;
+            a->counted[i].known &= step == a->counted[i].step && !dim_varies(step);
             c->now[i] = next[i];
         }
     }
@@ -141,20 +148,32 @@ static bool follow(Closed *c, Ahead *a) {
 
 #define MOST_DEPTH 8 /* of sums that are compared */
 
-/* A sum of closed values in i32, with var 0 for the number of the iteration; NULL if it is none. */
+static const Expr *small(Exprs *x, int64_t number) {
+    return number <= MOST_SUM && number >= -MOST_SUM ? ex_i(x, number) : NULL;
+}
+
+static bool is_wide(const Expr *e) {
+    return e->dt == DT_i32 || e->dt == DT_i64;
+}
+
+/* A sum of closed values, of numbers of at most MOST_SUM, in i32, with var 0 for the number of the
+ * iteration; NULL if it is none. Casts between i32 and i64 are left out: the caller sees to it that
+ * the sum is small. */
 static const Expr *sum_of_number(const Ahead *a, const Expr *e, int depth) {
     Exprs *x = a->body->x;
-    if (depth == MOST_DEPTH || !dt_is_int((DType)e->dt)) return NULL;
+    if (depth == MOST_DEPTH || !is_wide(e)) return NULL;
     switch ((ExprOp)e->op) {
     case EX_const:
-        return e->k.i <= EXACT_FLOAT && e->k.i >= -EXACT_FLOAT ? ex_i(x, e->k.i) : NULL;
+        return small(x, e->k.i);
     case EX_ctr:
         return ex_var(x, 0);
     case EX_var: {
         int i = carried_of(a, e);
         if (i < 0) return e->dt == DT_i32 ? e : NULL;
         const Counted *k = &a->counted[i];
-        return ex_add(x, ex_i(x, k->first), ex_mul(x, ex_var(x, 0), ex_i(x, k->step)));
+        const Expr *step = small(x, k->step);
+        const Expr *first = dim_varies(k->first) ? ex_i(x, k->first) : small(x, k->first);
+        return first && step ? ex_add(x, first, ex_mul(x, ex_var(x, 0), step)) : NULL;
     }
     case EX_cast:
         return sum_of_number(a, e->arg[0], depth + 1);
@@ -169,24 +188,29 @@ static const Expr *sum_of_number(const Ahead *a, const Expr *e, int depth) {
     }
 }
 
-/* A side of a comparison: such a sum, perhaps as a float. */
-static const Expr *compared(const Ahead *a, const Expr *e) {
-    bool cast = e->op == EX_cast && dt_is_float((DType)e->dt);
-    return sum_of_number(a, cast ? e->arg[0] : e, 0);
+/* A side of a comparison, such a sum, perhaps as a float: base + grows * number, of which both are
+ * small as long as the number is. */
+static bool side_of(const Ahead *a, const Expr *e, int64_t *grows, const Expr **base) {
+    Exprs *x = a->body->x;
+    int64_t low, high;
+    if (e->op == EX_cast && (e->dt == DT_f32 || e->dt == DT_f64)) e = e->arg[0];
+    e = sum_of_number(a, e, 0);
+    return e && ex_affine(x, e, 1, grows, base) && *grows >= -1 && *grows <= 1 &&
+           dim_bounds(x, *base, &low, &high) && high <= MOST_SUM && low >= -MOST_SUM;
 }
 
 /* As long as number < *left; false if the condition is none of that form. */
 static bool find_left(const Ahead *a, const Expr *condition, int64_t *left) {
     Exprs *x = a->body->x;
-    int64_t grows, low, high;
+    int64_t less, more, low, high;
+    const Expr *below, *above;
     if (condition->op != EX_lt && condition->op != EX_le) return false;
-    const Expr *less = compared(a, condition->arg[0]), *more = compared(a, condition->arg[1]);
-    const Expr *base;
-    if (!less || !more) return false;
-    if (!ex_affine(x, ex_sub(x, more, less), 1, &grows, &base) || grows != -1) return false;
+    if (!side_of(a, condition->arg[0], &less, &below) ||
+        !side_of(a, condition->arg[1], &more, &above) || less - more != 1)
+        return false;
+    const Expr *base = ex_sub(x, above, below);
     if (condition->op == EX_le) base = ex_add(x, base, ex_i(x, 1));
-    return dim_bounds(x, base, &low, &high) && high < EXACT_FLOAT && low > -EXACT_FLOAT &&
-           dim_from_expr(x, base, left);
+    return dim_bounds(x, base, &low, &high) && high <= MOST_SUM && dim_from_expr(x, base, left);
 }
 
 /* The same by their forms. */

@@ -20,11 +20,11 @@ typedef struct Ahead {
     Value **after;    /* ... after an iteration; NULL: not known */
     Value *condition; /* whether another one follows; NULL: not known */
     int64_t most;     /* iterations that there are at most, if that is known without it */
-    /* Results. The condition ends the loop after `trips` iterations, a dimension; -1: it does not,
-     * as far as one can see. */
+    /* Results */
     Counted *counted;
-    int64_t trips;
-    bool certain; /* until then, and if `most` is less until that one, it holds */
+    int64_t trips; /* a dimension: after so many at most the condition ends the loop; -1: that is
+                      not known, or not before `most` */
+    bool certain;  /* and it holds in all iterations before that end */
 } Ahead;
 
 /* False if it tells nothing. */

@@ -95,6 +95,7 @@ struct Import {
     Entity poison; /* stands for what could not be computed */
     Entity absent; /* an optional input of a function that the call leaves out */
     int n_nodes;
+    int n_trials; /* bodies of loops that were imported on trial */
     bool stopped; /* a bound was passed: the walk ends */
 };
 

@@ -16,11 +16,14 @@
  */
 #include "compiler/onnx/repeat.h"
 
+#include "compiler/onnx/import_impl.h"
 #include "ir/constant.h"
 
 #include <string.h>
 
 #define MAX_TRIES 40 /* to find how much room carried values need */
+#define MOST_TRIALS                                                                                \
+    7000 /* of bodies, and of those in them: three times as many for each loop in one */
 
 #define TOO_MANY_SYMBOLS "more than %d dimensions that vary"
 
@@ -477,6 +480,18 @@ static Value *tensor_of(const Entity *e) {
     return e && e->kind == ENTITY_tensor ? e->tensor : NULL;
 }
 
+/* Does the body give state i on as it is? Names alone say so. */
+static bool stays_by_name(const Onnx__GraphProto *body, int i) {
+    const char *name = body->output[1 + i]->name, *own = body->input[2 + i]->name;
+    for (size_t k = body->n_node; k > 0 && name && own && strcmp(name, own);) {
+        const Onnx__NodeProto *node = body->node[--k];
+        if (node->n_output == 1 && node->n_input == 1 && !strcmp(node->output[0], name) &&
+            node->op_type && !strcmp(node->op_type, "Identity"))
+            name = node->input[0];
+    }
+    return name && own && !strcmp(name, own);
+}
+
 /* What the body, imported on trial, tells of all iterations: r->counted, r->certain, and perhaps
  * fewer trips. It holds if states keep their shapes. `told`: what was told before, which the body
  * takes for granted; NULL: states are taken to be what they are before the first iteration, where
@@ -506,7 +521,10 @@ static bool tell_ahead(Repeat *r, const Repeat *told, bool *guessed) {
         if (!told) vec_push(arena, &sub->guesses, a.begin[i]);
     }
     Attempt before = attempt_begin(n);
+    const int n_nodes = n->im->n_nodes; /* those of trials do not count */
+    n->im->n_trials++;
     import_turn(r, &t, &captured, &out);
+    n->im->n_nodes = n_nodes;
     attempt_undo(n, &before);
     n->failed = before.failed;
     for (int i = 0; i < r->n_state; i++) a.after[i] = tensor_of(out[1 + i]);
@@ -524,7 +542,7 @@ static bool tell_ahead(Repeat *r, const Repeat *told, bool *guessed) {
     return true;
 }
 
-/* Takes back what is told to count if it is not told again. Was all? */
+/* Was the same told again? Takes back of states what was not. */
 static bool told_again(const Repeat *told, const Repeat *again) {
     bool same = told->trips == again->trips && told->certain == again->certain;
     for (int i = 0; i < told->n_state; i++) {
@@ -537,19 +555,30 @@ static bool told_again(const Repeat *told, const Repeat *again) {
     return same;
 }
 
+/* Might a trial tell something: is there a state that may count, or that stays by its name? */
+static bool worth_a_trial(const Repeat *r) {
+    if (!r->is_loop || r->n->im->n_trials >= MOST_TRIALS) return false;
+    if (!dim_varies(r->trips) && r->trips - r->done <= 1) return false;
+    for (int i = 0; i < r->n_state; i++) {
+        const Value *v = tensor_of(r->state[i]);
+        if (v && value_numel(v) == 1 && dt_is_int(v->dt)) return true;
+        if (v && stays_by_name(r->body, i)) return true;
+    }
+    return false;
+}
+
 /* Imports iterations as one loop with what is known ahead of them. */
 static bool repeat_ahead(Repeat *r) {
     Repeat told = *r;
     Attempt a = attempt_begin(r->n);
-    bool several = dim_varies(r->trips) || r->trips - r->done > 1, guessed;
-    bool sure = r->is_loop && several && tell_ahead(&told, NULL, &guessed);
-    for (int tries = 0; sure && guessed; tries++) { /* it must show without */
+    bool guessed, sure = worth_a_trial(r) && tell_ahead(&told, NULL, &guessed);
+    bool shown = sure && !guessed; /* without guesses */
+    for (int tries = 0; sure && !shown; tries++) {
         Repeat again = *r;
         sure = tries < MAX_TRIES && tell_ahead(&again, &told, &guessed);
-        if (sure && told_again(&told, &again)) break;
+        shown = sure && told_again(&told, &again);
         told.trips = again.trips;
         told.certain = again.certain;
-        guessed = true;
     }
     if (sure && told.trips <= INT32_MAX && repeat_as_loop(&told, false)) {
         *r = told;
@@ -561,6 +590,9 @@ static bool repeat_ahead(Repeat *r) {
         r->trips = told.trips;
         r->bounded = told.bounded;
     }
+    /* what grows may be imported one by one: its condition shows whether these are all */
+    r->few = sure && r->n->g->depth == 0 && !dim_varies(told.trips) &&
+             told.trips - r->done <= MAX_UNROLL;
     return false;
 }
 
@@ -597,7 +629,7 @@ bool repeat_all(Repeat *r) {
     bool bounded = r->trips <= INT32_MAX;
     for (int attempts = 0; r->done < r->trips && !r->stopped;) {
         if (attempts == 1 && repeat_ahead(r)) break;
-        bool many = !bounded || r->trips - r->done > MAX_UNROLL;
+        bool many = !r->few && (!bounded || r->trips - r->done > MAX_UNROLL);
         if (bounded && r->trips - r->done > 1 && attempts < 2) {
             Attempt a = attempt_begin(n);
             bool done = repeat_as_loop(r, false);

@@ -25,6 +25,7 @@ typedef struct Repeat {
     Counted *counted; /* states that count from here on; NULL: nobody knows */
     bool certain;     /* the body's condition holds until the last iteration */
     bool folds;       /* set where a loop would do, but all of it is constant */
+    bool few;         /* as far as one can see there are no more than MAX_UNROLL */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
     int *axis;        /* ... along this axis ... */

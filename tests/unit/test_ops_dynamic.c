@@ -576,6 +576,16 @@ static const Row rows[] = {
      "T=0..200",
      {"1 2 4", "3"},
      "f32[] 7; i64[] 3; f32[3] 1 3 7"},
+    /* numbers that are compared as bytes may wrap */
+    {"input x f32[T] init z f32[] = 0 init o i64[] = 0 init u i64[] = 1 output y "
+     "s = Shape(x) e = Squeeze(s) t = Less(o, e) "
+     "y, k, e2 = Loop(_, t, z, o, e) {body=graph{ input i i64[] input c bool[] input v f32[] "
+     "input a i64[] input b i64[] output d output w output a2 output b "
+     "a2 = Add(a, u) p = Cast(a2) {to=3} q = Cast(b) {to=3} d = Less(p, q) g = Gather(x, a) "
+     "w = Add(v, g)}}",
+     "T=0..200",
+     {"1 2 4", "3"},
+     "not imported"},
     /* ... or a run says so before */
     {"input h f32[] init x f32[5] = 1 2 4 8 16 init t bool[] = 1 init z f32[] = 0 init o i64[] = 0 "
      "init e i64[] = 4 init u i64[] = 1 init l i64[1] = -1 init one f32[] = 1 output y "
