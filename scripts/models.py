@@ -114,7 +114,7 @@ def open_inputs(model):
         tensor = value.type.tensor_type
         dims = []
         for axis, dim in enumerate(tensor.shape.dim):
-            if dim.WhichOneof("value") == "dim_value":
+            if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
                 dims.append(dim.dim_value)
             else:
                 dims.append(dim.dim_param or f"{value.name}.{axis}")
