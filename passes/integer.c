@@ -808,7 +808,8 @@ void pass_integer(Graph *g, const PassOptions *o) {
             skip_coding(g, op);
             if (from && dt_is_byte(op->out[0]->dt)) op->body = by_reciprocal(g->x, op->body);
         }
-        rewrite_reduction(g, op, o->target);
+        /* what has no elements need not be read */
+        if (value_numel(op->out[0])) rewrite_reduction(g, op, o->target);
         open[op->out[0]->id] = is_open(g->x, op, open, values);
     }
     pass_dce(g, o);

@@ -576,6 +576,12 @@ static const Row rows[] = {
      "T=0..200",
      {"1 2 4", "3"},
      "f32[] 7; i64[] 3; f32[3] 1 3 7"},
+    /* sums of what has no elements are not asked for */
+    {"input z u8[] input n i8[N] init a u8[2,0,3] = init w u8[3,2] = 1 2 3 4 5 6 output y output m "
+     "y = MatMulInteger(a, w, _, z) m = Neg(n)",
+     "N=0..2",
+     {"7", "1", "1"},
+     "i32[2, 0, 2] ; i8[1] -1"},
     /* numbers that are compared as bytes may wrap */
     {"input x f32[T] init z f32[] = 0 init o i64[] = 0 init u i64[] = 1 output y "
      "s = Shape(x) e = Squeeze(s) t = Less(o, e) "
