@@ -88,15 +88,15 @@ static bool find_closed(Closed *c) {
 
 /* Finds the parts of the condition that are closed. */
 static void find_parts(Closed *c, const Expr *e) {
-    const Expr *todo[MOST_CONJUNCTS] = {e};
-    int n_todo = 1;
+    const Expr *left[MOST_CONJUNCTS] = {e};
+    int n_left = 1;
     c->n_part = 0;
     c->all = true;
-    while (n_todo) {
-        e = todo[--n_todo];
-        if (e->op == EX_and && n_todo + 2 <= MOST_CONJUNCTS) {
-            todo[n_todo++] = e->arg[1];
-            todo[n_todo++] = e->arg[0];
+    while (n_left) {
+        e = left[--n_left];
+        if (e->op == EX_and && n_left + 2 <= MOST_CONJUNCTS) {
+            left[n_left++] = e->arg[1];
+            left[n_left++] = e->arg[0];
         } else if (is_open(c, e) || c->n_part == MOST_CONJUNCTS) {
             c->all = false;
         } else {
@@ -222,7 +222,7 @@ static void find_forms(Closed *c, Ahead *a) {
         if (!c->closed[i]) continue;
         const Expr *e = c->formula[i], *own = e->op == EX_add ? e->arg[0] : e;
         const int64_t *first = value_dims(a->body->parent, a->begin[i], &n);
-        bool grows = e->op == EX_add && ex_is_const(e->arg[1]);
+        bool grows = e->op == EX_add && ex_is_const(e->arg[1]) && !dim_varies(e->arg[1]->k.i);
         c->closed[i] = first && (own == e || grows) && own->op == EX_var && carried_of(a, own) == i;
         a->counted[i] = (Counted){.known = c->closed[i],
                                   .first = first ? first[0] : 0,
