@@ -15,10 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_UNROLLED_WINDOW 32
-#define MOST_FOURS           8 /* of a coordinate of a window */
 #define MOST_PAIRED          2 /* fours of constant bytes whose sums are added in 16 bits */
 #define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
+#define DEEP                 32 /* products of a sum beside which its end is short */
 #define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
 
 void split_product(const Nest *n, const Expr *body, Product *m) {
@@ -252,14 +251,18 @@ static const Expr *drop_packed(void *user, const Expr *e, const Expr *const *arg
     return ex_load(n->x, (DType)e->dt, (int)e->k.i, e->n, args);
 }
 
+typedef struct Divisions {
+    int terms, results; /* for what is reduced or is mapped, and for what follows: where it goes */
+} Divisions;
+
 /* How many divisions the op's expressions need, loads flattened, with loop `b` inside of `a` as one
  * loop (-1: as the loops are now). */
-static int divisions_if_fused(Nest *n, int a, int b) {
+static Divisions divisions_if_fused(Nest *n, int a, int b) {
     Exprs *x = n->x;
     const Op *op = n->op;
     int64_t extent[NEST_MAX_LOOPS + 1];
     const Expr *to[NEST_MAX_LOOPS + 1], *one = ex_var(x, n->n_loops);
-    int count = 0;
+    Divisions count = {0, 0};
     for (int i = 0; i < n->n_loops; i++) {
         extent[i] = n->loop[i].extent;
         to[i] = ex_var(x, i);
@@ -277,7 +280,7 @@ static int divisions_if_fused(Nest *n, int a, int b) {
         if (n->target->scalar_registers) e = ex_rewrite(x, e, drop_packed, n);
         e = ex_subst_vars(x, e, n->n_loops, to);
         e = ex_simplify(x, e, n->n_loops + (a >= 0), extent);
-        ex_visit(n->p->arena, e, count_divisions, &count);
+        ex_visit(n->p->arena, e, count_divisions, i == 0 ? &count.terms : &count.results);
     }
     return count;
 }
@@ -328,21 +331,6 @@ static bool go_apart(const Nest *n, int outer, int inner) {
         if (n->limit[d] && n->loop[inner].extent > 1 && reads_loop(n, n->coord[d], inner))
             return true;
     return guard && (reads_loop(n, guard, outer) || reads_loop(n, guard, inner));
-}
-
-/* Joins neighbouring loops that every load walks through in one stride. */
-static void join_loops(Nest *n) {
-    int divisions = divisions_if_fused(n, -1, -1);
-    for (int i = n->n_order - 2; i >= 0; i--) {
-        int a = n->order[i], b = n->order[i + 1];
-        if (n->loop[a].reduce != n->loop[b].reduce || n->loop[a].extent < 1 ||
-            n->loop[b].extent < 1 || go_apart(n, a, b))
-            continue;
-        int fused = divisions_if_fused(n, a, b);
-        if (fused > divisions) continue;
-        nest_fuse(n, a, b);
-        divisions = fused;
-    }
 }
 
 int outer_of(int inner) {
@@ -396,6 +384,37 @@ static bool listed(int loop, const int *list, int count) {
     for (int i = 0; i < count; i++)
         if (list[i] == loop) return true;
     return false;
+}
+
+/* Are both loops' values rows of a product so deep that what a division for each of them takes is
+ * little? Joined they make tiles of which fewer are at an edge. */
+static bool are_deep_rows(Nest *n, int a, int b) {
+    Product m;
+    if (!n->target->vector_types || n->target->scalar_registers || !find_product(n, &m) ||
+        m.depths < DEEP)
+        return false;
+    const int column = find_column(n, nest_body(n), false);
+    if (listed(column, m.column, m.n_column))
+        return listed(a, m.row, m.n_row) && listed(b, m.row, m.n_row);
+    return listed(column, m.row, m.n_row) && listed(a, m.column, m.n_column) &&
+           listed(b, m.column, m.n_column);
+}
+
+/* Joins neighbouring loops that every load walks through in one stride. */
+static void join_loops(Nest *n) {
+    Divisions divisions = divisions_if_fused(n, -1, -1);
+    for (int i = n->n_order - 2; i >= 0; i--) {
+        int a = n->order[i], b = n->order[i + 1];
+        if (n->loop[a].reduce != n->loop[b].reduce || n->loop[a].extent < 1 ||
+            n->loop[b].extent < 1 || go_apart(n, a, b))
+            continue;
+        const Divisions fused = divisions_if_fused(n, a, b);
+        const int terms = fused.terms - divisions.terms;
+        const int results = fused.results - divisions.results;
+        if (terms + results > 0 && (terms > 0 || !are_deep_rows(n, a, b))) continue;
+        nest_fuse(n, a, b);
+        divisions = fused;
+    }
 }
 
 #define FEW_ROWS 4 /* that make a good tile */
@@ -795,67 +814,6 @@ static bool moved_tile(Nest *n) {
         return true;
     }
     return false;
-}
-
-/* The loop of a window along which the target adds products of bytes by fours; -1: there is none.
- */
-static int window_depth(Nest *n) {
-    const Expr *body = nest_body(n);
-    int order[NEST_MAX_LOOPS], count = reductions_by_stride(n, body, order, 0);
-    if (!n->target->byte_dots || body->op != EX_mul || body->dt != DT_i32) return -1;
-    for (int i = 0; i < 2; i++) {
-        const Expr *load = narrow_factor(n, body->arg[i]).load;
-        if (!load || load->dt != DT_i8 || !value_is_const(n->op->in[load->k.i])) continue;
-        for (int k = 0; k < count; k++)
-            if (n->loop[order[k]].extent % 4 == 0) return order[k];
-    }
-    return -1;
-}
-
-/* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
- * convolution, pooling): neighbours in the tile share what they load where the window is unrolled,
- * as far as it is not too long. A coordinate that is taken by fours, and perhaps was filled up to
- * them, is the innermost, so that it is known which places are there. */
-static void window_tile(Nest *n, int column, int row) {
-    int64_t tiles, unrolled = 1;
-    int inner[2], count = 0, order[NEST_MAX_LOOPS];
-    int fours = -1, few = -1, depth = window_depth(n);
-    if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
-    int k = without(order, reductions_by_stride(n, nest_body(n), order, 0), few);
-    if (fours >= 0) {
-        k = without(order, k, fours);
-        order[k++] = fours;
-    }
-    int serial = k; /* loops of the window that are not unrolled, the outer ones */
-    while (n->target->vector_types && serial > 0) {
-        const int loop = order[serial - 1];
-        const int64_t more = unrolled * n->loop[loop].extent;
-        if (more > (loop == fours ? MOST_FOURS : MOST_UNROLLED_WINDOW)) break;
-        unrolled = more;
-        serial--;
-    }
-    bool shares = k == 0 || unrolled > 1 || nest_body(n)->op == EX_mul;
-    shares &= n->target->vector_types;
-    Ranking ranking = {.n = 0};
-    if (row >= 0 && shares)
-        for (int64_t r = 8; r > 1; r--) {
-            double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
-            if (r <= n->loop[row].extent) rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
-        }
-    rank_tile(&ranking, (Tile){.rows = 1, .cost = HUGE_VAL});
-    int64_t rows = ranked_tile(&ranking, n->variant).rows;
-    for (int i = serial; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
-    if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
-    inner[count++] = tile_loop(n, column, (shares ? 1 : 4) * lanes_of(n), &tiles);
-    for (int i = 0; i < count; i++) {
-        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
-        order[k++] = inner[i];
-    }
-    if (few >= 0) {
-        nest_bind(n, few, ROLE_unroll);
-        order[k++] = few;
-    }
-    nest_order(n, k, order);
 }
 
 typedef struct LaneLoads {

@@ -124,6 +124,12 @@ int lanes_of(const Nest *n);
 /* How many rows a tile may have if the L1 cache is to keep a line of each. */
 int64_t most_rows(const Nest *n, const Expr *body, int row);
 
+/* --- windows (schedule_window.c) ---------------------------------------------------------------
+ */
+
+/* A tile of a reduction over a window that slides along `row`, each column for itself. */
+void window_tile(Nest *n, int column, int row);
+
 /* --- the order of tiles (schedule_order.c) -----------------------------------------------------
  */
 
