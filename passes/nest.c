@@ -615,6 +615,20 @@ static void look_at_move(void *user, const Expr *e) {
     *to = e;
 }
 
+/* Puts variables for the counters of the loops that are open in the program, numbered behind the
+ * nest's loops, and writes their extents; returns how many variables there are then. */
+static int counters_as_loops(const Nest *n, const Expr **e, int64_t *extent) {
+    int count = n->n_loops;
+    for (int s = 0; s < n->p->steps.n && count < NEST_MAX_LOOPS; s++) {
+        const Step *step = &n->p->steps.items[s];
+        if (step->kind == STEP_loop) extent[count++] = step->trips;
+        if (step->kind == STEP_end) count--;
+    }
+    for (int i = n->n_loops; i < count; i++)
+        *e = ex_replace(n->x, *e, ex_ctr(n->x, i - n->n_loops), ex_var(n->x, i));
+    return count;
+}
+
 /* Are the rows, with the windows that begin at places and the table's bytes, there? */
 static bool has_windows(const Nest *n, const Expr *rows, const Moves *m) {
     int64_t extent[NEST_MAX_LOOPS], low, high, first = 0, last = 0;
@@ -630,8 +644,9 @@ static bool has_windows(const Nest *n, const Expr *rows, const Moves *m) {
         start = ex_replace(n->x, start, m->place, zero);
     }
     for (int i = 0; i < n->n_loops; i++) extent[i] = n->loop[i].extent;
+    const int loops = counters_as_loops(n, &start, extent);
     return !ex_loads(n->p->arena, start) && !n->guard[0] && !n->guard[1] &&
-           ex_bounds(start, n->n_loops, extent, &low, &high) && low + first >= 0 &&
+           ex_bounds(start, loops, extent, &low, &high) && low + first >= 0 &&
            high + last + target_window(n->target) <= value_span(n->op->in[rows->k.i]);
 }
 
