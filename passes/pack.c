@@ -502,3 +502,78 @@ Stmt *nest_fetch_residual(Nest *n, Kernel *k, Value **args, const Part *tile) {
     if (tile->store->kind == ST_store) ex_visit(n->p->arena, tile->store->value, fetch_read, &u);
     return u.a.list;
 }
+
+typedef struct NextWindow {
+    Ahead a;
+    const Part *part;
+    int64_t most; /* hints */
+} NextWindow;
+
+/* How many of the reduction loop's places the window has not read before, if it moves by `step`
+ * elements; 0: the loop does not go along that way. */
+static int64_t new_places(const NestLoop *l, int64_t stride, int64_t step) {
+    if (stride <= 0 || step % stride) return 0;
+    return step / stride < l->extent ? step / stride : l->extent;
+}
+
+/* The lines that a tile of the next row of windows reads and this one's does not. */
+static void fetch_next(void *user, const Expr *e) {
+    NextWindow *u = user;
+    const Nest *n = u->a.n;
+    Exprs *x = n->x;
+    const Part *part = u->part;
+    const Expr *at = e->op == EX_load && e->n == 1 ? e->arg[0] : NULL;
+    if (!at || e->k.i >= n->op->n_in || value_is_const(u->a.args[e->k.i])) return;
+    const Value *v = u->a.args[e->k.i];
+    const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)e->dt);
+    int64_t step = 0, along, column, stride, lines = 1, places = 1;
+    int next = -1;
+    for (int i = 0; i < u->a.first && step == 0; i++) {
+        next = n->loop[n->order[i]].var;
+        if (n->loop[n->order[i]].extent > 1 && !ex_stride(at, next, &step)) return;
+    }
+    if (step <= 0 || (int64_t)value_bytes(v) <= n->target->l2_bytes ||
+        value_numel(v) + step * 2 > INT32_MAX || !ex_stride(at, part->row, &along) ||
+        !ex_stride(at, part->column, &column) || column != 1)
+        return;
+    const Expr **to = ARENA_ARRAY(n->p->arena, u->a.k->vars.n + 1, const Expr *);
+    int loop[2] = {-1, -1}; /* down and along */
+    int64_t fresh[2] = {1, 1};
+    for (int i = u->a.first; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!l->reduce) continue;
+        if (!ex_stride(at, l->var, &stride)) return;
+        const int64_t moved[2] = {new_places(l, stride, step), new_places(l, stride, along)};
+        /* along a row places are less far apart: a multiple of them may be a row's, too */
+        const int way = along >= stride && moved[1] > 0 ? 1 : 0;
+        if (l->extent < 2) continue;
+        if (loop[way] >= 0 || moved[way] == 0) return;
+        loop[way] = n->order[i];
+        fresh[way] = moved[way];
+    }
+    for (int i = 0; i < 2; i++) places *= fresh[i];
+    lines = part->rows * places * ((part->columns + line - 1) / line);
+    if (lines > u->most) return;
+    to[next] = ex_add(x, ex_var(x, next), ex_i(x, 1));
+    for (int64_t row = 0; row < part->rows; row++)
+        for (int64_t i = 0; i < places; i++)
+            for (int64_t c = 0; c < part->columns; c += line) {
+                const int64_t back[2] = {i / fresh[1], i % fresh[1]};
+                to[part->row] = ex_i(x, row);
+                to[part->column] = ex_i(x, c);
+                for (int w = 0; w < 2; w++)
+                    if (loop[w] >= 0)
+                        to[n->loop[loop[w]].var] = ex_i(x, n->loop[loop[w]].extent - 1 - back[w]);
+                add_prefetch(&u->a, e, ex_subst_vars(x, at, u->a.k->vars.n, to), false);
+            }
+}
+
+Stmt *nest_fetch_window(Nest *n, Kernel *k, const Expr *body, Value **args, int first,
+                        const Part *tile) {
+    NextWindow u = {{.n = n, .k = k, .args = args, .first = first}, tile, tile->rows};
+    for (int i = first; i < n->n_order; i++)
+        if (n->loop[n->order[i]].reduce) u.most *= n->loop[n->order[i]].extent;
+    u.most /= 2;
+    ex_visit(n->p->arena, body, fetch_next, &u);
+    return u.a.list;
+}
