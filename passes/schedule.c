@@ -118,7 +118,7 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define REPEATS         4 /* steps of the depth in an iteration, where a register is left */
 #define ISSUED          4 /* instructions that start in a cycle beside a neighbour on the core */
 #define COUNTING        4 /* instructions of an iteration that counts and has a hint (pack.c) */
-#define HINTING         4 /* more of them where the L1 cache does not keep columns */
+#define HINTING         4 /* more of one of a single step where the L1 cache keeps no columns */
 #define FEW_REGISTERS   16
 #define FEW_BYTES       32 /* of a vector */
 
@@ -180,9 +180,9 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     double panel = (double)(o->depth * columns * WORD_BYTES);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
     if (counts_others(t, o)) {
-        const bool far = panel > (double)t->l1_bytes / 2;
-        const double counting =
-            (COUNTING + (far ? HINTING : 0)) / (double)repeats_of(t, o, rows, vectors);
+        const int repeats = repeats_of(t, o, rows, vectors);
+        const bool hints = repeats == 1 && panel > (double)t->l1_bytes / 2;
+        const double counting = (double)(COUNTING + (hints ? HINTING : 0)) / repeats;
         cycles = fmax(cycles, (all + (double)(rows + vectors) + counting) / ISSUED);
     }
     cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);
