@@ -615,15 +615,17 @@ static void look_at_move(void *user, const Expr *e) {
     *to = e;
 }
 
-/* Puts variables for the counters of the loops that are open in the program, numbered behind the
- * nest's loops, and writes their extents; returns how many variables there are then. */
+/* Puts variables, numbered behind the nest's loops, for the counters of the loops around the place
+ * that is being lowered, which is the end of the program, into *e, and writes their extents;
+ * returns how many variables there are then. */
 static int counters_as_loops(const Nest *n, const Expr **e, int64_t *extent) {
     int count = n->n_loops;
-    for (int s = 0; s < n->p->steps.n && count < NEST_MAX_LOOPS; s++) {
+    for (int s = 0; s < n->p->steps.n; s++) {
         const Step *step = &n->p->steps.items[s];
-        if (step->kind == STEP_loop) extent[count++] = step->trips;
-        if (step->kind == STEP_end) count--;
+        if (step->kind == STEP_loop && count < NEST_MAX_LOOPS) extent[count] = step->trips;
+        count += (step->kind == STEP_loop) - (step->kind == STEP_end);
     }
+    if (count > NEST_MAX_LOOPS) return n->n_loops;
     for (int i = n->n_loops; i < count; i++)
         *e = ex_replace(n->x, *e, ex_ctr(n->x, i - n->n_loops), ex_var(n->x, i));
     return count;

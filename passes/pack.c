@@ -510,11 +510,36 @@ typedef struct NextWindow {
     int64_t most; /* hints */
 } NextWindow;
 
-/* How many of the reduction loop's places the window has not read before, if it moves by `step`
- * elements; 0: the loop does not go along that way. */
+/* How many of the reduction loop's places a window has not read before, if it moves by `step`
+ * elements; 0: it does not move along that loop. */
 static int64_t new_places(const NestLoop *l, int64_t stride, int64_t step) {
-    if (stride <= 0 || step % stride) return 0;
+    if (stride <= 0 || step <= 0 || step % stride) return 0;
     return step / stride < l->extent ? step / stride : l->extent;
+}
+
+/* The way from a window to the next one, which reads some of its places again. */
+typedef struct NextRow {
+    int outer;     /* the variable that goes on by one, */
+    int loop;      /* the reduction loop along which the window moves then, */
+    int64_t fresh; /* and how many of its places are new */
+} NextRow;
+
+/* False if there is none; a batch's images, and tiles of channels, share nothing. */
+static bool find_next_row(const Ahead *a, const Expr *at, NextRow *next) {
+    const Nest *n = a->n;
+    int64_t step, stride;
+    for (int i = 0; i < a->first; i++) {
+        next->outer = n->loop[n->order[i]].var;
+        if (!ex_stride(at, next->outer, &step)) continue;
+        for (int k = a->first; k < n->n_order; k++) {
+            const NestLoop *l = &n->loop[n->order[k]];
+            if (!l->reduce || !ex_stride(at, l->var, &stride)) continue;
+            next->loop = n->order[k];
+            next->fresh = new_places(l, stride, step);
+            if (next->fresh > 0 && next->fresh < l->extent) return true;
+        }
+    }
+    return false;
 }
 
 /* The lines that a tile of the next row of windows reads and this one's does not. */
@@ -527,44 +552,34 @@ static void fetch_next(void *user, const Expr *e) {
     if (!at || e->k.i >= n->op->n_in || value_is_const(u->a.args[e->k.i])) return;
     const Value *v = u->a.args[e->k.i];
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)e->dt);
-    int64_t step = 0, along, column, stride, lines = 1, places = 1;
-    int next = -1;
-    for (int i = 0; i < u->a.first && step == 0; i++) {
-        next = n->loop[n->order[i]].var;
-        if (n->loop[n->order[i]].extent > 1 && !ex_stride(at, next, &step)) return;
-    }
-    if (step <= 0 || (int64_t)value_bytes(v) <= n->target->l2_bytes ||
-        value_numel(v) + step * 2 > INT32_MAX || !ex_stride(at, part->row, &along) ||
-        !ex_stride(at, part->column, &column) || column != 1)
+    int64_t along, column, stride, fresh = 1; /* places of a row's window */
+    int across = -1;                          /* the reduction loop along the row */
+    NextRow next;
+    if ((int64_t)value_bytes(v) <= n->target->l2_bytes || value_numel(v) > INT32_MAX / 2 ||
+        ex_loads(n->p->arena, at) || !ex_stride(at, part->row, &along) || along <= 0 ||
+        !ex_stride(at, part->column, &column) || column != 1 || 2 * part->columns < line ||
+        !find_next_row(&u->a, at, &next))
         return;
-    const Expr **to = ARENA_ARRAY(n->p->arena, u->a.k->vars.n + 1, const Expr *);
-    int loop[2] = {-1, -1}; /* down and along */
-    int64_t fresh[2] = {1, 1};
     for (int i = u->a.first; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
-        if (!l->reduce) continue;
-        if (!ex_stride(at, l->var, &stride)) return;
-        const int64_t moved[2] = {new_places(l, stride, step), new_places(l, stride, along)};
-        /* along a row places are less far apart: a multiple of them may be a row's, too */
-        const int way = along >= stride && moved[1] > 0 ? 1 : 0;
-        if (l->extent < 2) continue;
-        if (loop[way] >= 0 || moved[way] == 0) return;
-        loop[way] = n->order[i];
-        fresh[way] = moved[way];
+        if (!l->reduce || l->extent < 2 || n->order[i] == next.loop) continue;
+        if (across >= 0 || !ex_stride(at, l->var, &stride)) return;
+        across = n->order[i];
+        fresh = new_places(l, stride, along);
     }
-    for (int i = 0; i < 2; i++) places *= fresh[i];
-    lines = part->rows * places * ((part->columns + line - 1) / line);
-    if (lines > u->most) return;
-    to[next] = ex_add(x, ex_var(x, next), ex_i(x, 1));
+    const int64_t places = next.fresh * fresh;
+    if (part->rows * places * ((part->columns + line - 1) / line) > u->most) return;
+    const Expr **to = ARENA_ARRAY(n->p->arena, u->a.k->vars.n + 1, const Expr *);
+    to[next.outer] = ex_add(x, ex_var(x, next.outer), ex_i(x, 1));
     for (int64_t row = 0; row < part->rows; row++)
         for (int64_t i = 0; i < places; i++)
             for (int64_t c = 0; c < part->columns; c += line) {
-                const int64_t back[2] = {i / fresh[1], i % fresh[1]};
+                const NestLoop *down = &n->loop[next.loop];
                 to[part->row] = ex_i(x, row);
                 to[part->column] = ex_i(x, c);
-                for (int w = 0; w < 2; w++)
-                    if (loop[w] >= 0)
-                        to[n->loop[loop[w]].var] = ex_i(x, n->loop[loop[w]].extent - 1 - back[w]);
+                to[down->var] = ex_i(x, down->extent - 1 - i / fresh);
+                if (across >= 0)
+                    to[n->loop[across].var] = ex_i(x, n->loop[across].extent - 1 - i % fresh);
                 add_prefetch(&u->a, e, ex_subst_vars(x, at, u->a.k->vars.n, to), false);
             }
 }

@@ -15,10 +15,10 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_PAIRED          2 /* fours of constant bytes whose sums are added in 16 bits */
-#define MOST_NUMBERS         6  /* rows and columns of a matrix in the body */
-#define DEEP                 32 /* products of a sum beside which its end is short */
-#define ENOUGH_TO_SHARE      64 /* iterations that threads can share evenly */
+#define MOST_PAIRED     2  /* fours of constant bytes whose sums are added in 16 bits */
+#define MOST_NUMBERS    6  /* rows and columns of a matrix in the body */
+#define DEEP            32 /* products of a sum beside which its end is short */
+#define ENOUGH_TO_SHARE 64 /* iterations that threads can share evenly */
 
 void split_product(const Nest *n, const Expr *body, Product *m) {
     uint64_t mask[2];
@@ -117,8 +117,8 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define MANY_TILES      32
 #define REPEATS         4 /* steps of the depth in an iteration, where a register is left */
 #define ISSUED          4 /* instructions that start in a cycle beside a neighbour on the core */
-#define COUNTING        4 /* instructions of an iteration that counts and has a hint (pack.c) */
-#define HINTING         4 /* more of one of a single step where the L1 cache keeps no columns */
+#define COUNTING        4 /* instructions of an iteration beside its steps: it counts, and a hint */
+#define HINTING         4 /* more, if it has one step and the L1 cache does not keep columns */
 #define FEW_REGISTERS   16
 #define FEW_BYTES       32 /* of a vector */
 

@@ -3,7 +3,7 @@
  *
  * Results along a row make a tile: of what one reads its neighbours read the most, too. A pixel
  * whose channels are a multiple of so many bytes that the lines of a tile fall into few sets of the
- * L1 cache is read from beyond it, a line at a time: then a tile has all vectors of a line.
+ * L1 cache is read from beyond it, a line at a time: then a tile has several vectors of a line.
  */
 #include <math.h>
 
@@ -13,7 +13,7 @@
 #define MOST_UNROLLED_WINDOW 32
 #define MOST_FOURS           8   /* of a coordinate of a window */
 #define MOST_WINDOW_ROWS     8   /* of results in a tile */
-#define MOST_READ            512 /* places of a tile that are looked at */
+#define MOST_READ            512 /* places of a tile; of more it is not asked whether they compete */
 #define N_SETS               (L1_WAY_BYTES / LINE_BYTES)
 
 /* The loop of a window along which the target adds products of bytes by fours; -1: there is none.
@@ -39,25 +39,26 @@ typedef struct TileLines {
     bool compete;
 } TileLines;
 
-/* Notes whether the lines of memory that a load reads in a tile of so many rows are more than the
- * sets of the L1 cache keep that they fall into. */
+/* Notes whether a load reads more lines in a tile of so many rows, at one column, than fit into the
+ * sets of the L1 cache that these lines belong to. */
 static void look_at_lines(void *user, const Expr *e) {
     TileLines *u = user;
     const Nest *n = u->n;
     const int64_t ways = n->target->l1_bytes / L1_WAY_BYTES;
     int64_t at[MOST_READ], n_at = 1, n_lines = 0, n_sets = 0, stride;
     bool set[N_SETS] = {false};
-    if (e->op != EX_load || nest_can_pack(n, e->k.i, e->arg[0])) return;
+    if (e->op != EX_load || nest_can_pack(n, e->k.i, e->arg[0]) ||
+        dt_store((DType)e->dt) != WORD_BYTES)
+        return;
     at[0] = 0;
     for (int k = 0; k < n->n_order; k++) {
         const int loop = n->order[k];
         const int64_t extent = loop == u->row ? u->rows : n->loop[loop].extent;
         if ((loop != u->row && !n->loop[loop].reduce) || !ex_stride(e->arg[0], loop, &stride))
             continue;
-        if (n_at * extent > MOST_READ) return;
+        if (n_at * extent > MOST_READ || stride < 0) return;
         for (int64_t i = 1; i < extent; i++)
-            for (int64_t j = 0; j < n_at; j++)
-                at[i * n_at + j] = at[j] + i * stride * (int64_t)dt_store((DType)e->dt);
+            for (int64_t j = 0; j < n_at; j++) at[i * n_at + j] = at[j] + i * stride * WORD_BYTES;
         n_at *= extent;
     }
     for (int64_t i = 0; i < n_at; i++) {
@@ -65,7 +66,7 @@ static void look_at_lines(void *user, const Expr *e) {
         int64_t j = 0;
         while (j < i && at[j] / LINE_BYTES != line) j++;
         if (j < i) continue;
-        bool *in = &set[(line % N_SETS + N_SETS) % N_SETS];
+        bool *in = &set[line % N_SETS];
         n_lines++;
         n_sets += !*in;
         *in = true;
@@ -112,7 +113,9 @@ void window_tile(Nest *n, int column, int row) {
     TileLines u = {.n = n, .row = row, .rows = rows};
     if (rows > 1 && few < 0) ex_visit(n->p->arena, nest_body(n), look_at_lines, &u);
     if (u.compete && n->target->vector_bytes < LINE_BYTES) {
+        const int64_t most = n->target->vector_registers / MOST_WINDOW_ROWS;
         vectors = LINE_BYTES / n->target->vector_bytes;
+        if (vectors > most) vectors = most;
         rows = window_rows(n, row, n->target->vector_registers / vectors - 1);
     }
     for (int i = serial; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
