@@ -394,10 +394,9 @@ static bool are_deep_rows(Nest *n, int a, int b) {
         m.depths < DEEP)
         return false;
     const int column = find_column(n, nest_body(n), false);
-    if (listed(column, m.column, m.n_column))
-        return listed(a, m.row, m.n_row) && listed(b, m.row, m.n_row);
-    return listed(column, m.row, m.n_row) && listed(a, m.column, m.n_column) &&
-           listed(b, m.column, m.n_column);
+    if (listed(column, m.row, m.n_row)) m = transposed(&m);
+    return listed(column, m.column, m.n_column) && listed(a, m.row, m.n_row) &&
+           listed(b, m.row, m.n_row);
 }
 
 /* Joins neighbouring loops that every load walks through in one stride. */
