@@ -220,24 +220,28 @@ bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base)
     return add_affine(x, e, 1, n, coef, base);
 }
 
-bool ex_bound(Exprs *x, const Expr *e, int n, int *var, int64_t *bound, bool *below) {
+bool ex_bound(Exprs *x, const Expr *e, int n, int *var, const Expr **bound, bool *below) {
     if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return false;
     int64_t coef[MAX_AFFINE];
     const Expr *base;
     /* right - left, which is > 0 (lt) or >= 0 (le) */
-    if (n > MAX_AFFINE || !ex_affine(x, ex_sub(x, e->arg[1], e->arg[0]), n, coef, &base) ||
-        !ex_is_const(base))
+    if (n > MAX_AFFINE || !ex_affine(x, ex_sub(x, e->arg[1], e->arg[0]), n, coef, &base))
         return false;
     *var = -1;
     for (int i = 0; i < n; i++) {
         if (!coef[i]) continue;
-        if (*var >= 0 || (coef[i] != 1 && coef[i] != -1)) return false;
+        if (*var >= 0) return false;
         *var = i;
     }
     if (*var < 0) return false;
-    int64_t k = base->k.i - (e->op == EX_lt); /* right - left - (lt ? 1 : 0) >= 0 */
     *below = coef[*var] < 0;
-    *bound = *below ? k + 1 : -k; /* -v + k >= 0: v < k + 1; v + k >= 0: v >= -k */
+    const int64_t c = *below ? -coef[*var] : coef[*var];
+    if (c > INT32_MAX) return false;
+    const Expr *k =
+        ex_add(x, base, ex_i(x, -(e->op == EX_lt))); /* right - left - (lt ? 1 : 0) >= 0 */
+    *bound = *below ? ex_add(x, k, ex_i(x, c))       /* -c v + k >= 0: v < (k + c) / c; */
+                    : ex_sub(x, ex_i(x, c - 1), k);  /* c v + k >= 0: v >= (-k + c - 1) / c */
+    *bound = ex_simplify(x, ex_div(x, *bound, ex_i(x, c)), 0, NULL);
     return true;
 }
 

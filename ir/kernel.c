@@ -65,6 +65,32 @@ void stmt_append(Stmt **list, Stmt *s) {
     *list = s;
 }
 
+#define MOST_LOADS 16 /* that an extent is computed from */
+
+typedef struct Loaded {
+    const Kernel *k;
+    Exprs *x;
+    int n; /* variables that stand for loads so far, and their extents */
+    int64_t extent[MOST_LOADS];
+} Loaded;
+
+/* A load becomes the least that it may be and a variable. */
+static const Expr *load_as_var(void *user, const Expr *e, const Expr *const *args) {
+    Loaded *u = user;
+    (void)args;
+    if (e->op != EX_load) return e;
+    const Buffer *b = u->k->buffers.items[e->k.i];
+    if (b->low < INT32_MIN || b->high > INT32_MAX || u->n == MOST_LOADS) return e;
+    u->extent[u->n] = (int64_t)b->high - (int64_t)b->low + 1;
+    return ex_add(u->x, ex_var(u->x, u->n++), ex_i(u->x, (int64_t)b->low));
+}
+
+bool kernel_bounds(const Kernel *k, Exprs *x, const Expr *e, int64_t *low, int64_t *high) {
+    Loaded u = {.k = k, .x = x};
+    e = ex_rewrite(x, e, load_as_var, &u);
+    return ex_bounds(e, u.n, u.extent, low, high);
+}
+
 static double largest_of_float(const Kernel *k, const Expr *e) {
     double a, b;
     switch ((ExprOp)e->op) {

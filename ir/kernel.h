@@ -165,5 +165,8 @@ void stmt_append(Stmt **list, Stmt *s);
 /* What no value of `e`, which loads the kernel's buffers, exceeds in magnitude, if none is NaN;
  * HUGE_VAL: it is not known. */
 double kernel_largest(const Kernel *k, const Expr *e);
+/* Bounds of an integer expression without variables, by the ranges of the buffers that it loads;
+ * false: they are not known. */
+bool kernel_bounds(const Kernel *k, Exprs *x, const Expr *e, int64_t *low, int64_t *high);
 
 #endif

@@ -518,28 +518,10 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
     return list;
 }
 
-typedef struct Loaded {
-    Build *b;
-    int n; /* variables that stand for loads so far, and their extents */
-    int64_t extent[MAX_VARS];
-} Loaded;
-
-/* A symbol's load becomes a variable with its range. */
-static const Expr *load_as_var(void *user, const Expr *e, const Expr *const *args) {
-    Loaded *u = user;
-    (void)args;
-    const int64_t *range = e->op == EX_load ? u->b->args[e->k.i]->range : NULL;
-    if (!range || range[0] < 0 || u->n == MAX_VARS) return e;
-    u->extent[u->n] = range[1] + 1;
-    return ex_var(u->b->x, u->n++);
-}
-
 /* `limit`, which has no variables, of a coordinate: not beyond its extent, whatever a run loads. */
 static const Expr *end_of(Build *b, const Expr *limit, int64_t extent) {
-    Loaded u = {.b = b};
     int64_t low, high;
-    const Expr *e = ex_rewrite(b->x, limit, load_as_var, &u);
-    if (ex_bounds(e, u.n, u.extent, &low, &high) && high <= extent) return limit;
+    if (kernel_bounds(b->k, b->x, limit, &low, &high) && high <= extent) return limit;
     return ex_bin(b->x, EX_min, limit, ex_i(b->x, extent));
 }
 
@@ -1093,6 +1075,11 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         int64_t numel = value_span(b.args[i]);
         const char *param = i < op->n_in ? arena_printf(p->arena, "x%d", i) : "y";
         kernel_buffer(p, k, param, SPACE_param, b.args[i]->dt, 1, &numel);
+        Buffer *buffer = k->buffers.items[i];
+        if (b.args[i]->range && i < op->n_in) {
+            buffer->low = (double)b.args[i]->range[0];
+            buffer->high = (double)b.args[i]->range[1];
+        }
         const Value *whole = b.args[i];
         while (whole->inside) whole = whole->inside;
         if (k->n_scalars < whole->stacked) k->n_scalars = whole->stacked;
@@ -1123,10 +1110,6 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         if (dt_is_short(op->out[0]->dt)) {
             k->buffers.items[i]->high = magnitude(p->arena, b.args[i]);
             k->buffers.items[i]->low = -k->buffers.items[i]->high;
-        }
-        if (b.args[i]->range) {
-            k->buffers.items[i]->low = (double)b.args[i]->range[0];
-            k->buffers.items[i]->high = (double)b.args[i]->range[1];
         }
     }
     if (op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->dt == DT_f32 &&

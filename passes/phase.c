@@ -51,11 +51,11 @@ static bool read_bounds(Exprs *x, const Expr *e, int n, int64_t *lo, int64_t *hi
     if (e->op == EX_and)
         return read_bounds(x, e->arg[0], n, lo, hi) && read_bounds(x, e->arg[1], n, lo, hi);
     int var;
-    int64_t bound;
+    const Expr *bound;
     bool below;
-    if (!ex_bound(x, e, n, &var, &bound, &below)) return false;
-    if (below && bound < hi[var]) hi[var] = bound;
-    if (!below && bound > lo[var]) lo[var] = bound;
+    if (!ex_bound(x, e, n, &var, &bound, &below) || !ex_is_const(bound)) return false;
+    if (below && bound->k.i < hi[var]) hi[var] = bound->k.i;
+    if (!below && bound->k.i > lo[var]) lo[var] = bound->k.i;
     return true;
 }
 

@@ -1,12 +1,12 @@
 /* split: loops are cut where a guard changes, so that what is inside needs none.
  *
  * A map that pads or concatenates is select(guard, a, b) over a box of loop variables. Where the
- * guard compares single variables with constants, the box is cut into boxes in which it holds or
- * does not. The pieces are plain copies, which C compilers vectorise; so are values that have a few
- * such selects inside, or many that cut one loop (what is computed of tensors side by side). Where
- * the next piece has the same iterations of the outermost loop, both are done in one: they write
- * rows side by side. Only for targets whose kernels are plain loops: threads would do the pieces
- * one after the other.
+ * guard compares single variables with bounds, constants or what a run's extents give, the box is
+ * cut into boxes in which it holds or does not. The pieces are plain copies, which C compilers
+ * vectorise; so are values that have a few such selects inside, or many that cut one loop (what is
+ * computed of tensors side by side). Where the next piece has the same iterations of the outermost
+ * loop, both are done in one: they write rows side by side. Only for targets whose kernels are
+ * plain loops: threads would do the pieces one after the other.
  */
 #include "passes/passes.h"
 
@@ -14,16 +14,18 @@
 #define MAX_PIECES  24 /* of several loops */
 #define MAX_STRETCH 64 /* of one */
 
-typedef struct Box {
-    int64_t lo[MAX_LOOPS], hi[MAX_LOOPS]; /* per loop: lo <= variable < hi */
+typedef struct Box { /* per loop: lo <= variable < hi; there is nothing in it where hi <= lo */
+    const Expr *lo[MAX_LOOPS], *hi[MAX_LOOPS];
 } Box;
 
 typedef struct Split {
     Program *p;
     Kernel *k;
-    Stmt *loop[MAX_LOOPS]; /* the perfect nest, outermost first */
+    Stmt *loop[MAX_LOOPS]; /* the perfect nest, outermost first, ... */
     int n_loops;
+    const Expr *limits; /* ... and what must hold inside of it; NULL: nothing */
     Stmt *store;
+    int64_t extent[MAX_LOOPS]; /* the most iterations of a loop */
     int n_vars; /* of the kernel before any piece was made */
     Stmt *pieces;
     int n_pieces, max_pieces;
@@ -31,30 +33,13 @@ typedef struct Split {
     Box box;     /* the last piece */
 } Split;
 
-/* The nest of serial loops, unrolled ones innermost, around one store; false if there is none. */
-static bool find_nest(Split *s) {
-    Stmt *at = s->k->body;
-    bool unrolled = false;
-    for (; at && at->kind == ST_for; at = at->body) {
-        unrolled |= at->role == ROLE_unroll;
-        bool plain = unrolled ? at->role == ROLE_unroll
-                              : at->role == ROLE_serial || at->role == ROLE_parallel;
-        bool known = ex_is_const(at->extent) || !ex_vars(s->p->arena, at->extent);
-        if (at->next || !plain || !known || s->n_loops == MAX_LOOPS) return false;
-        s->loop[s->n_loops++] = at;
-    }
-    s->store = at;
-    return at && at->kind == ST_store && !at->next && s->n_loops;
-}
-
 /* The bound that a comparison sets to the variable of loop *l; false if it sets none, or if the
- * loop stays in one piece: it is unrolled, or only a run knows its end. */
-static bool read_bound(const Split *s, const Expr *e, int *l, int64_t *bound, bool *below) {
+ * loop stays in one piece since it is unrolled. */
+static bool read_bound(const Split *s, const Expr *e, int *l, const Expr **bound, bool *below) {
     int var;
     if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below)) return false;
     for (*l = 0; *l < s->n_loops; (*l)++)
-        if (s->loop[*l]->var == var)
-            return s->loop[*l]->role != ROLE_unroll && ex_is_const(s->loop[*l]->extent);
+        if (s->loop[*l]->var == var) return s->loop[*l]->role != ROLE_unroll;
     return false;
 }
 
@@ -66,7 +51,7 @@ typedef struct Bounds {
 /* True if the guard is made of bounds that loops can be cut at; adds them. */
 static bool is_box(const Split *s, const Expr *guard, Bounds *bounds) {
     int l;
-    int64_t bound;
+    const Expr *bound;
     bool below;
     if (guard->op == EX_and)
         return is_box(s, guard->arg[0], bounds) && is_box(s, guard->arg[1], bounds);
@@ -74,6 +59,70 @@ static bool is_box(const Split *s, const Expr *guard, Bounds *bounds) {
     bounds->n++;
     bounds->loops |= UINT32_C(1) << l;
     return true;
+}
+
+/* The nest of serial loops, unrolled ones innermost, and of conditions that bound their variables,
+ * around one store; false if there is none. */
+static bool find_nest(Split *s) {
+    Stmt *at = s->k->body;
+    Bounds limits = {0};
+    bool unrolled = false;
+    for (; at && (at->kind == ST_for || at->kind == ST_if); at = at->body) {
+        if (at->next || at->other) return false;
+        if (at->kind == ST_if) {
+            if (!is_box(s, at->value, &limits)) return false;
+            s->limits = s->limits ? ex_and(s->p->x, s->limits, at->value) : at->value;
+            continue;
+        }
+        unrolled |= at->role == ROLE_unroll;
+        bool plain = unrolled ? at->role == ROLE_unroll
+                              : at->role == ROLE_serial || at->role == ROLE_parallel;
+        bool known = ex_is_const(at->extent) || !ex_vars(s->p->arena, at->extent);
+        if (!plain || !known || s->n_loops == MAX_LOOPS) return false;
+        s->loop[s->n_loops++] = at;
+    }
+    s->store = at;
+    return at && at->kind == ST_store && !at->next && s->n_loops;
+}
+
+/* Is it sure that a <= b in every run? */
+static bool at_most(const Split *s, const Expr *a, const Expr *b) {
+    int64_t low, high;
+    Exprs *x = s->p->x;
+    if (a->op == EX_max) return at_most(s, a->arg[0], b) && at_most(s, a->arg[1], b);
+    if (b->op == EX_min) return at_most(s, a, b->arg[0]) && at_most(s, a, b->arg[1]);
+    if (a->op == EX_min && (at_most(s, a->arg[0], b) || at_most(s, a->arg[1], b))) return true;
+    if (b->op == EX_max && (at_most(s, a, b->arg[0]) || at_most(s, a, b->arg[1]))) return true;
+    return kernel_bounds(s->k, x, ex_simplify(x, ex_sub(x, b, a), 0, NULL), &low, &high) &&
+           low >= 0;
+}
+
+static const Expr *smaller(const Split *s, const Expr *a, const Expr *b) {
+    return at_most(s, a, b) ? a : at_most(s, b, a) ? b : ex_bin(s->p->x, EX_min, a, b);
+}
+
+static const Expr *larger(const Split *s, const Expr *a, const Expr *b) {
+    return at_most(s, b, a) ? a : at_most(s, a, b) ? b : ex_bin(s->p->x, EX_max, a, b);
+}
+
+/* Is the box without elements in every run? */
+static bool is_empty(const Split *s, const Box *box) {
+    for (int i = 0; i < s->n_loops; i++)
+        if (at_most(s, box->hi[i], box->lo[i])) return true;
+    return false;
+}
+
+/* How far loop `i` goes in the box, and *most, how far it may in any run. */
+static const Expr *extent_in(const Split *s, const Box *box, int i, int64_t *most) {
+    Exprs *x = s->p->x;
+    int64_t low, high;
+    const Expr *extent = ex_simplify(x, ex_sub(x, box->hi[i], box->lo[i]), 0, NULL);
+    *most = s->extent[i];
+    if (kernel_bounds(s->k, x, extent, &low, &high)) {
+        if (high < *most) *most = high;
+        if (low >= 0) return extent;
+    }
+    return ex_bin(x, EX_max, extent, ex_i(x, 0));
 }
 
 /* True if `value` is what is stored there already. */
@@ -86,24 +135,23 @@ static bool stays(const Split *s, const Expr *value) {
 static void emit_piece(Split *s, const Box *box, const Expr *value) {
     Program *p = s->p;
     int old = s->k->vars.n, fresh[MAX_LOOPS];
-    if (stays(s, value)) return;
-    for (int i = 0; i < s->n_loops; i++)
-        if (box->hi[i] <= box->lo[i]) return;
-    const Expr **to = ARENA_ARRAY(p->arena, old, const Expr *);
+    if (stays(s, value) || is_empty(s, box)) return;
+    const Expr **to = ARENA_ARRAY(p->arena, old, const Expr *), *count[MAX_LOOPS];
     bool joins = s->outer && s->n_loops > 1 && s->loop[0]->role == ROLE_parallel &&
                  s->box.lo[0] == box->lo[0] && s->box.hi[0] == box->hi[0];
     for (int i = 0; i < s->n_loops; i++) {
-        int64_t extent = box->hi[i] - box->lo[i];
+        int64_t most;
+        count[i] = extent_in(s, box, i, &most);
         int var = fresh[i] = s->loop[i]->var;
         const char *name = s->k->vars.items[var].name;
         if (i == 0 && joins) {
             fresh[i] = s->outer->var;
         } else if (s->n_pieces) {
             name = arena_printf(p->arena, "%s_%d", name, s->n_pieces);
-            fresh[i] = kernel_var(p, s->k, name, DT_i32, extent);
+            fresh[i] = kernel_var(p, s->k, name, DT_i32, most);
         }
-        s->k->vars.items[fresh[i]].extent = extent;
-        to[var] = ex_add(p->x, ex_var(p->x, fresh[i]), ex_i(p->x, box->lo[i]));
+        s->k->vars.items[fresh[i]].extent = most;
+        to[var] = ex_add(p->x, ex_var(p->x, fresh[i]), box->lo[i]);
     }
     int n_vars = s->k->vars.n;
     int64_t *extent = ARENA_ARRAY(p->arena, n_vars, int64_t);
@@ -118,8 +166,7 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
         Stmt *loop = stmt_new(p, ST_for);
         loop->var = fresh[i];
         loop->role = s->loop[i]->role;
-        loop->extent = s->loop[i]->extent;
-        if (ex_is_const(loop->extent)) loop->extent = ex_i(p->x, box->hi[i] - box->lo[i]);
+        loop->extent = count[i];
         loop->body = inner;
         inner = loop;
     }
@@ -131,21 +178,21 @@ static void emit_piece(Split *s, const Box *box, const Expr *value) {
 
 static void split_box(Split *s, Box box, const Expr *value);
 
-/* Cuts off what lies outside of the guard's bounds, where the value is `no`; returns what is left.
- */
+/* Cuts off what lies outside of the guard's bounds, where the value is `no` (NULL: there is none);
+ * returns what is left. */
 static Box cut_off(Split *s, Box box, const Expr *guard, const Expr *no) {
     if (guard->op == EX_and)
         return cut_off(s, cut_off(s, box, guard->arg[0], no), guard->arg[1], no);
     int l;
-    int64_t bound;
+    const Expr *bound;
     bool below;
     Box off = box;
     read_bound(s, guard, &l, &bound, &below);
-    if (below && bound > off.lo[l]) off.lo[l] = bound;
-    if (!below && bound < off.hi[l]) off.hi[l] = bound;
-    split_box(s, off, no);
-    if (below && bound < box.hi[l]) box.hi[l] = bound;
-    if (!below && bound > box.lo[l]) box.lo[l] = bound;
+    const Expr **end = below ? &off.lo[l] : &off.hi[l];
+    *end = below ? larger(s, *end, bound) : smaller(s, *end, bound);
+    if (no) split_box(s, off, no);
+    end = below ? &box.hi[l] : &box.lo[l];
+    *end = below ? smaller(s, *end, bound) : larger(s, *end, bound);
     return box;
 }
 
@@ -194,8 +241,7 @@ static const Expr *guard_first(Split *s, const Expr *value) {
 
 static void split_box(Split *s, Box box, const Expr *value) {
     Bounds bounds = {0}, inner = {0};
-    for (int i = 0; i < s->n_loops; i++)
-        if (box.hi[i] <= box.lo[i]) return;
+    if (is_empty(s, &box)) return;
     value = guard_first(s, value);
     if (value->op == EX_select && s->n_pieces < s->max_pieces) {
         const Expr *guard = value->arg[0], *yes = value->arg[1], *no = value->arg[2];
@@ -235,9 +281,11 @@ static void split_kernel(Program *p, Kernel *k) {
     s.max_pieces = cut_one_loop(&all) ? MAX_STRETCH : MAX_PIECES;
     Box box;
     for (int i = 0; i < s.n_loops; i++) {
-        box.lo[i] = 0;
-        box.hi[i] = k->vars.items[s.loop[i]->var].extent;
+        box.lo[i] = ex_i(p->x, 0);
+        box.hi[i] = s.loop[i]->extent;
+        s.extent[i] = k->vars.items[s.loop[i]->var].extent;
     }
+    if (s.limits) box = cut_off(&s, box, s.limits, NULL);
     split_box(&s, box, s.store->value);
     if (s.pieces) k->body = s.pieces;
 }

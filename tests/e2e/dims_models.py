@@ -39,7 +39,7 @@ def varying(shape, data):
     return shape.split(), data
 
 
-RANGES = {"B": "1..4", "S": "1..8", "K": "1..9", "H": "3..8", "W": "3..9"}
+RANGES = {"B": "1..4", "S": "1..8", "K": "1..9", "H": "3..8", "W": "3..9", "Y": "1..37", "X": "1..45"}
 
 # name, operator, outputs, inputs (arrays are initializers), attributes
 MS = "com.microsoft"
@@ -118,6 +118,9 @@ CASES = [
     (MS, "QLinearConv", 1, [varying("B H W 3", octets(2, 5, 6, 3)), scale(0.1), zero(3),
                             octets(4, 3, 3, 3), scale(0.2), zero(9), scale(30), zero(100), ints(50, 4)],
      {"channels_last": 1, "pads": [1] * 4}),
+    ("", "QLinearConv", 1, [varying("B 16 Y X", octets(2, 16, 9, 7)), scale(0.1), zero(3),
+                            ints(99, 24, 16, 3, 3, dtype="i1"), scale(0.2), numpy.array(0, "i1"), scale(90),
+                            zero(100)], {"pads": [1, 1, 1, 1]}),
     (MS, "QLinearWhere", 1, [varying("S", ints(2, 3, dtype="?")), varying("B S", octets(2, 3)), scale(0.1),
                              zero(3), varying("S", octets(3)), scale(0.2), zero(9), scale(0.3), zero(100)],
      {}),
@@ -153,8 +156,27 @@ def lines():
                    floats(48, 1, 3, 3) / 3, floats(8, 48, 1, 1) / 7]
 
 
+def images():
+    """(nodes, inputs) of convolutions of images of any size: what pads, joins and enlarges them, and windows
+    of 3 x 3 and enough channels for Winograd's filtering."""
+    nodes = [helper.make_node("Conv", ["in0", "in1"], ["a"], pads=[1, 1, 1, 1]),
+             helper.make_node("Relu", ["a"], ["fine"]),
+             helper.make_node("Conv", ["fine", "in2"], ["b"], pads=[1, 1, 1, 1], strides=[2, 2]),
+             helper.make_node("Relu", ["b"], ["coarse"]),
+             helper.make_node("Conv", ["coarse", "in3"], ["c"], pads=[1, 1, 1, 1]),
+             helper.make_node("Conv", ["c", "in4"], ["d"], pads=[0, 1, 2, 1]),
+             helper.make_node("Add", ["c", "coarse"], ["e"]),
+             helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=[5, 5], pads=[2, 2, 2, 2]),
+             helper.make_node("Concat", ["e", "d", "f"], ["parts"], axis=1),
+             helper.make_node("Resize", ["parts", "", "in5"], ["out0"], mode="nearest",
+                              coordinate_transformation_mode="asymmetric", nearest_mode="floor")]
+    return nodes, [varying("B 8 Y X", floats(2, 8, 9, 7)), floats(16, 8, 3, 3) / 8,
+                   floats(32, 16, 3, 3) / 12, floats(32, 32, 3, 3) / 17, floats(16, 32, 3, 3) / 17,
+                   numpy.array([1, 1, 2, 2], "f4")]
+
+
 CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
-          "lines": lines()}
+          "lines": lines(), "images": images()}
 
 
 def write(folder, nodes, n_outputs, inputs):
