@@ -16,14 +16,16 @@
 #define MIN_ROWS 8 /* that get into each other's way, or are turned */
 
 typedef struct Box {
-    int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi */
+    int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi, ... */
+    const Expr *end[MAX_RANK]; /* ... and below this in a run, by loads of op; NULL: hi says all */
 } Box;
 
 typedef struct Placing {
     Graph *g;
     Op *op;
-    bool *fixed;           /* by value id: must keep memory of its own */
+    bool *fixed;           /* by value id: must keep memory of its own; NULL: nothing is placed */
     const Expr *elsewhere; /* true outside of all boxes that were placed; NULL: there is none */
+    int64_t covered;       /* elements of those that end where runs do not decide */
 } Placing;
 
 /* Cuts `box` down to where `guard` holds; false if the guard is not made of bounds of coordinates.
@@ -32,9 +34,15 @@ static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
     if (guard->op == EX_and)
         return cut_box(p, guard->arg[0], box) && cut_box(p, guard->arg[1], box);
     int var;
-    int64_t bound;
+    const Expr *at;
     bool below;
-    if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &bound, &below)) return false;
+    if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &at, &below)) return false;
+    if (!ex_is_const(at)) {
+        if (!p->fixed || !below || box->end[var]) return false;
+        box->end[var] = at;
+        return true;
+    }
+    int64_t bound = at->k.i;
     if (bound < box->lo[var])
         bound = box->lo[var]; /* the box may become empty, not less than that */
     if (bound > box->hi[var]) bound = box->hi[var];
@@ -46,6 +54,7 @@ static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
 static bool rest_of(const Placing *p, const Box *box, const Box *part, Box *rest) {
     int cut = -1;
     for (int i = 0; i < p->op->out[0]->rank; i++) {
+        if (part->end[i] != box->end[i]) return false;
         if (part->lo[i] == box->lo[i] && part->hi[i] == box->hi[i]) continue;
         if (cut >= 0) return false;
         cut = i;
@@ -61,11 +70,33 @@ static bool rest_of(const Placing *p, const Box *box, const Box *part, Box *rest
     return true;
 }
 
+static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *args) {
+    const Placing *p = user;
+    const Graph *g = p->g;
+    (void)args;
+    for (int k = 0; e->op == EX_load && k < g->symbols.n; k++)
+        if (p->op->in[e->k.i] == g->symbols.items[k]) return ex_var(g->x, DIM_VAR + k);
+    return e;
+}
+
+/* Ends the box, which a run may end earlier, behind the extent that `v` has there; false if it does
+ * not. */
+static bool end_with(const Placing *p, const Value *v, int i, Box *box) {
+    Exprs *x = p->g->x;
+    int64_t end;
+    if (!dim_from_expr(x, ex_rewrite(x, box->end[i], symbol_of_load, (void *)p), &end) ||
+        end != dim_add(x, v->dims[i], box->lo[i]) || box->lo[i] + v->shape[i] > box->hi[i])
+        return false;
+    box->hi[i] = box->lo[i] + v->shape[i];
+    return true;
+}
+
 /* True if `e` loads the whole of a tensor into the box, unmoved. */
-static bool covers(const Placing *p, const Expr *e, const Box *box) {
+static bool covers(const Placing *p, const Expr *e, Box *box) {
     if (e->op != EX_load || e->n != p->op->out[0]->rank) return false;
     const Value *v = p->op->in[e->k.i];
     for (int i = 0; i < e->n; i++) {
+        if (box->end[i] && !end_with(p, v, i, box)) return false;
         int64_t extent = box->hi[i] - box->lo[i];
         const Expr *own = ex_sub(p->g->x, ex_var(p->g->x, i), ex_i(p->g->x, box->lo[i]));
         bool one = extent == 1 && ex_is_int(e->arg[i], 0);
@@ -81,24 +112,21 @@ static void place_part(Placing *p, Value *v, const Box *box) {
     v->inside = v->storage = whole;
     v->origin = arena_copy(p->g->arena, box->lo, (size_t)v->rank * sizeof *box->lo);
     const Expr *here = NULL;
+    int64_t elements = 1;
     for (int i = 0; i < whole->rank; i++) {
         const Expr *i_var = ex_var(x, i), *bound[2] = {NULL, NULL};
         if (box->lo[i] > 0) bound[0] = ex_le(x, ex_i(x, box->lo[i]), i_var);
-        if (box->hi[i] < whole->shape[i]) bound[1] = ex_lt(x, i_var, ex_i(x, box->hi[i]));
+        if (box->end[i])
+            bound[1] = ex_lt(x, i_var, box->end[i]);
+        else if (box->hi[i] < whole->shape[i])
+            bound[1] = ex_lt(x, i_var, ex_i(x, box->hi[i]));
+        elements *= box->end[i] ? 0 : box->hi[i] - box->lo[i];
         for (int k = 0; k < 2; k++)
             if (bound[k]) here = here ? ex_and(x, here, bound[k]) : bound[k];
     }
+    p->covered += elements;
     const Expr *outside = here ? ex_un(x, EX_not, here) : ex_int(x, DT_bool, 0);
     p->elsewhere = p->elsewhere ? ex_and(x, p->elsewhere, outside) : outside;
-}
-
-static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *args) {
-    const Placing *p = user;
-    const Graph *g = p->g;
-    (void)args;
-    for (int k = 0; e->op == EX_load && k < g->symbols.n; k++)
-        if (p->op->in[e->k.i] == g->symbols.items[k]) return ex_var(g->x, DIM_VAR + k);
-    return e;
 }
 
 /* Does the condition say that coordinates are within the result's extents? What lies beyond them is
@@ -181,7 +209,7 @@ static const Expr *turn_parts(Placing *p, const Expr *e, Box box) {
 }
 
 static Box whole_box(const Value *v) {
-    Box all = {{0}, {0}};
+    Box all = {.lo = {0}};
     for (int i = 0; i < v->rank; i++) all.hi[i] = v->shape[i];
     return all;
 }
@@ -248,7 +276,7 @@ static void spread_rows(Graph *g, bool *fixed) {
             Value *v = op->out[i];
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
             if (fixed[v->id] || v->inside || !row || value_numel(v) == 0) continue;
-            v->gap = gap_of_operand(&(Placing){g, op, fixed, NULL});
+            v->gap = gap_of_operand(&(Placing){g, op, fixed, NULL, 0});
             if (v->gap || row % L1_WAY_BYTES) continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
                 v->gap = LINE_BYTES / (int)dt_store(v->dt);
@@ -262,9 +290,10 @@ void pass_place(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_place(op->sub, o);
         if (op->kind != OP_map || op->body->op != EX_select) continue;
-        Placing p = {g, op, fixed, NULL};
+        Placing p = {g, op, fixed, NULL, 0};
         place_parts(&p, op->body, whole_box(op->out[0]));
         op->guard = p.elsewhere;
+        if (p.covered == value_numel(op->out[0])) op->guard = ex_int(g->x, DT_bool, 0);
     }
     if (!o->target->blocks) spread_rows(g, fixed);
 }
