@@ -89,8 +89,8 @@ static const Winograd four = {
 /* A coordinate along which tiles are cut: `dim` of the result and of the image. */
 typedef struct Axis {
     int dim;
-    int64_t extent, dilation;
-    int64_t tiles; /* of one phase */
+    int64_t extent, dilation; /* the extent may vary, ... */
+    int64_t tiles;            /* ... and so do the tiles of one phase */
 } Axis;
 
 typedef struct Convolution {
@@ -101,6 +101,8 @@ typedef struct Convolution {
     Value *image, *weights; /* [n, c, ...], padded; [k, c, window ...] */
     int n_axes;
     Axis axis[MOST_AXES];
+    bool joined; /* tiles along both are one coordinate: rows of a run may have few of them, which
+                    lie side by side then */
     /* The reduction of op that runs over the window along a dimension; -1: none, for its extent is
      * 1. */
     int window[MAX_RANK];
@@ -173,7 +175,7 @@ static bool find_axes(Convolution *v) {
     uint64_t free = 0; /* what indices along others may depend on */
     for (int d = rank - 1; d >= 2; d--) {
         const int w = rank + v->window[d];
-        Axis axis = {.dim = d, .extent = v->op->out[0]->shape[d]};
+        Axis axis = {.dim = d, .extent = v->op->out[0]->dims[d]};
         if (v->n_axes < MOST_AXES && v->weights->shape[d] == WINDOW &&
             is_sum(v, v->load, d, d, w, &axis.dilation)) {
             v->axis[v->n_axes++] = axis;
@@ -200,7 +202,7 @@ static bool read_convolution(Convolution *v) {
     if (out->rank < 3 || op->n_red > out->rank - 1) return false;
     /* the products have coordinates of points and of phases, two each, and reductions */
     if (out->rank + 4 + op->n_red > MAX_RANK) return false;
-    if (dims_vary(out->rank - 1, out->dims + 1)) return false; /* tiles would have what is beyond */
+    if (dim_varies(out->dims[1])) return false;
     v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
         const Expr *image = loaded(v, op->body->arg[f]);
@@ -272,9 +274,12 @@ static double cost_of(double products, double rate, double weights, const Target
     return fmax(products / rate, byte * weights);
 }
 
-static int64_t tiles_along(const Axis *axis, int tile) {
-    int64_t lines = (axis->extent + axis->dilation - 1) / axis->dilation;
-    return (lines + tile - 1) / tile;
+static int64_t divided_up(Exprs *x, int64_t extent, int64_t by) {
+    return dim_div(x, dim_add(x, extent, by - 1), by);
+}
+
+static int64_t tiles_along(Exprs *x, const Axis *axis, int tile) {
+    return divided_up(x, divided_up(x, axis->extent, axis->dilation), tile);
 }
 
 /* The filtering that costs least; false if the direct sum does. */
@@ -296,7 +301,8 @@ static bool choose(Convolution *v, const PassOptions *o) {
         double tiles = pixels;
         for (int a = 0; a < v->n_axes; a++) {
             const Axis *axis = &v->axis[a];
-            tiles *= (double)(tiles_along(axis, f->tile) * axis->dilation) / (double)axis->extent;
+            const int64_t along = dim_max(v->x, tiles_along(v->x, axis, f->tile));
+            tiles *= (double)(along * axis->dilation) / (double)out->shape[axis->dim];
         }
         double points = pow(f->points, v->n_axes);
         double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
@@ -308,7 +314,11 @@ static bool choose(Convolution *v, const PassOptions *o) {
         v->f = f;
     }
     if (!v->f || v->c < 16 || v->k < 8) return false;
-    for (int a = 0; a < v->n_axes; a++) v->axis[a].tiles = tiles_along(&v->axis[a], v->f->tile);
+    for (int a = 0; a < v->n_axes; a++) {
+        v->axis[a].tiles = tiles_along(v->x, &v->axis[a], v->f->tile);
+        v->joined = a > 0 && v->axis[0].dilation == 1 && v->axis[a].dilation == 1 &&
+                    dim_varies(v->axis[a].tiles);
+    }
     return true;
 }
 
@@ -422,10 +432,21 @@ static Places places_of(const Convolution *v, const Value *of, int cut) {
         const Axis *axis = a >= 0 && a < cut ? &v->axis[a] : NULL;
         p.phase[d] = axis && axis->dilation > 1 ? p.rank++ : -1;
         if (p.phase[d] >= 0) p.shape[p.phase[d]] = axis->dilation;
-        p.at[d] = p.rank++;
+        const int before = v->joined && cut == 2 && a == 1 ? v->axis[0].dim : -1;
+        p.at[d] = before >= 0 ? p.at[before] : p.rank++;
         p.shape[p.at[d]] = axis ? axis->tiles : of->dims[d];
+        if (before >= 0) p.shape[p.at[d]] = dim_mul(v->x, v->axis[0].tiles, v->axis[1].tiles);
     }
     return p;
+}
+
+/* The tile along axis `a` that is number `at` of joined ones, which may be beyond those of a run.
+ */
+static const Expr *tile_of(const Convolution *v, int a, const Expr *at) {
+    Exprs *x = v->x;
+    const Expr *apart = dim_expr(x, v->axis[1].tiles);
+    const Expr *tile = ex_bin(x, a ? EX_rem : EX_div, at, apart);
+    return ex_bin(x, EX_min, tile, ex_i(x, dim_max(x, v->axis[a].tiles) - 1));
 }
 
 /* Bt d B. */
@@ -436,8 +457,9 @@ static Value *transformed_image(const Convolution *v) {
     bool padded = false;
     for (int a = 0; a < v->n_axes; a++) {
         const Axis *axis = &v->axis[a];
-        int64_t lines = axis->tiles * v->f->tile + WINDOW - 1;
-        after[axis->dim] = lines * axis->dilation - image->shape[axis->dim];
+        int64_t lines = dim_add(x, dim_mul(x, axis->tiles, v->f->tile), WINDOW - 1);
+        lines = dim_mul(x, lines, axis->dilation);
+        after[axis->dim] = dim_sub(x, lines, image->dims[axis->dim]);
         padded |= after[axis->dim] != 0;
     }
     if (padded) image = g_pad(v->g, image, before, after, (Scalar){0});
@@ -452,6 +474,8 @@ static Value *transformed_image(const Convolution *v) {
             if (is.phase[d] >= 0) index[is.phase[d]] = ex_var(x, to.phase[d]);
         }
         const int along = a ? is.at[axis->dim] : axis->dim, phase = to.phase[axis->dim];
+        for (int i = 0; i < 2 && a && v->joined; i++)
+            index[is.at[v->axis[i].dim]] = tile_of(v, i, ex_var(x, to.at[axis->dim]));
         index[along] = ex_mul(x, index[along], ex_i(x, v->f->tile * axis->dilation));
         if (phase >= 0) index[along] = ex_add(x, index[along], ex_var(x, phase));
         from = transform(v, v->dt == DT_i32 ? DT_i16 : DT_f32, to.rank, to.shape, v->f->points,
@@ -505,6 +529,24 @@ static const double *output_matrix(const Convolution *v) {
     return m;
 }
 
+typedef struct SymbolInputs {
+    Graph *g;
+    Value **in;
+    int n;
+} SymbolInputs;
+
+/* A symbol becomes a load of an input that has its value. */
+static const Expr *symbol_input(void *user, const Expr *e, const Expr *const *args) {
+    SymbolInputs *u = user;
+    if (e->op == EX_load) return ex_rebuild(u->g->x, e, args);
+    if (e->op != EX_var || e->k.i < DIM_VAR) return e;
+    Value *v = u->g->symbols.items[e->k.i - DIM_VAR];
+    int at = 0;
+    while (at < u->n && u->in[at] != v) at++;
+    if (at == u->n) u->in[u->n++] = v;
+    return ex_load(u->g->x, v->dt, at, 0, NULL);
+}
+
 static void rewrite(Convolution *v) {
     Graph *g = v->g;
     Exprs *x = v->x;
@@ -522,7 +564,7 @@ static void rewrite(Convolution *v) {
         sums = transform(v, v->dt, to.rank, to.shape, tile, points, m, a, sums, from, a, 1);
     }
     /* then A, with what op did to its sum */
-    Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2, Value *);
+    Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2 + g->symbols.n, Value *);
     memcpy(inputs, op->in, (size_t)op->n_in * sizeof *inputs);
     const Expr *at[MAX_RANK], *place[2] = {NULL, ex_var(x, rank)}, *factor;
     int64_t extent[MAX_RANK];
@@ -540,6 +582,12 @@ static void rewrite(Convolution *v) {
         at[to.at[axis->dim]] = ex_div(x, line, by);
         at[a] = place[0] = ex_bin(x, EX_rem, line, by);
     }
+    if (v->joined) {
+        const Expr **number_at = &at[to.at[v->axis[0].dim]], *line = ex_var(x, v->axis[0].dim);
+        const Expr *down = ex_div(x, line, ex_i(x, tile)), *apart = dim_expr(x, v->axis[1].tiles);
+        *number_at =
+            ex_add(x, ex_mul(x, down, apart), *number_at); /* which the second axis has set */
+    }
     at[v->n_axes - 1] = place[1];
     int n_in = op->n_in;
     inputs[n_in++] = sums;
@@ -552,6 +600,9 @@ static void rewrite(Convolution *v) {
         inputs[n_in++] = matrix(g, tile, points, m);
     }
     op->body = ex_mul(x, ex_load(x, v->dt, op->n_in, to.rank, at), factor);
+    SymbolInputs symbols = {g, inputs, n_in};
+    if (v->joined) op->body = ex_rewrite(x, op->body, symbol_input, &symbols);
+    n_in = symbols.n;
     op->body = ex_simplify(x, op->body, rank + 1, extent);
     op->n_red = 1;
     op->red = arena_copy(g->arena, &extent[rank], sizeof extent[rank]);
