@@ -11,6 +11,7 @@
 #define EAGER_ARM  4  /* nodes of one that is computed before it is known whether it is wanted */
 #define LONG_LINE  90 /* columns after which a value gets a name */
 #define LONGEST    98 /* columns of any line */
+#define MOST_OF_EXTENT 256 /* nodes */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -180,6 +181,66 @@ void begin_statement(Printer *p, int n, const Expr *const *roots) {
     find_must(p);
     for (int i = 0; i < n; i++)
         if (roots[i]) bind_needed(p, roots[i], true);
+}
+
+/* --- what a run's extents come to --------------------------------------------------------------
+ */
+
+typedef struct Extents {
+    Printer *p;
+    VEC(const Expr *) found;
+} Extents;
+
+static bool holds_number(const Buffer *b) {
+    return b->space == SPACE_param && dt_is_int(b->dt) && buffer_elements(b) == 1 && !b->written &&
+           !b->partial;
+}
+
+/* Is it computed from numbers that a run finds before the kernel? Nothing in the kernel changes it
+ * then. */
+static bool is_extent(const Printer *p, const Expr *e) {
+    if (!dt_is_int((DType)e->dt) || e->size > MOST_OF_EXTENT || e->op == EX_var) return false;
+    if (e->op == EX_load) return holds_number(p->k->buffers.items[e->k.i]);
+    for (int i = 0; i < e->n; i++)
+        if (!is_extent(p, e->arg[i])) return false;
+    return e->n || ex_is_const(e);
+}
+
+/* Notes the largest parts of what is visited that are such. */
+static void find_extents(Extents *u, const Expr *e) {
+    if (e->n && is_extent(u->p, e) && !ex_is_const(e)) vec_push(u->p->scratch, &u->found, e);
+}
+
+static void look_into(void *user, const Expr *e) {
+    Extents *u = user;
+    if (e->op == EX_load || !is_extent(u->p, e))
+        for (int i = 0; i < e->n; i++) find_extents(u, e->arg[i]);
+}
+
+static void look_at_roots(Extents *u, const Stmt *s) {
+    for (; s; s = s->next) {
+        const Expr *roots[] = {s->extent, s->value, NULL};
+        if (s->kind == ST_store || s->kind == ST_prefetch) roots[2] = place_of(u->p, s);
+        for (int i = 0; i < 3; i++) {
+            if (!roots[i]) continue;
+            if (i < 2) roots[i] = prepare(u->p, roots[i]);
+            find_extents(u, roots[i]);
+            ex_visit(u->p->scratch, roots[i], look_into, u);
+        }
+        look_at_roots(u, s->body);
+        look_at_roots(u, s->other);
+    }
+}
+
+void name_extents(Printer *p) {
+    Extents u = {.p = p};
+    bool any = false;
+    for (int i = 0; i < p->k->n_params; i++)
+        any |= p->buffer_used[i] && holds_number(p->k->buffers.items[i]);
+    if (any) look_at_roots(&u, p->k->body);
+    if (!u.found.n) return;
+    begin_statement(p, u.found.n, u.found.items);
+    for (int i = 0; i < u.found.n; i++) name_expr(p, u.found.items[i]);
 }
 
 void end_scope(Printer *p, int mark) {

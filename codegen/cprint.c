@@ -680,6 +680,7 @@ void print_statements(Printer *p, const Stmt *s) {
 
 void print_body(Printer *p) {
     p->indent = 1;
+    if (!p->d->block_at[0]) name_extents(p);
     print_tiles_begin(p);
     print_statements(p, p->k->body);
     print_tiles_end(p);

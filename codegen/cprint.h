@@ -204,6 +204,9 @@ const Expr *prepare(Printer *p, const Expr *e);
 const Expr *place_of(Printer *p, const Stmt *s);
 /* Begins a statement that evaluates these expressions, all prepared: prints what they share. */
 void begin_statement(Printer *p, int n, const Expr *const *roots);
+/* Gives names to what is computed from a run's extents alone, ahead of all statements: compilers do
+ * not move loads out of loops that store. */
+void name_extents(Printer *p);
 /* Forgets the constants of the statement. `mark`: p->named.n before it. */
 void end_statement(Printer *p, int mark);
 void end_scope(Printer *p, int mark);
