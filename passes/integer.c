@@ -91,18 +91,20 @@ static Op *decoding(Graph *g, Value *v, Decoded *d) {
 
 /* --- movement and padding come before decoding ------------------------------------------------ */
 
-static bool only_moves(const Expr *e) {
+/* The input that a map moves, with zeros elsewhere; -1: it does something else. */
+static int moved_input(const Expr *e) {
     while (e->op == EX_select && ex_is_zero(e->arg[2])) e = e->arg[1];
-    return e->op == EX_load;
+    return e->op == EX_load ? (int)e->k.i : -1;
 }
 
 /* A map that moves what is decoded decodes what is moved. */
 static void sink_into(Graph *g, Op *m) {
     Decoded d;
     int64_t work = 0;
-    if (!only_moves(m->body) || m->n_in != 1 || !decoding(g, m->in[0], &d)) return;
+    const int moved = moved_input(m->body);
+    if (moved < 0 || !decoding(g, m->in[moved], &d)) return;
     Op old = *m;
-    if (!op_inline(g, m, 0, MAX_RANK, &work) || !read_decoded(g->x, m->body, &d)) *m = old;
+    if (!op_inline(g, m, moved, MAX_RANK, &work) || !read_decoded(g->x, m->body, &d)) *m = old;
 }
 
 /* Is `e` what a decoded tensor is encoded as, with the scale and zero point that it had? */
@@ -138,11 +140,11 @@ static const Expr *encoded_value(const Expr *e) {
 static void skip_coding(Graph *g, Op *m) {
     Decoded d;
     int64_t work = 0;
-    if (m->n_in != 1 || m->body->op != EX_cast || encoded_value(m->body)->op != EX_load ||
-        !decoding(g, m->in[0], &d))
+    const Expr *encoded = encoded_value(m->body);
+    if (m->body->op != EX_cast || encoded->op != EX_load || !decoding(g, m->in[encoded->k.i], &d))
         return;
     Op old = *m;
-    if (op_inline(g, m, 0, MAX_RANK, &work) && read_decoded(g->x, encoded_value(m->body), &d) &&
+    if (op_inline(g, m, (int)encoded->k.i, MAX_RANK, &work) && read_decoded(g->x, encoded_value(m->body), &d) &&
         restores(m->body, &d)) {
         m->body = d.q;
         graph_drop_inputs(g, m);
@@ -786,7 +788,7 @@ static const Expr *by_reciprocal(Exprs *x, const Expr *e) {
 static bool is_open(Exprs *x, const Op *op, const bool *open, int values) {
     Decoded d;
     if (!dt_is_float(op->out[0]->dt) || op->kind == OP_input || op->kind == OP_const) return false;
-    if (op->kind == OP_reshape || (op->kind == OP_map && only_moves(op->body))) {
+    if (op->kind == OP_reshape || (op->kind == OP_map && moved_input(op->body) >= 0)) {
         bool any = false;
         for (int i = 0; i < op->n_in; i++) any |= op->in[i]->id < values && open[op->in[i]->id];
         return any;
