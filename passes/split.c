@@ -13,6 +13,7 @@
 #define MAX_LOOPS   16
 #define MAX_PIECES  24 /* of several loops */
 #define MAX_STRETCH 64 /* of one */
+#define MOST_OF_BOUND 256 /* nodes */
 
 typedef struct Box { /* per loop: lo <= variable < hi; there is nothing in it where hi <= lo */
     const Expr *lo[MAX_LOOPS], *hi[MAX_LOOPS];
@@ -33,11 +34,19 @@ typedef struct Split {
     Box box;     /* the last piece */
 } Split;
 
+/* Is it made of constants, counters and extents? Of other numbers a sum may not fit. */
+static bool is_extent(const Split *s, const Expr *e) {
+    if (e->op == EX_load && s->k->buffers.items[e->k.i]->high > INT32_MAX) return false;
+    for (int i = 0; i < e->n; i++)
+        if (!is_extent(s, e->arg[i])) return false;
+    return e->size <= MOST_OF_BOUND;
+}
+
 /* The bound that a comparison sets to the variable of loop *l; false if it sets none, or if the
  * loop stays in one piece since it is unrolled. */
 static bool read_bound(const Split *s, const Expr *e, int *l, const Expr **bound, bool *below) {
     int var;
-    if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below)) return false;
+    if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below) || !is_extent(s, *bound)) return false;
     for (*l = 0; *l < s->n_loops; (*l)++)
         if (s->loop[*l]->var == var) return s->loop[*l]->role != ROLE_unroll;
     return false;
