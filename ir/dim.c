@@ -610,6 +610,15 @@ const Expr *dim_expr(Exprs *x, int64_t d) {
     return more ? normal(x, ex_add(x, e, ex_const(x, DT_i32, (Scalar){.i = more}))) : e;
 }
 
+const Expr *dim_simplified(Exprs *x, int64_t d) {
+    if (!dim_varies(d)) return dim_expr(x, d);
+    int64_t extent[DIM_VAR + DIM_MAX_SYMBOLS];
+    const int n = x->dims->symbol.n;
+    for (int i = 0; i < DIM_VAR; i++) extent[i] = -1;
+    for (int i = 0; i < n; i++) extent[DIM_VAR + i] = x->dims->symbol.items[i].high + 1;
+    return ex_simplify(x, dim_expr(x, d), DIM_VAR + n, extent);
+}
+
 int dim_symbol(const Exprs *x, int64_t d) {
     if (!x->dims || !dim_varies(d)) return -1;
     int64_t k = (d - FIRST) / STEP;

@@ -203,7 +203,7 @@ static const Expr *inside(const Builder *b, int n, uint64_t which) {
     for (int i = 0; i < n; i++) {
         int64_t d = i < b->rank ? b->shape[i] : b->red[i - b->rank];
         if (!dim_varies(d) || !(which >> i & 1)) continue;
-        const Expr *one = ex_lt(b->x, ex_var(b->x, i), dim_expr(b->x, d));
+        const Expr *one = ex_lt(b->x, ex_var(b->x, i), dim_simplified(b->x, d));
         all = all ? ex_and(b->x, all, one) : one;
     }
     return all;

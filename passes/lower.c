@@ -151,7 +151,7 @@ static const Op *limited(Lower *l, const Op *op, const Expr **limit) {
         if (!dim_varies(out->dims[i]) || out->shape[i] < 2) continue;
         Limits u = {l, own, true};
         int before = own->n_in;
-        limit[i] = ex_rewrite(x, dim_expr(x, out->dims[i]), load_symbol, &u);
+        limit[i] = ex_rewrite(x, dim_simplified(x, out->dims[i]), load_symbol, &u);
         any |= u.known;
         if (u.known) continue;
         limit[i] = NULL;
@@ -185,7 +185,7 @@ static const Op *by_coordinates(Lower *l, const Op *op, const Expr **extent) {
     for (int i = rank - 1; i >= 0; i--) {
         shape[i] = dim_max(x, flat->dense[i]);
         if (shape[i] != 1) outermost = i;
-        extent[i] = with_symbols(l, own, dim_expr(x, flat->dense[i]));
+        extent[i] = with_symbols(l, own, dim_simplified(x, flat->dense[i]));
         if (!extent[i]) return NULL;
     }
     /* coordinate k becomes variable 1 + k at first, for 0 is the flat one */
@@ -354,7 +354,7 @@ static void count_trips(Lower *l, const Op *op, Step *begin) {
     for (int i = 1; i < op->n_out; i++)
         if (op->out[i]->dims[0] != d) return;
     if (!dim_varies(d)) return;
-    const Expr *e = dim_expr(l->p->x, d);
+    const Expr *e = dim_simplified(l->p->x, d);
     bool many = e->op == EX_mul && ex_is_const(e->arg[1]);
     Value *count = symbols_value(l, many ? e->arg[0] : e, op->src);
     if (!count) return;

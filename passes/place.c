@@ -83,9 +83,10 @@ static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *
  * not. */
 static bool end_with(const Placing *p, const Value *v, int i, Box *box) {
     Exprs *x = p->g->x;
-    int64_t end;
+    int64_t end, own;
+    const Expr *behind = ex_add(x, dim_simplified(x, v->dims[i]), ex_i(x, box->lo[i]));
     if (!dim_from_expr(x, ex_rewrite(x, box->end[i], symbol_of_load, (void *)p), &end) ||
-        end != dim_add(x, v->dims[i], box->lo[i]) || box->lo[i] + v->shape[i] > box->hi[i])
+        !dim_from_expr(x, behind, &own) || end != own || box->lo[i] + v->shape[i] > box->hi[i])
         return false;
     box->hi[i] = box->lo[i] + v->shape[i];
     return true;
@@ -138,7 +139,7 @@ static bool within_extents(Placing *p, const Expr *cond) {
     int64_t var = cond->op == EX_lt && cond->arg[0]->op == EX_var ? cond->arg[0]->k.i : out->rank;
     if (var >= out->rank || !dim_varies(out->dims[var])) return false;
     const Expr *extent = ex_rewrite(p->g->x, cond->arg[1], symbol_of_load, p);
-    return extent == dim_expr(p->g->x, out->dims[var]);
+    return extent == dim_simplified(p->g->x, out->dims[var]);
 }
 
 /* Finds the parts of the result that `e` computes in the box. */

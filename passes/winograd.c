@@ -444,7 +444,7 @@ static Places places_of(const Convolution *v, const Value *of, int cut) {
  */
 static const Expr *tile_of(const Convolution *v, int a, const Expr *at) {
     Exprs *x = v->x;
-    const Expr *apart = dim_expr(x, v->axis[1].tiles);
+    const Expr *apart = dim_simplified(x, v->axis[1].tiles);
     const Expr *tile = ex_bin(x, a ? EX_rem : EX_div, at, apart);
     return ex_bin(x, EX_min, tile, ex_i(x, dim_max(x, v->axis[a].tiles) - 1));
 }
@@ -584,7 +584,8 @@ static void rewrite(Convolution *v) {
     }
     if (v->joined) {
         const Expr **number_at = &at[to.at[v->axis[0].dim]], *line = ex_var(x, v->axis[0].dim);
-        const Expr *down = ex_div(x, line, ex_i(x, tile)), *apart = dim_expr(x, v->axis[1].tiles);
+        const Expr *down = ex_div(x, line, ex_i(x, tile)),
+                   *apart = dim_simplified(x, v->axis[1].tiles);
         *number_at =
             ex_add(x, ex_mul(x, down, apart), *number_at); /* which the second axis has set */
     }
