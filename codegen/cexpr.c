@@ -191,16 +191,16 @@ typedef struct Extents {
     VEC(const Expr *) found;
 } Extents;
 
-static bool holds_number(const Buffer *b) {
-    return b->space == SPACE_param && dt_is_int(b->dt) && buffer_elements(b) == 1 && !b->written &&
-           !b->partial;
+static bool holds_extent(const Buffer *b) {
+    return b->space == SPACE_param && b->dt == DT_i32 && buffer_elements(b) == 1 && !b->written &&
+           b->high <= INT32_MAX;
 }
 
-/* Is it computed from numbers that a run finds before the kernel? Nothing in the kernel changes it
- * then. */
+/* Is it computed from extents of a run alone? Nothing in the kernel changes it then. */
 static bool is_extent(const Printer *p, const Expr *e) {
-    if (!dt_is_int((DType)e->dt) || e->size > MOST_OF_EXTENT || e->op == EX_var) return false;
-    if (e->op == EX_load) return holds_number(p->k->buffers.items[e->k.i]);
+    if (!dt_is_int((DType)e->dt) || e->size > MOST_OF_EXTENT) return false;
+    if (e->op == EX_load)
+        return holds_extent(p->k->buffers.items[e->k.i]) && (!e->n || ex_is_const(e->arg[0]));
     for (int i = 0; i < e->n; i++)
         if (!is_extent(p, e->arg[i])) return false;
     return e->n || ex_is_const(e);
@@ -236,7 +236,7 @@ void name_extents(Printer *p) {
     Extents u = {.p = p};
     bool any = false;
     for (int i = 0; i < p->k->n_params; i++)
-        any |= p->buffer_used[i] && holds_number(p->k->buffers.items[i]);
+        any |= p->buffer_used[i] && holds_extent(p->k->buffers.items[i]);
     if (any) look_at_roots(&u, p->k->body);
     if (!u.found.n) return;
     begin_statement(p, u.found.n, u.found.items);

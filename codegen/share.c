@@ -198,15 +198,22 @@ static int accesses_of(const Share *h, int s, Access **access) {
     return n;
 }
 
+static bool lies_inside(const Value *v, const Value *whole) {
+    while (v && v != whole) v = v->inside;
+    return v;
+}
+
 /* Does each write elements of its own? Pieces of a map do, and makers of tensors that lie inside of
- * the same one. */
+ * the same one. (What is made of a tensor beyond a run's extents lies in what is around it.) */
 static bool write_apart(const Access *a, const Access *b) {
     if (a->read || b->read) return false;
     if (a->place == b->place) return true; /* of one launch */
     const Value *v = a->value, *w = b->value;
+    if (lies_inside(v, w) || lies_inside(w, v))
+        return v != w && !dims_vary(v->rank, v->dims) && !dims_vary(w->rank, w->dims);
     while (v->inside) v = v->inside;
     while (w->inside) w = w->inside;
-    return v == w && a->value != b->value;
+    return v == w;
 }
 
 /* Must step `s` wait for what was done since the last barrier? */
