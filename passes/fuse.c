@@ -359,14 +359,21 @@ static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
     return true;
 }
 
-#define MOST_GROWTH 2 /* of constants */
+#define MOST_GROWTH  2        /* of constants, ... */
+#define DEAR_GROWTH  4096     /* ... where an element takes long to compute, ... */
+#define DEAR_ELEMENT 20       /* ... so many cycles, ... */
+#define DEAR_BYTES   0x400000 /* ... and all are not more than this, for processors with caches */
 
 /* Computes c now if it is one of constants, as steps of it were not, for what they made was larger
- * (rows of a table that are chosen, then encoded). */
-static bool fold_map(Graph *g, Op *c) {
+ * (rows of a table that are chosen, then encoded; the sines of a filter). */
+static bool fold_map(Graph *g, const PassOptions *o, Op *c) {
     Value **old = c->in;
     const int n_old = c->n_in;
-    if (c->kind == OP_map) graph_fold(g, c, MOST_GROWTH);
+    if (c->kind == OP_map) {
+        const bool dear = o->target->vector_types && value_bytes(c->out[0]) <= DEAR_BYTES &&
+                          body_cost(g, c->body) >= DEAR_ELEMENT;
+        graph_fold(g, c, dear ? DEAR_GROWTH : MOST_GROWTH);
+    }
     if (c->kind != OP_const) return false;
     for (int i = 0; i < n_old; i++) drop_use(g, old[i]);
     return true;
@@ -398,7 +405,7 @@ void pass_fuse(Graph *g, const PassOptions *o) {
             c->kind != OP_scatter)
             continue;
         for (int i = 0; i < c->n_in;) i = try_inline(g, o, c, i, &work) ? 0 : i + 1;
-        if (fold_map(g, c)) continue;
+        if (fold_map(g, o, c)) continue;
         if (c->kind == OP_map && !decodes(g, c) && !chooses_columns(g, o, c))
             try_epilogue(g, c, &work);
     }
