@@ -28,6 +28,14 @@ typedef struct Placing {
     int64_t covered;       /* elements of those that end where runs do not decide */
 } Placing;
 
+/* Ends the box at `at`, if it does not end before; false if it is not known which comes first. */
+static bool end_at(Exprs *x, const Expr *at, const Expr **end) {
+    const Expr *more = *end ? ex_simplify(x, ex_sub(x, at, *end), 0, NULL) : NULL;
+    if (more && !ex_is_const(more)) return false;
+    if (!more || more->k.i < 0) *end = at;
+    return true;
+}
+
 /* Cuts `box` down to where `guard` holds; false if the guard is not made of bounds of coordinates.
  */
 static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
@@ -38,9 +46,8 @@ static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
     bool below;
     if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &at, &below)) return false;
     if (!ex_is_const(at)) {
-        if (!p->fixed || !below || box->end[var]) return false;
-        box->end[var] = at;
-        return true;
+        if (!p->fixed || !below) return false;
+        return end_at(p->g->x, at, &box->end[var]);
     }
     int64_t bound = at->k.i;
     if (bound < box->lo[var])

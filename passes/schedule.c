@@ -599,7 +599,7 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     const bool scalars = n->target->scalar_registers > 0;
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
-    if (row >= 0) inner[count++] = tile_loop(n, row, tile.rows, &row_tiles);
+    if (row >= 0) inner[count++] = tile_loop(n, row, rows_of_tile(n, row, tile.rows), &row_tiles);
     inner[count++] = tile_loop(n, column, tile.columns, &column_tiles);
     for (int i = 0; i < count; i++)
         nest_bind(n, inner[i], i == count - 1 && !scalars ? ROLE_vector : ROLE_unroll);

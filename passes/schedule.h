@@ -84,6 +84,8 @@ int64_t most_tile_rows(const Target *t, bool compete);
 int64_t tiles_of(int64_t extent, int64_t tile);
 /* Splits `loop` into tiles and returns the inner part; a loop that is short enough is its own. */
 int tile_loop(Nest *n, int loop, int64_t tile, int64_t *tiles);
+/* So many rows of loop `row` a tile should have, of `rows`: not all, where a run may have few. */
+int64_t rows_of_tile(const Nest *n, int row, int64_t rows);
 /* Has runs that have few of the rows, of which `rows` is a tile, do one after the other, in tiles
  * of other rows of the product (NULL: it is none), if it has some, and of more of its columns than
  * are in the tile's loop `column` (-1: all of them), or, of large constants, tiles of several parts

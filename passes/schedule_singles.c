@@ -9,6 +9,7 @@
 #include "passes/schedule.h"
 
 #define MOST_SINGLES 2 /* rows that are done one by one where a run has no more */
+#define LEAST_SUMS   4 /* vectors of them: each is ready after so many cycles */
 
 /* Columns, of `extent`, in a tile of so many rows, if the product computes the factor that has
  * them: constants lie in the order of the other tiles. `column` is those tiles' loop over theirs;
@@ -27,6 +28,23 @@ static int64_t wider_tile(const Nest *n, const Product *m, int column, int64_t e
     return constant || width <= n->loop[column].extent ? -1 : width;
 }
 
+/* How many of the tiles of columns a row needs side by side for sums that do not wait for one
+ * another; 1: a tile has enough, or their number has no such divisor. */
+static int64_t parts_of(const Nest *n, int column, int64_t tiles) {
+    const int64_t vectors = tiles_of(n->loop[column].extent, lanes_of(n));
+    const int64_t least = tiles_of(LEAST_SUMS, vectors);
+    for (int64_t parts = least; n->target->vector_types && parts < 2 * least; parts++)
+        if (tiles % parts == 0) return parts;
+    return 1;
+}
+
+int64_t rows_of_tile(const Nest *n, int row, int64_t rows) {
+    const NestLoop *l = &n->loop[row];
+    const bool few = row < n->n_coords && n->limit[row] && n->coord[row] == ex_var(n->x, row) &&
+                     l->least <= MOST_SINGLES && l->extent > MOST_SINGLES;
+    return few && rows >= l->extent ? (l->extent + 1) / 2 : rows;
+}
+
 void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, int64_t columns) {
     Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1, .streams = -1};
     const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
@@ -43,8 +61,11 @@ void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, i
     if (column >= 0) s.width = wider_tile(n, m, column, columns, met);
     if (s.width > 0) s.columns = column;
     const bool whole = column >= 0 && columns % n->loop[column].extent == 0;
-    if (whole && s.rows < 0 && s.columns < 0)
-        s.parts = streams_of(n, panels, n->loop[panels].extent);
+    if (whole && s.rows < 0 && s.columns < 0) {
+        const int64_t tiles = n->loop[panels].extent;
+        s.parts = streams_of(n, panels, tiles);
+        if (s.parts == 1) s.parts = parts_of(n, column, tiles);
+    }
     if (s.parts > 1) s.streams = panels;
     nest_single(n, s);
 }

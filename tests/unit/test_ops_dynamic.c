@@ -1034,6 +1034,50 @@ static void test_strips(void **state) {
     assert_string_equal(text_get(&once), text_get(&again));
 }
 
+/* The program of a model whose weights are numbers from 1 to 7, for a processor with vectors. */
+static Program *vectors_of(Bench *b, const char *input, const char *weights, int count,
+                           const char *rest, const char *dims) {
+    Text model = text_new(&b->arena);
+    text_addf(&model, "opset 17 %s init w f32[%s] =", input, weights);
+    for (int i = 0; i < count; i++) text_addf(&model, " %d", i % 7 + 1);
+    text_addf(&model, " %s", rest);
+    Graph *g = import_text(b, text_get(&model), dims);
+    Target target = target_for_arch(target_find("c"), "x86-64-v3");
+    PassOptions o = {.target = &target};
+    assert_non_null(g);
+    return run_passes(g, &o);
+}
+
+/* No tile has all rows of a batch of which a run may have one: that has tiles of its own. */
+static void test_single_rows(void **state) {
+    Program *p = vectors_of(*state, "input x f32[B,64]", "64,40", 64 * 40,
+                            "output y y = MatMul(x, w)", "B=1..6");
+    int singles = 0;
+    for (int i = 0; i < p->kernels.n; i++)
+        singles += strstr(p->kernels.items[i]->schedule, "single i0i 2") != NULL;
+    assert_int_equal(singles, 1);
+}
+
+/* Images of any size are filtered by tiles, those of all rows side by side, and made where their
+ * rim is. */
+static void test_images(void **state) {
+    Program *p = vectors_of(*state, "input x f32[1,32,H,W]", "32,32,3,3", 32 * 32 * 9,
+                            "output y u = Relu(x) v = Conv(u, w) {pads=[1 1 1 1]} "
+                            "a = Conv(v, w) {pads=[1 1 1 1]} y = Relu(a)",
+                            "H=1..64 W=1..64");
+    int products = 0, inside = 0;
+    for (const Op *op = p->graph->first; op; op = op->next) {
+        const Value *v = op->n_out ? op->out[0] : NULL;
+        if (!v) continue;
+        inside += v->inside && dims_vary(v->rank, v->dims);
+        if (op->kind != OP_reduce || op->n_red != 1 || op->red[0] != 32) continue;
+        assert_true(v->rank == 5 && v->shape[0] == 6 && v->shape[3] == 16 * 16);
+        products++;
+    }
+    assert_int_equal(products, 2);
+    assert_int_equal(inside, 1);
+}
+
 /* A tile has no rows of several images, of which there may be one: those of an image are enough, or
  * go on in the next image. */
 static void test_tiles(void **state) {
@@ -1070,6 +1114,8 @@ static void test_tiles(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_tiles, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_single_rows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_images, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strips, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_work_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_work, set_up, tear_down),
