@@ -34,53 +34,6 @@ static uint32_t size_limit(int64_t work) {
 
 /* --- costs ------------------------------------------------------------------------------------ */
 
-static void add_cost(void *user, const Expr *e) {
-    double *cost = user;
-    switch ((ExprOp)e->op) {
-    case EX_const:
-    case EX_var:
-    case EX_ctr:
-    case EX_acc:
-    case EX_load:
-    case EX_cast:
-        break;
-    case EX_div:
-    case EX_rem:
-        *cost += e->dt == DT_i32 ? 2 : 4;
-        break;
-    case EX_sqrt:
-        *cost += 6;
-        break;
-    case EX_exp:
-    case EX_exp_low:
-    case EX_log:
-    case EX_pow:
-    case EX_sin:
-    case EX_cos:
-    case EX_tan:
-    case EX_asin:
-    case EX_acos:
-    case EX_atan:
-    case EX_sinh:
-    case EX_cosh:
-    case EX_tanh:
-    case EX_asinh:
-    case EX_acosh:
-    case EX_atanh:
-    case EX_erf:
-        *cost += 20;
-        break;
-    default:
-        *cost += dt_is_float((DType)e->dt) ? 1 : 0.25;
-    }
-}
-
-static double body_cost(Graph *g, const Expr *e) {
-    double cost = 0;
-    ex_visit(g->arena, e, add_cost, &cost);
-    return cost;
-}
-
 typedef struct Sites {
     Graph *g;
     int source;
@@ -227,7 +180,7 @@ static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, c
     /* what a product reads over and over should be a plain load */
     if (is_product_of_two(c) && !movement) return times <= 1 || m->body->op == EX_const;
     if (times <= 1.001) return true;
-    double cost = body_cost(g, m->body);
+    double cost = body_cost(g->arena, m->body);
     if (movement || cost <= 1) return c->kind == OP_map || times <= 64 || cost <= 0.5;
     return cost <= 4 && times <= 4 && c->kind != OP_scan;
 }
@@ -371,7 +324,7 @@ static bool fold_map(Graph *g, const PassOptions *o, Op *c) {
     const int n_old = c->n_in;
     if (c->kind == OP_map) {
         const bool dear = o->target->vector_types && value_bytes(c->out[0]) <= DEAR_BYTES &&
-                          body_cost(g, c->body) >= DEAR_ELEMENT;
+                          body_cost(g->arena, c->body) >= DEAR_ELEMENT;
         graph_fold(g, c, dear ? DEAR_GROWTH : MOST_GROWTH);
     }
     if (c->kind != OP_const) return false;
@@ -382,7 +335,7 @@ static bool fold_map(Graph *g, const PassOptions *o, Op *c) {
 /* Does the map make a float of one byte, at little cost? Its users had better read the byte. */
 static bool decodes(Graph *g, const Op *c) {
     return c->kind == OP_map && c->n_in == 1 && dt_store(c->in[0]->dt) == 1 &&
-           dt_is_float(c->out[0]->dt) && body_cost(g, c->body) <= MAX_DECODING;
+           dt_is_float(c->out[0]->dt) && body_cost(g->arena, c->body) <= MAX_DECODING;
 }
 
 /* A reshape of what became one itself (map_before_reshape) is one of what that reshapes. */

@@ -207,6 +207,53 @@ bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d) {
            ex_rewrite(g->x, dim_expr(g->x, v->dims[d]), symbol_of, &u);
 }
 
+static void add_cost(void *user, const Expr *e) {
+    double *cost = user;
+    switch ((ExprOp)e->op) {
+    case EX_const:
+    case EX_var:
+    case EX_ctr:
+    case EX_acc:
+    case EX_load:
+    case EX_cast:
+        break;
+    case EX_div:
+    case EX_rem:
+        *cost += e->dt == DT_i32 ? 2 : 4;
+        break;
+    case EX_sqrt:
+        *cost += 6;
+        break;
+    case EX_exp:
+    case EX_exp_low:
+    case EX_log:
+    case EX_pow:
+    case EX_sin:
+    case EX_cos:
+    case EX_tan:
+    case EX_asin:
+    case EX_acos:
+    case EX_atan:
+    case EX_sinh:
+    case EX_cosh:
+    case EX_tanh:
+    case EX_asinh:
+    case EX_acosh:
+    case EX_atanh:
+    case EX_erf:
+        *cost += 20;
+        break;
+    default:
+        *cost += dt_is_float((DType)e->dt) ? 1 : 0.25;
+    }
+}
+
+double body_cost(Arena *scratch, const Expr *e) {
+    double cost = 0;
+    ex_visit(scratch, e, add_cost, &cost);
+    return cost;
+}
+
 typedef struct InputLoads {
     int input, count;
 } InputLoads;

@@ -81,6 +81,8 @@ void reduce_set_term(Exprs *x, Op *op, const Expr *term);
 /* Does reduction variable `r` run through all of dimension `d` of `v`, in every run? */
 bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d);
 
+/* Cycles, about, that computing `e` once takes, without its loads. */
+double body_cost(Arena *scratch, const Expr *e);
 /* How many different loads of operator input `input` there are in `e`. */
 int loads_of_input(Arena *scratch, const Expr *e, int input);
 

@@ -5,6 +5,7 @@
  */
 #include "ir/constant.h"
 #include "ir/tile_plan.h"
+#include "passes/inline.h"
 #include "passes/nest_build.h"
 
 #include <float.h>
@@ -395,9 +396,10 @@ static const Expr *without_limits(Build *b, const Expr *e) {
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-static const Expr *tile_index(Build *b) {
+/* The element of the tile, of its first `count` loops. */
+static const Expr *tile_index(Build *b, int count) {
     const Expr *index = ex_i(b->x, 0);
-    for (int i = 0; i < b->n_tile; i++)
+    for (int i = 0; i < count; i++)
         index = ex_add(b->x, ex_mul(b->x, index, ex_i(b->x, b->n->loop[b->tile[i]].extent)),
                        b->loop_var[b->tile[i]]);
     return nest_simplify(b, index);
@@ -473,6 +475,46 @@ static const Expr *tail_body(Build *b, int t) {
     return ex_select(b->x, guard, body, ex_const(b->x, (DType)body->dt, none));
 }
 
+#define LEAST_FINISH 20 /* cycles for a row that are worth vectors: functions take so long */
+
+/* What is done with the sums of `count` rows of a tile of lanes, where that is the same for all:
+ * they go to a buffer, and what comes of them, in vectors, to another. */
+typedef struct Finish {
+    int sum, done;
+    Stmt *clear, *finish; /* NULL: each sum must be finished where it is */
+} Finish;
+
+static Stmt *over_rows(Build *b, int buffer, const Expr *value, int var, int64_t count) {
+    Stmt *loop = nest_new_for(b, var, count, ROLE_vector), *list = nest_new_alloc(b, buffer);
+    loop->body = nest_new_store(b, buffer, ex_var(b->x, var), value);
+    stmt_append(&list, loop);
+    return list;
+}
+
+static Finish finish_rows(Build *b, int rows, int64_t count) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    const Op *op = n->op;
+    const Expr *acc = b->acc;
+    const int64_t lanes = n->loop[n->lane_loop].extent, all = (count + lanes - 1) / lanes * lanes;
+    Finish f = {b->k->buffers.n, b->k->buffers.n + 1, NULL, NULL};
+    if (count < 2 || op->out[0]->dt != DT_f32 || acc->dt != DT_f32 ||
+        body_cost(b->p->arena, op->post) < LEAST_FINISH)
+        return f;
+    const Expr *row = ex_var(x, b->k->vars.n);
+    b->acc = ex_load(x, DT_f32, f.sum, 1, &row);
+    const Expr *post = rewrite(b, op->post);
+    b->acc = acc;
+    for (int i = 0; i < rows; i++)
+        if (reads_var(post, n->loop[b->tile[i]].var)) return f;
+    const int var = nest_add_var(b, "row", all);
+    kernel_buffer(b->p, b->k, "sum", SPACE_reg, DT_f32, 1, &all);
+    kernel_buffer(b->p, b->k, "done", SPACE_reg, DT_f32, 1, &all);
+    f.clear = over_rows(b, f.sum, ex_num(x, DT_f32, 0), var, all);
+    f.finish = over_rows(b, f.done, post, var, all);
+    return f;
+}
+
 /* Combines the lanes of every row of the tile, halving them again and again, and stores the
  * outcomes. `at`: an element of the tile. */
 static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
@@ -513,8 +555,19 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
                 others[count++] = n->order[i];
         stmt_append(&row, nest_wrap(b, count, others, loop));
     }
-    stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
+    const Finish f = finish_rows(b, rows, tile_size / lanes);
+    if (!f.finish) {
+        stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
+        stmt_append(&list, nest_wrap(b, rows, b->tile, row));
+        return list;
+    }
+    const Expr *own = tile_index(b, rows);
+    stmt_append(&row, nest_new_store(b, f.sum, own, b->acc));
+    Stmt *store = store_output(b, ex_load(x, DT_f32, f.done, 1, &own));
+    stmt_append(&list, f.clear);
     stmt_append(&list, nest_wrap(b, rows, b->tile, row));
+    stmt_append(&list, f.finish);
+    stmt_append(&list, nest_wrap(b, rows, b->tile, store));
     return list;
 }
 
@@ -868,7 +921,7 @@ static Stmt *build_reduction(Build *b) {
     skip_unasked(b, first);
     DType dt = (DType)op->body->dt;
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &tile_size);
-    const Expr *at = tile_index(b);
+    const Expr *at = tile_index(b, b->n_tile);
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &at);
     const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
     const Expr *body = rewrite(b, op->body);
@@ -912,7 +965,7 @@ static Stmt *build_scan_loops(Build *b) {
         size *= n->loop[n->order[i]].extent;
     }
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &size);
-    const Expr *index = tile_index(b);
+    const Expr *index = tile_index(b, b->n_tile);
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &index);
     const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, rewrite(b, op->body));
     Stmt *update = nest_new_if(b, b->guard[0], nest_new_store(b, b->acc_buffer, index, next));
