@@ -183,8 +183,7 @@ void begin_statement(Printer *p, int n, const Expr *const *roots) {
         if (roots[i]) bind_needed(p, roots[i], true);
 }
 
-/* --- what a run's extents come to --------------------------------------------------------------
- */
+/* --- what a run's extents come to ------------------------------------------------------------- */
 
 typedef struct Extents {
     Printer *p;

@@ -203,6 +203,9 @@ static bool read_convolution(Convolution *v) {
     /* the products have coordinates of points and of phases, two each, and reductions */
     if (out->rank + 4 + op->n_red > MAX_RANK) return false;
     if (dim_varies(out->dims[1])) return false;
+    /* where images end is said by symbols, which the body of a loop may not have */
+    if (dims_vary(out->rank - 1, out->dims + 1) && (v->g->parent || !graph_has_extents(v->g, out)))
+        return false;
     v->dt = (DType)op->body->dt;
     for (int f = 0; f < 2; f++) {
         const Expr *image = loaded(v, op->body->arg[f]);
