@@ -50,6 +50,15 @@ static const Row rows[] = {
      "B=1..2 D=8..32",
      {"1 2 3 4 5 6 7 8", "1", "8"},
      "fault: MatMulNBits(y): extents that must be equal differ"},
+    /* a window has room in what a run gives */
+    {"input x f32[1,1,H] output y y = MaxPool(x) {kernel_shape=[2] strides=[2]}",
+     "H=1..4",
+     {"1 3 2", "3"},
+     "f32[1, 1, 1] 3"},
+    {"input x f32[1,1,H] output y y = MaxPool(x) {kernel_shape=[2] strides=[2]}",
+     "H=1..4",
+     {"1", "1"},
+     "fault: MaxPool(y): an extent is out of its range"},
     /* sums and the largest along rows that are vectors go no further than a run does */
     {"opset 13 input x f32[2,B] output y y = Softmax(x) {axis=1}",
      "B=1..40",
