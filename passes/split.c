@@ -11,8 +11,8 @@
 #include "passes/passes.h"
 
 #define MAX_LOOPS   16
-#define MAX_PIECES  24 /* of several loops */
-#define MAX_STRETCH 64 /* of one */
+#define MAX_PIECES    24  /* of several loops */
+#define MAX_STRETCH   64  /* of one */
 #define MOST_OF_BOUND 256 /* nodes */
 
 typedef struct Box { /* per loop: lo <= variable < hi; there is nothing in it where hi <= lo */
@@ -36,10 +36,11 @@ typedef struct Split {
 
 /* Is it made of constants, counters and extents? Of other numbers a sum may not fit. */
 static bool is_extent(const Split *s, const Expr *e) {
+    if (e->size > MOST_OF_BOUND) return false;
     if (e->op == EX_load && s->k->buffers.items[e->k.i]->high > INT32_MAX) return false;
     for (int i = 0; i < e->n; i++)
         if (!is_extent(s, e->arg[i])) return false;
-    return e->size <= MOST_OF_BOUND;
+    return true;
 }
 
 /* The bound that a comparison sets to the variable of loop *l; false if it sets none, or if the
