@@ -10,7 +10,7 @@
  */
 #include "passes/passes.h"
 
-#define MAX_LOOPS   16
+#define MAX_LOOPS     16
 #define MAX_PIECES    24  /* of several loops */
 #define MAX_STRETCH   64  /* of one */
 #define MOST_OF_BOUND 256 /* nodes */
@@ -27,7 +27,7 @@ typedef struct Split {
     const Expr *limits; /* ... and what must hold inside of it; NULL: nothing */
     Stmt *store;
     int64_t extent[MAX_LOOPS]; /* the most iterations of a loop */
-    int n_vars; /* of the kernel before any piece was made */
+    int n_vars;                /* of the kernel before any piece was made */
     Stmt *pieces;
     int n_pieces, max_pieces;
     Stmt *outer; /* the outermost loop of the last piece */
