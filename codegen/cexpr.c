@@ -11,8 +11,9 @@
 #define EAGER_ARM  4  /* nodes of one that is computed before it is known whether it is wanted */
 #define LONG_LINE  90 /* columns after which a value gets a name */
 #define LONGEST    98 /* columns of any line */
-#define MOST_OF_EXTENT 256 /* nodes */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
+
+#define MOST_OF_EXTENT 256 /* nodes */
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
@@ -192,7 +193,7 @@ typedef struct Extents {
 
 static bool holds_extent(const Buffer *b) {
     return b->space == SPACE_param && b->dt == DT_i32 && buffer_elements(b) == 1 && !b->written &&
-           b->high <= INT32_MAX;
+           buffer_has_range(b);
 }
 
 /* Is it computed from extents of a run alone? Nothing in the kernel changes it then. */

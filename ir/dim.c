@@ -610,13 +610,17 @@ const Expr *dim_expr(Exprs *x, int64_t d) {
     return more ? normal(x, ex_add(x, e, ex_const(x, DT_i32, (Scalar){.i = more}))) : e;
 }
 
-const Expr *dim_simplified(Exprs *x, int64_t d) {
-    if (!dim_varies(d)) return dim_expr(x, d);
-    int64_t extent[DIM_VAR + DIM_MAX_SYMBOLS];
+int dim_extents(const Exprs *x, int64_t *extent) {
     const int n = x->dims->symbol.n;
-    for (int i = 0; i < DIM_VAR; i++) extent[i] = -1;
     for (int i = 0; i < n; i++) extent[DIM_VAR + i] = x->dims->symbol.items[i].high + 1;
-    return ex_simplify(x, dim_expr(x, d), DIM_VAR + n, extent);
+    return DIM_VAR + n;
+}
+
+const Expr *dim_simplified(Exprs *x, int64_t d) {
+    int64_t extent[DIM_MAX_VARS];
+    if (!dim_varies(d)) return dim_expr(x, d);
+    for (int i = 0; i < DIM_VAR; i++) extent[i] = -1;
+    return ex_simplify(x, dim_expr(x, d), dim_extents(x, extent), extent);
 }
 
 int dim_symbol(const Exprs *x, int64_t d) {

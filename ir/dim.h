@@ -73,7 +73,11 @@ DimSymbol dim_symbol_range(const Exprs *x, int symbol);
 bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d);
 /* Its value as an i32 expression. */
 const Expr *dim_expr(Exprs *x, int64_t d);
-/* The same, simplified as in the bodies of operators. */
+/* The extents that the variables of symbols have, from DIM_VAR on; returns how many variables there
+ * are. */
+#define DIM_MAX_VARS (DIM_VAR + DIM_MAX_SYMBOLS)
+int dim_extents(const Exprs *x, int64_t *extent);
+/* Its value, simplified as in the bodies of operators. */
 const Expr *dim_simplified(Exprs *x, int64_t d);
 /* The bounds of an expression of symbols and constants; false if there are none. */
 bool dim_bounds(const Exprs *x, const Expr *e, int64_t *low, int64_t *high);

@@ -181,19 +181,13 @@ static const Expr *load_symbols(Builder *b, const Expr *e) {
 }
 
 /* The extents that vars have, those of symbols included; returns how many. */
-#define MAX_EXTENTS (DIM_VAR + DIM_MAX_SYMBOLS)
 static int extents_of(const Builder *b, int64_t *extent) {
     int n = b->rank + b->n_red;
     for (int i = 0; i < n; i++)
         extent[i] = dim_max(b->x, i < b->rank ? b->shape[i] : b->red[i - b->rank]);
     if (!b->x->dims) return n;
     for (int i = n; i < DIM_VAR; i++) extent[i] = -1;
-    for (n = DIM_VAR; n < MAX_EXTENTS; n++) {
-        int64_t low, high;
-        if (!dim_bounds(b->x, ex_var(b->x, n), &low, &high)) break; /* there are no more symbols */
-        extent[n] = high + 1;
-    }
-    return n;
+    return dim_extents(b->x, extent);
 }
 
 /* True in bodies where those of the first n coordinates that are in `which` are inside; NULL: all
@@ -212,7 +206,7 @@ static const Expr *inside(const Builder *b, int n, uint64_t which) {
 typedef struct Reads {
     const Builder *b;
     int n;
-    int64_t extent[MAX_EXTENTS];
+    int64_t extent[DIM_MAX_VARS];
     bool beyond;
     uint64_t compared; /* coordinates that conditions look at */
     uint64_t risky;    /* see at_risk */
@@ -509,7 +503,7 @@ const Expr *build_in(Builder *b, Value *v) {
 }
 
 static const Expr *simplify_in(Builder *b, const Expr *e) {
-    int64_t extent[MAX_EXTENTS];
+    int64_t extent[DIM_MAX_VARS];
     int n = extents_of(b, extent);
     return ex_simplify(b->x, e, n, extent);
 }

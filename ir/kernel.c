@@ -80,7 +80,7 @@ static const Expr *load_as_var(void *user, const Expr *e, const Expr *const *arg
     (void)args;
     if (e->op != EX_load) return e;
     const Buffer *b = u->k->buffers.items[e->k.i];
-    if (b->low < INT32_MIN || b->high > INT32_MAX || u->n == MOST_LOADS) return e;
+    if (!buffer_has_range(b) || u->n == MOST_LOADS) return e;
     u->extent[u->n] = (int64_t)b->high - (int64_t)b->low + 1;
     return ex_add(u->x, ex_var(u->x, u->n++), ex_i(u->x, (int64_t)b->low));
 }

@@ -165,6 +165,10 @@ void stmt_append(Stmt **list, Stmt *s);
 /* What no value of `e`, which loads the kernel's buffers, exceeds in magnitude, if none is NaN;
  * HUGE_VAL: it is not known. */
 double kernel_largest(const Kernel *k, const Expr *e);
+/* Holds it integers in a range that is known, as extents of a run are? */
+static inline bool buffer_has_range(const Buffer *b) {
+    return dt_is_int(b->dt) && b->low >= INT32_MIN && b->high <= INT32_MAX;
+}
 /* Bounds of an integer expression without variables, by the ranges of the buffers that it loads;
  * false: they are not known. */
 bool kernel_bounds(const Kernel *k, Exprs *x, const Expr *e, int64_t *low, int64_t *high);

@@ -204,7 +204,7 @@ bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d) {
     if (!extent || !varies) return !extent && !varies;
     Symbols u = {g, op};
     return ex_rewrite(g->x, extent, symbol_of, &u) ==
-           ex_rewrite(g->x, dim_expr(g->x, v->dims[d]), symbol_of, &u);
+           ex_rewrite(g->x, dim_simplified(g->x, v->dims[d]), symbol_of, &u);
 }
 
 static void add_cost(void *user, const Expr *e) {

@@ -144,8 +144,8 @@ static void skip_coding(Graph *g, Op *m) {
     if (m->body->op != EX_cast || encoded->op != EX_load || !decoding(g, m->in[encoded->k.i], &d))
         return;
     Op old = *m;
-    if (op_inline(g, m, (int)encoded->k.i, MAX_RANK, &work) && read_decoded(g->x, encoded_value(m->body), &d) &&
-        restores(m->body, &d)) {
+    if (op_inline(g, m, (int)encoded->k.i, MAX_RANK, &work) &&
+        read_decoded(g->x, encoded_value(m->body), &d) && restores(m->body, &d)) {
         m->body = d.q;
         graph_drop_inputs(g, m);
     } else {

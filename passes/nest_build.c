@@ -480,8 +480,8 @@ static const Expr *tail_body(Build *b, int t) {
 /* What is done with the sums of `count` rows of a tile of lanes, where that is the same for all:
  * they go to a buffer, and what comes of them, in vectors, to another. */
 typedef struct Finish {
-    int sum, done;
-    Stmt *clear, *finish; /* NULL: each sum must be finished where it is */
+    int sum, done;        /* -1: each sum must be finished where it is */
+    Stmt *clear, *finish; /* of these */
 } Finish;
 
 static Stmt *over_rows(Build *b, int buffer, const Expr *value, int var, int64_t count) {
@@ -497,19 +497,20 @@ static Finish finish_rows(Build *b, int rows, int64_t count) {
     const Op *op = n->op;
     const Expr *acc = b->acc;
     const int64_t lanes = n->loop[n->lane_loop].extent, all = (count + lanes - 1) / lanes * lanes;
-    Finish f = {b->k->buffers.n, b->k->buffers.n + 1, NULL, NULL};
+    Finish f = {-1, -1, NULL, NULL};
     if (count < 2 || op->out[0]->dt != DT_f32 || acc->dt != DT_f32 ||
         body_cost(b->p->arena, op->post) < LEAST_FINISH)
         return f;
-    const Expr *row = ex_var(x, b->k->vars.n);
-    b->acc = ex_load(x, DT_f32, f.sum, 1, &row);
+    b->acc = ex_acc(x, DT_f32);
     const Expr *post = rewrite(b, op->post);
     b->acc = acc;
     for (int i = 0; i < rows; i++)
         if (reads_var(post, n->loop[b->tile[i]].var)) return f;
     const int var = nest_add_var(b, "row", all);
-    kernel_buffer(b->p, b->k, "sum", SPACE_reg, DT_f32, 1, &all);
-    kernel_buffer(b->p, b->k, "done", SPACE_reg, DT_f32, 1, &all);
+    const Expr *row = ex_var(x, var);
+    f.sum = kernel_buffer(b->p, b->k, "sum", SPACE_reg, DT_f32, 1, &all);
+    f.done = kernel_buffer(b->p, b->k, "done", SPACE_reg, DT_f32, 1, &all);
+    post = ex_replace(x, post, ex_acc(x, DT_f32), ex_load(x, DT_f32, f.sum, 1, &row));
     f.clear = over_rows(b, f.sum, ex_num(x, DT_f32, 0), var, all);
     f.finish = over_rows(b, f.done, post, var, all);
     return f;
@@ -556,7 +557,7 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
         stmt_append(&row, nest_wrap(b, count, others, loop));
     }
     const Finish f = finish_rows(b, rows, tile_size / lanes);
-    if (!f.finish) {
+    if (f.done < 0) {
         stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
         stmt_append(&list, nest_wrap(b, rows, b->tile, row));
         return list;

@@ -88,11 +88,11 @@ static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *
 
 /* Ends the box, which a run may end earlier, behind the extent that `v` has there; false if it does
  * not. */
-static bool end_with(const Placing *p, const Value *v, int i, Box *box) {
+static bool end_with(Placing *p, const Value *v, int i, Box *box) {
     Exprs *x = p->g->x;
     int64_t end, own;
     const Expr *behind = ex_add(x, dim_simplified(x, v->dims[i]), ex_i(x, box->lo[i]));
-    if (!dim_from_expr(x, ex_rewrite(x, box->end[i], symbol_of_load, (void *)p), &end) ||
+    if (!dim_from_expr(x, ex_rewrite(x, box->end[i], symbol_of_load, p), &end) ||
         !dim_from_expr(x, behind, &own) || end != own || box->lo[i] + v->shape[i] > box->hi[i])
         return false;
     box->hi[i] = box->lo[i] + v->shape[i];
@@ -100,7 +100,7 @@ static bool end_with(const Placing *p, const Value *v, int i, Box *box) {
 }
 
 /* True if `e` loads the whole of a tensor into the box, unmoved. */
-static bool covers(const Placing *p, const Expr *e, Box *box) {
+static bool covers(Placing *p, const Expr *e, Box *box) {
     if (e->op != EX_load || e->n != p->op->out[0]->rank) return false;
     const Value *v = p->op->in[e->k.i];
     for (int i = 0; i < e->n; i++) {

@@ -37,7 +37,7 @@ typedef struct Split {
 /* Is it made of constants, counters and extents? Of other numbers a sum may not fit. */
 static bool is_extent(const Split *s, const Expr *e) {
     if (e->size > MOST_OF_BOUND) return false;
-    if (e->op == EX_load && s->k->buffers.items[e->k.i]->high > INT32_MAX) return false;
+    if (e->op == EX_load && !buffer_has_range(s->k->buffers.items[e->k.i])) return false;
     for (int i = 0; i < e->n; i++)
         if (!is_extent(s, e->arg[i])) return false;
     return true;

@@ -89,8 +89,8 @@ static const Winograd four = {
 /* A coordinate along which tiles are cut: `dim` of the result and of the image. */
 typedef struct Axis {
     int dim;
-    int64_t extent, dilation; /* the extent may vary, ... */
-    int64_t tiles;            /* ... and so do the tiles of one phase */
+    int64_t dilation;
+    int64_t tiles; /* of one phase; they vary where the extent does */
 } Axis;
 
 typedef struct Convolution {
@@ -175,7 +175,7 @@ static bool find_axes(Convolution *v) {
     uint64_t free = 0; /* what indices along others may depend on */
     for (int d = rank - 1; d >= 2; d--) {
         const int w = rank + v->window[d];
-        Axis axis = {.dim = d, .extent = v->op->out[0]->dims[d]};
+        Axis axis = {.dim = d};
         if (v->n_axes < MOST_AXES && v->weights->shape[d] == WINDOW &&
             is_sum(v, v->load, d, d, w, &axis.dilation)) {
             v->axis[v->n_axes++] = axis;
@@ -281,8 +281,9 @@ static int64_t divided_up(Exprs *x, int64_t extent, int64_t by) {
     return dim_div(x, dim_add(x, extent, by - 1), by);
 }
 
-static int64_t tiles_along(Exprs *x, const Axis *axis, int tile) {
-    return divided_up(x, divided_up(x, axis->extent, axis->dilation), tile);
+static int64_t tiles_along(const Convolution *v, const Axis *axis, int tile) {
+    const int64_t extent = v->op->out[0]->dims[axis->dim];
+    return divided_up(v->x, divided_up(v->x, extent, axis->dilation), tile);
 }
 
 /* The filtering that costs least; false if the direct sum does. */
@@ -304,7 +305,7 @@ static bool choose(Convolution *v, const PassOptions *o) {
         double tiles = pixels;
         for (int a = 0; a < v->n_axes; a++) {
             const Axis *axis = &v->axis[a];
-            const int64_t along = dim_max(v->x, tiles_along(v->x, axis, f->tile));
+            const int64_t along = dim_max(v->x, tiles_along(v, axis, f->tile));
             tiles *= (double)(along * axis->dilation) / (double)out->shape[axis->dim];
         }
         double points = pow(f->points, v->n_axes);
@@ -317,11 +318,9 @@ static bool choose(Convolution *v, const PassOptions *o) {
         v->f = f;
     }
     if (!v->f || v->c < 16 || v->k < 8) return false;
-    for (int a = 0; a < v->n_axes; a++) {
-        v->axis[a].tiles = tiles_along(v->x, &v->axis[a], v->f->tile);
-        v->joined = a > 0 && v->axis[0].dilation == 1 && v->axis[a].dilation == 1 &&
-                    dim_varies(v->axis[a].tiles);
-    }
+    for (int a = 0; a < v->n_axes; a++) v->axis[a].tiles = tiles_along(v, &v->axis[a], v->f->tile);
+    v->joined = v->n_axes == 2 && v->axis[0].dilation == 1 && v->axis[1].dilation == 1 &&
+                dim_varies(v->axis[1].tiles);
     return true;
 }
 
@@ -435,10 +434,11 @@ static Places places_of(const Convolution *v, const Value *of, int cut) {
         const Axis *axis = a >= 0 && a < cut ? &v->axis[a] : NULL;
         p.phase[d] = axis && axis->dilation > 1 ? p.rank++ : -1;
         if (p.phase[d] >= 0) p.shape[p.phase[d]] = axis->dilation;
-        const int before = v->joined && cut == 2 && a == 1 ? v->axis[0].dim : -1;
-        p.at[d] = before >= 0 ? p.at[before] : p.rank++;
-        p.shape[p.at[d]] = axis ? axis->tiles : of->dims[d];
-        if (before >= 0) p.shape[p.at[d]] = dim_mul(v->x, v->axis[0].tiles, v->axis[1].tiles);
+        const bool joins = v->joined && axis == &v->axis[1];
+        p.at[d] = joins ? p.at[v->axis[0].dim] : p.rank++;
+        p.shape[p.at[d]] = joins  ? dim_mul(v->x, v->axis[0].tiles, axis->tiles)
+                           : axis ? axis->tiles
+                                  : of->dims[d];
     }
     return p;
 }
@@ -532,22 +532,13 @@ static const double *output_matrix(const Convolution *v) {
     return m;
 }
 
-typedef struct SymbolInputs {
-    Graph *g;
-    Value **in;
-    int n;
-} SymbolInputs;
-
-/* A symbol becomes a load of an input that has its value. */
+/* A symbol becomes a load of an input of op that has its value. */
 static const Expr *symbol_input(void *user, const Expr *e, const Expr *const *args) {
-    SymbolInputs *u = user;
-    if (e->op == EX_load) return ex_rebuild(u->g->x, e, args);
+    const Convolution *v = user;
+    if (e->op == EX_load) return ex_rebuild(v->x, e, args);
     if (e->op != EX_var || e->k.i < DIM_VAR) return e;
-    Value *v = u->g->symbols.items[e->k.i - DIM_VAR];
-    int at = 0;
-    while (at < u->n && u->in[at] != v) at++;
-    if (at == u->n) u->in[u->n++] = v;
-    return ex_load(u->g->x, v->dt, at, 0, NULL);
+    Value *symbol = v->g->symbols.items[e->k.i - DIM_VAR];
+    return ex_load(v->x, symbol->dt, op_add_input(v->g, v->op, symbol), 0, NULL);
 }
 
 static void rewrite(Convolution *v) {
@@ -567,7 +558,7 @@ static void rewrite(Convolution *v) {
         sums = transform(v, v->dt, to.rank, to.shape, tile, points, m, a, sums, from, a, 1);
     }
     /* then A, with what op did to its sum */
-    Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2 + g->symbols.n, Value *);
+    Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2, Value *);
     memcpy(inputs, op->in, (size_t)op->n_in * sizeof *inputs);
     const Expr *at[MAX_RANK], *place[2] = {NULL, ex_var(x, rank)}, *factor;
     int64_t extent[MAX_RANK];
@@ -582,15 +573,13 @@ static void rewrite(Convolution *v) {
         const Expr *line = ex_div(x, ex_var(x, axis->dim), apart);
         if (to.phase[axis->dim] >= 0)
             at[to.phase[axis->dim]] = ex_bin(x, EX_rem, ex_var(x, axis->dim), apart);
-        at[to.at[axis->dim]] = ex_div(x, line, by);
+        const Expr **number = &at[to.at[axis->dim]], *own = ex_div(x, line, by);
+        if (a && v->joined) { /* behind the tiles of the rows before */
+            *number = ex_mul(x, *number, dim_simplified(x, axis->tiles));
+            own = ex_add(x, *number, own);
+        }
+        *number = own;
         at[a] = place[0] = ex_bin(x, EX_rem, line, by);
-    }
-    if (v->joined) {
-        const Expr **number_at = &at[to.at[v->axis[0].dim]], *line = ex_var(x, v->axis[0].dim);
-        const Expr *down = ex_div(x, line, ex_i(x, tile)),
-                   *apart = dim_simplified(x, v->axis[1].tiles);
-        *number_at =
-            ex_add(x, ex_mul(x, down, apart), *number_at); /* which the second axis has set */
     }
     at[v->n_axes - 1] = place[1];
     int n_in = op->n_in;
@@ -604,14 +593,12 @@ static void rewrite(Convolution *v) {
         inputs[n_in++] = matrix(g, tile, points, m);
     }
     op->body = ex_mul(x, ex_load(x, v->dt, op->n_in, to.rank, at), factor);
-    SymbolInputs symbols = {g, inputs, n_in};
-    if (v->joined) op->body = ex_rewrite(x, op->body, symbol_input, &symbols);
-    n_in = symbols.n;
+    op->in = inputs;
+    op->n_in = n_in;
+    if (v->joined) op->body = ex_rewrite(x, op->body, symbol_input, v);
     op->body = ex_simplify(x, op->body, rank + 1, extent);
     op->n_red = 1;
     op->red = arena_copy(g->arena, &extent[rank], sizeof extent[rank]);
-    op->in = inputs;
-    op->n_in = n_in;
     graph_drop_inputs(g, op);
     graph_take_in(g, last, op);
 }

@@ -131,7 +131,7 @@ bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, boo
                     dim_text(n->x, s->span), dim_text(n->x, all), i);
             return false;
         }
-        dim_claim(n->x, CLAIM_at_most, 1, s->out);
+        dim_claim(n->x, CLAIM_at_most, 1, s->out); /* it fits into what a run gives */
         if (ceiling && s->dilation == 1 && !dim_varies(all) && s->kernel > all)
             s->kernel = s->span = all; /* behind it there is nothing */
     }

@@ -1059,11 +1059,11 @@ static Program *vectors_of(Bench *b, const char *input, const char *weights, int
 
 /* No tile has all rows of a batch of which a run may have one: that has tiles of its own. */
 static void test_single_rows(void **state) {
-    Program *p = vectors_of(*state, "input x f32[B,64]", "64,40", 64 * 40,
+    Program *p = vectors_of(*state, "input x f32[B,64]", "64,96", 64 * 96,
                             "output y y = MatMul(x, w)", "B=1..6");
     int singles = 0;
     for (int i = 0; i < p->kernels.n; i++)
-        singles += strstr(p->kernels.items[i]->schedule, "single i0i 2") != NULL;
+        singles += strstr(p->kernels.items[i]->schedule, "single i0i 2 streams ") != NULL;
     assert_int_equal(singles, 1);
 }
 
@@ -1085,6 +1085,62 @@ static void test_images(void **state) {
     }
     assert_int_equal(products, 2);
     assert_int_equal(inside, 1);
+
+    /* the rim is cleared when all threads have made what lies in it, of which there may be more
+     * than a run asks for */
+    const EmitOptions all = {.prefix = "m", .vector_bytes = 32, .share_all = true};
+    const Program *shared = share_loops(p, &all);
+    const StepShare *share = share_steps(shared, &all);
+    int rims = 0;
+    for (int i = 0; i < shared->steps.n; i++) {
+        const Step *step = &shared->steps.items[i];
+        const Value *made =
+            step->kind == STEP_launch ? step->args[step->kernel->n_params - 1] : NULL;
+        const Step *before = i > 0 && made ? step - 1 : NULL;
+        const Value *part = before && before->kind == STEP_launch
+                                ? before->args[before->kernel->n_params - 1]
+                                : NULL;
+        if (!part || part->inside != made) continue;
+        assert_true(share[i].barrier);
+        rims++;
+    }
+    assert_int_equal(rims, 1);
+}
+
+/* What is known of reductions over extents that are computed: a softmax divides its product. */
+static void test_computed_extents(void **state) {
+    Program *p = vectors_of(*state, "input x f32[1,8,S] input q f32[4,8]", "8,8,3", 8 * 8 * 3,
+                            "output y a = Conv(x, w) {strides=[2] pads=[1 1]} "
+                            "k = Conv(a, w) {strides=[2] pads=[1 1]} s = MatMul(q, k) "
+                            "e = Softmax(s) {axis=2} t = Transpose(k) {perm=[0 2 1]} "
+                            "y = MatMul(e, t)",
+                            "S=1..300");
+    Text text = text_new(&((Bench *)*state)->arena);
+    text_program(&text, p, (TextOptions){0});
+    assert_non_null(strstr(text_get(&text), "exp_low("));
+}
+
+/* C computes what extents come to once, ahead of all loops. */
+static void test_extents_first(void **state) {
+    Bench *b = *state;
+    Program *p = vectors_of(b, "input x f32[1,16,H,W]", "16,16,3,3", 16 * 16 * 9,
+                            "output y a = Conv(x, w) {strides=[2 2] pads=[1 1 1 1]} "
+                            "y = Conv(a, w) {strides=[2 2] pads=[1 1 1 1]}",
+                            "H=1..64 W=1..64");
+    const EmitOptions plain = {.prefix = "m", .vector_bytes = 32};
+    Text text = text_new(&b->arena);
+    Text header = text_new(&b->arena);
+    emit_c(p, &plain, &text, &header);
+    bool inside = false;
+    int first = 0, later = 0; /* lines that read an extent */
+    for (const char *line = text_get(&text); line && *line; line = strchr(line + 1, '\n')) {
+        const char *end = strchr(line + 1, '\n'), *load = strstr(line, "[0] + ");
+        if (!strncmp(line, "\n}", 2)) inside = false;
+        if (!strncmp(line, "\n    for (", 10)) inside = true;
+        if (load && end && load < end) (inside ? later++ : first++);
+    }
+    assert_true(first > 0);
+    assert_int_equal(later, 0);
 }
 
 /* A tile has no rows of several images, of which there may be one: those of an image are enough, or
@@ -1125,6 +1181,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_tiles, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_single_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_images, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_computed_extents, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_extents_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strips, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_work_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared_work, set_up, tear_down),
