@@ -71,12 +71,6 @@ const Expr *nest_body(const Nest *n) {
     return ex_simplify(n->x, e, n->n_loops, extent);
 }
 
-/* A kernel has a parameter for every loop counter up to the last that it reads. */
-static void note_counter(void *user, const Expr *e) {
-    Kernel *k = user;
-    if (e->op == EX_ctr && k->n_scalars <= e->k.i) k->n_scalars = (int)e->k.i + 1;
-}
-
 /* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
 static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *args) {
     Build *b = user;
@@ -90,7 +84,6 @@ static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *ar
         return ex_load(b->x, (DType)e->dt, (int)e->k.i, 1, &flat);
     }
     default:
-        note_counter(b->k, e);
         return e;
     }
 }
@@ -1015,15 +1008,21 @@ static Stmt *build_element(Build *b) {
     return store_output(b, ex_select(b->x, guard, value, old));
 }
 
-static void note_counters(Build *b) {
-    const Op *op = b->n->op;
-    Arena *arena = b->p->arena;
-    for (int i = 0; i < b->n->n_coords; i++) ex_visit(arena, b->coord[i], note_counter, b->k);
-    for (int i = 0; op->target && i < op->out[0]->rank; i++)
-        ex_visit(arena, op->target[i], note_counter, b->k);
-    const Expr *parts[3] = {op->body, op->post, op->guard};
-    for (int i = 0; i < 3; i++)
-        if (parts[i]) ex_visit(arena, parts[i], note_counter, b->k);
+/* A kernel has a parameter for every loop counter up to the last that it reads. */
+static void note_counter(void *user, const Expr *e) {
+    Kernel *k = user;
+    if (e->op == EX_ctr && k->n_scalars <= e->k.i) k->n_scalars = (int)e->k.i + 1;
+}
+
+static void note_counters(Arena *arena, Kernel *k, const Stmt *s) {
+    for (; s; s = s->next) {
+        if (s->extent) ex_visit(arena, s->extent, note_counter, k);
+        if (s->value) ex_visit(arena, s->value, note_counter, k);
+        for (int i = 0; s->index && i < k->buffers.items[s->buffer]->rank; i++)
+            ex_visit(arena, s->index[i], note_counter, k);
+        note_counters(arena, k, s->body);
+        note_counters(arena, k, s->other);
+    }
 }
 
 #define ROUNDED_UP 1.01   /* of sums of floats, which are rounded, ... */
@@ -1054,11 +1053,7 @@ static void begin_build(Build *b) {
     b->args[op->n_in] = op->out[0];
     for (int i = 0; i < n->n_order; i++)
         b->loop_var[n->order[i]] = ex_var(b->x, n->loop[n->order[i]].var);
-    for (int i = 0; i < n->n_coords; i++) {
-        b->coord[i] = in_loops(b, n->coord[i]);
-        ex_visit(b->p->arena, b->coord[i], note_counter, b->k);
-    }
-    note_counters(b);
+    for (int i = 0; i < n->n_coords; i++) b->coord[i] = in_loops(b, n->coord[i]);
     for (int i = 0; i < 2; i++)
         if (n->guard[i]) b->guard[i] = in_loops(b, n->guard[i]);
 }
@@ -1155,6 +1150,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         apply_limits(&b, n->n_order);
         k->body = wrap_outer(&b, n->n_order, build_element(&b));
     }
+    note_counters(p->arena, k, k->body);
     for (int i = 0; i < op->n_in; i++) { /* packing may have changed sizes */
         int64_t numel = value_span(b.args[i]);
         k->buffers.items[i]->shape = arena_copy(p->arena, &numel, sizeof numel);
