@@ -1,8 +1,9 @@
 /* lower: from a graph to a program, one scheduled kernel per computing operator.
  *
  * Values that share memory are tied together here (Value.storage): reshapes with their operand, the
- * invariants of a loop with the outer values, a loop's carried outputs with the state it updates,
- * what it stacks with its outputs.
+ * invariants of a loop with the outer values, a loop's carried outputs with the state it updates
+ * (the next of a state, too, where a map makes it of elements at its own places), what it stacks
+ * with its outputs.
  */
 #include "ir/text.h"
 #include "passes/inline.h"
@@ -362,6 +363,32 @@ static void count_trips(Lower *l, const Op *op, Step *begin) {
     begin->each = many ? e->arg[1]->k.i : 1;
 }
 
+/* Does a map make the next of state `at` of a loop's body, storing each element where it alone
+ * reads what was there, and does nothing else want that any more? Then it is made where the state
+ * lies. */
+static bool steps_in_place(const Lower *l, const Graph *sub, int at) {
+    const Value *state = sub->inputs.items[at], *next = sub->outputs.items[at];
+    const Op *map = next->def;
+    bool own = false, before = true; /* or at `map` */
+    if (map->kind != OP_map || next->storage || next->inside || next->gap) return false;
+    for (int i = 0; i < sub->outputs.n; i++)
+        if (sub->outputs.items[i] == state || (i != at && sub->outputs.items[i] == next))
+            return false;
+    for (const Op *op = sub->first; op; op = op->next) {
+        for (int i = 0; i < op->n_in; i++) {
+            if (op->in[i] != state) continue;
+            if (!before || (op->kind != OP_map && op->kind != OP_reduce)) return false;
+            if (op != map && l->target->blocks) return false; /* it may be in a kernel with `map` */
+            if (op != map) continue;
+            if (value_numel(state) != value_numel(next) || !may_write_over(l->p->arena, op, i))
+                return false;
+            own = true;
+        }
+        before &= op != map;
+    }
+    return own;
+}
+
 static void lower_loop(Lower *l, Op *op) {
     Graph *sub = op->sub;
     for (int i = 0; i < op->n_in; i++) {
@@ -384,6 +411,8 @@ static void lower_loop(Lower *l, Op *op) {
         row->stacked = sub->depth;
         share_row(l, sub, row);
     }
+    for (int i = 0; i < op->n_state; i++)
+        if (steps_in_place(l, sub, i)) sub->outputs.items[i]->storage = sub->inputs.items[i];
     if (op->n_state == 0 && !l->target->blocks) count_trips(l, op, &begin);
     vec_push(l->p->arena, &l->p->steps, begin);
     l->apart = begin.apart;
@@ -393,7 +422,8 @@ static void lower_loop(Lower *l, Op *op) {
         if (!sub->outputs.items[i]->stacked)
             lower_copy(l, sub->outputs.items[i], op->out[i], sub->depth - 1, op->src);
     for (int i = 0; i < op->n_state; i++)
-        lower_copy(l, sub->outputs.items[i], sub->inputs.items[i], -1, op->src);
+        if (sub->outputs.items[i]->storage != sub->inputs.items[i])
+            lower_copy(l, sub->outputs.items[i], sub->inputs.items[i], -1, op->src);
     if (op->go_on)
         end.args = arena_copy(l->p->arena, &sub->inputs.items[op->go_on - 1], sizeof *end.args);
     vec_push(l->p->arena, &l->p->steps, end);
