@@ -124,13 +124,18 @@ static double waits(const Deep *d, int64_t slices, const Target *t) {
     return fmax(read - (tile.repeats > 1 ? HIDDEN_MORE : HIDDEN) * cycles_of(d, t), 0) + results;
 }
 
+/* Of slices: multiples of UNIT, but for the last one, which has what remains. */
+static int64_t length_of(const Deep *d, int64_t slices) {
+    return (d->depth + slices * UNIT - 1) / (slices * UNIT) * UNIT;
+}
+
 /* In how many slices; 1: as it is. */
 static int64_t choose(const Deep *d, const Target *t) {
     int64_t best = 1;
     double least = waits(d, 1, t) / WORTH;
     for (int64_t n = 2; d->depth / n >= LEAST_SLICE; n++) {
         double then = waits(d, n, t);
-        if (d->depth % (n * UNIT) || then >= least) continue;
+        if (then >= least || (n - 1) * length_of(d, n) >= d->depth) continue;
         least = then;
         best = n;
     }
@@ -142,19 +147,23 @@ static void slice(Deep *d, int64_t n) {
     Exprs *x = g->x;
     Op *op = d->op;
     const Value *out = op->out[0];
-    int64_t length = d->depth / n, extent[MAX_RANK];
+    int64_t length = length_of(d, n), extent[MAX_RANK];
+    const int64_t rest = d->depth - (n - 1) * length;
     DType dt = (DType)op->body->dt;
     const Expr *to[MAX_RANK] = {NULL}, *own[MAX_RANK], *body = op->body, *acc = ex_acc(x, dt);
     Value *before = NULL;
     for (int i = 0; i < out->rank; i++) own[i] = ex_var(x, i);
-    op->red = arena_copy(g->arena, &length, sizeof length);
-    int n_extent = op_extents(op, extent);
+    const int n_extent = op_extents(op, extent);
     for (int64_t i = 0; i < n; i++) {
         bool last = i == n - 1;
         Op *part = last ? op : graph_new_op(g, OP_reduce, op->n_in, op->in, 1);
         Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
         for (int k = 0; k < op->n_in; k++) in[k] = op->in[k];
         part->in = in;
+        part->combine = op->combine;
+        part->n_red = 1;
+        part->red = arena_copy(g->arena, last ? &rest : &length, sizeof length);
+        extent[out->rank] = part->red[0];
         to[out->rank] = ex_add(x, ex_var(x, out->rank), ex_i(x, i * length));
         part->body = ex_simplify(x, ex_subst_vars(x, body, n_extent, to), n_extent, extent);
         const Expr *sum = acc;
@@ -165,9 +174,6 @@ static void slice(Deep *d, int64_t n) {
         if (last) {
             part->post = ex_replace(x, op->post, acc, sum);
         } else {
-            part->combine = op->combine;
-            part->n_red = 1;
-            part->red = op->red;
             part->post = sum;
             part->src = op->src;
             before = graph_new_value(g, part, 0, dt, out->rank, out->dims);
