@@ -1,10 +1,10 @@
-/* winograd: a convolution with a window of 3, or 3 x 3, and stride 1 as products of transformed
- * tiles, for targets of plain loops with vectors.
+/* winograd: a convolution with a window of 3 or 5, or that squared, and stride 1 as products of
+ * transformed tiles, for targets of plain loops with vectors.
  *
- * Of every tile of m x m results, m + 2 squared inputs d and the weights g are transformed,
+ * Of every tile of m x m results, m + r - 1 squared inputs d and the weights g are transformed,
  * multiplied element by element and summed over the channels, and the sum is transformed back
- * (Winograd's minimal filtering F(m x m, 3 x 3), with the points 0, 1, -1 and infinity, and 2 and
- * -2 for m = 4, as in Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks"):
+ * (Winograd's minimal filtering F(m x m, r x r), with the points 0, 1, -1 and infinity, and 2 and
+ * -2 where there are 6, as in Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks"):
  *
  *     Y = At [ (G g Gt) * (Bt d B) ] A
  *
@@ -12,9 +12,9 @@
  * by about 1e-6 of the output's scale, more than the direct sum errs, but less than a thousandth of
  * what half floats do. For m = 2, 16 take the place of 36, and what is rounded grows so little that
  * with --precision the transformed tiles and weights may be of 16 bits, which errs about twice as
- * much as the direct sum of rounded operands. The weights are transformed when compiling and take
- * 4 or 16/9 times their room. Where that, the transforms or tiles beyond the edge cost more than is
- * won, the convolution stays.
+ * much as the direct sum of rounded operands. For windows of 5 m is 2, and 36 take the place of
+ * 100. The weights are transformed when compiling and take 4, 16/9 or 36/25 times their room. Where
+ * that, the transforms or tiles beyond the edge cost more than is won, the convolution stays.
  *
  * Tiles are cut along two coordinates, the last two with such a window, or along the only one: 6
  * (4) multiply-adds then take the place of 12 (6), and weights twice (4/3 times) their room.
@@ -35,7 +35,7 @@
 #include <math.h>
 #include <string.h>
 
-#define WINDOW      3
+#define MOST_WINDOW 5
 #define MOST_POINTS 6
 #define MOST_AXES   2
 
@@ -43,13 +43,13 @@
 #define COST_FROM_L2     0.5
 #define COST_FROM_MEMORY 4
 
-/* F(tile x tile, 3 x 3); points = tile + 2. */
+/* F(tile x tile, window x window); points = tile + window - 1. */
 typedef struct Winograd {
-    int tile, points;
+    int tile, window, points;
     double cost; /* of the transforms of an input or a result along two axes, in multiply-adds of
                     one lane, with what lies between them in caches (strips.c) */
     double input[MOST_POINTS * MOST_POINTS];  /* Bt [points][points] */
-    double weight[MOST_POINTS * WINDOW];      /* G [points][3] */
+    double weight[MOST_POINTS * MOST_WINDOW]; /* G [points][window] */
     double output[MOST_POINTS * MOST_POINTS]; /* At [tile][points] */
     /* Of integers: the weights of a point times its `scale` are whole, and its part of the results
      * comes times `whole` / scale. Along both coordinates that is whole^2 = odd << shift; odd *
@@ -61,6 +61,7 @@ typedef struct Winograd {
 
 static const Winograd two = {
     .tile = 2,
+    .window = 3,
     .points = 4,
     .cost = 20,
     .input = {1, 0, -1, 0, 0, 1, 1, 0, 0, -1, 1, 0, 0, -1, 0, 1},
@@ -73,6 +74,7 @@ static const Winograd two = {
 };
 static const Winograd four = {
     .tile = 4,
+    .window = 3,
     .points = 6,
     .cost = 20,
     .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
@@ -82,6 +84,23 @@ static const Winograd four = {
     .output = {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0, 0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1},
     .whole = 24,
     .scale = {24, 24, 24, 24, 24, 12}, /* 24 would make the last too large */
+    .shift = 6,
+    .inverse = 954437177,
+};
+static const Winograd two_of_five = {
+    .tile = 2,
+    .window = 5,
+    .points = 6,
+    .cost = 80,
+    .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
+              0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1},
+    .weight = {1.0 / 4,  0,        0,        0,       0,        -1.0 / 6,  -1.0 / 6, -1.0 / 6,
+               -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6, 1.0 / 6,   -1.0 / 6, 1.0 / 24,
+               1.0 / 12, 1.0 / 6,  1.0 / 3,  2.0 / 3, 1.0 / 24, -1.0 / 12, 1.0 / 6,  -1.0 / 3,
+               2.0 / 3,  0,        0,        0,       0,        1},
+    .output = {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 1},
+    .whole = 24,
+    .scale = {24, 24, 24, 24, 24, 12},
     .shift = 6,
     .inverse = 954437177,
 };
@@ -106,6 +125,7 @@ typedef struct Convolution {
     /* The reduction of op that runs over the window along a dimension; -1: none, for its extent is
      * 1. */
     int window[MAX_RANK];
+    int taps; /* of the window along each axis */
     int64_t c, k;
     int64_t others;    /* places of the window along other coordinates */
     DType dt;          /* that sums are computed in: f32, or i32 of ... */
@@ -166,17 +186,18 @@ static bool find_window(Convolution *v, const Expr *weights) {
     return found == op->n_red;
 }
 
-/* Takes the coordinates that tiles are cut along. False if there are none, or if what is read along
- * others depends on more than those. */
-static bool find_axes(Convolution *v) {
+/* Takes the coordinates that tiles are cut along, those of so many taps. False if there are none,
+ * or if what is read along others depends on more than those. */
+static bool find_axes(Convolution *v, int taps) {
     const int rank = v->op->out[0]->rank;
+    v->taps = taps;
     v->n_axes = 0;
     v->others = 1;
     uint64_t free = 0; /* what indices along others may depend on */
     for (int d = rank - 1; d >= 2; d--) {
         const int w = rank + v->window[d];
         Axis axis = {.dim = d};
-        if (v->n_axes < MOST_AXES && v->weights->shape[d] == WINDOW &&
+        if (v->n_axes < MOST_AXES && v->weights->shape[d] == taps &&
             is_sum(v, v->load, d, d, w, &axis.dilation)) {
             v->axis[v->n_axes++] = axis;
         } else {
@@ -220,7 +241,7 @@ static bool read_convolution(Convolution *v) {
         if (!find_window(v, weights)) continue;
         v->k = out->shape[1];
         v->c = op->red[0];
-        if (!find_axes(v)) continue;
+        if (!find_axes(v, 3) && !find_axes(v, 5)) continue;
         /* of integers, what is_exact and result_of know is of two axes */
         return v->dt == DT_f32 ||
                (v->n_axes == 2 && integer_range(v->g->arena, v->image, &v->low, &v->high));
@@ -246,7 +267,7 @@ static double reach(const Convolution *v, int rows, int columns, const double *m
 
 /* Is the convolution of integers exact with this filtering? */
 static bool is_exact(const Convolution *v, const Winograd *f) {
-    int64_t depth = v->c * v->others * WINDOW * WINDOW;
+    int64_t depth = v->c * v->others * f->window * f->window;
     const void *weights = constant_settle(v->g->arena, v->weights);
     double most = 0, limit = ldexp(1, 31 - f->shift);
     for (int64_t k = 0; k < v->k; k++) {
@@ -262,7 +283,7 @@ static bool is_exact(const Convolution *v, const Winograd *f) {
     double weight = 0;
     for (int i = 0; i < f->points; i++) {
         double sum = 0;
-        for (int r = 0; r < WINDOW; r++) sum += fabs(f->weight[i * WINDOW + r] * f->scale[i]);
+        for (int r = 0; r < f->window; r++) sum += fabs(f->weight[i * f->window + r] * f->scale[i]);
         weight = fmax(weight, sum);
     }
     return weight * weight * most <= INT16_MAX &&
@@ -294,13 +315,15 @@ static bool choose(Convolution *v, const PassOptions *o) {
     DType dt = v->dt == DT_i32 ? DT_i16 : from;
     if (v->dt == DT_i32 && !t->word_products) return false;
     const Value *out = v->op->out[0];
-    const double ck = (double)(v->c * v->others) * (double)v->k, window = pow(WINDOW, v->n_axes);
+    const double ck = (double)(v->c * v->others) * (double)v->k, window = pow(v->taps, v->n_axes);
     const double pixels = (double)value_numel(out) / (double)v->k;
     double best = cost_of(window * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
                           window * ck * (double)dt_store(from), t);
     best *= 0.8;
-    for (int i = 0; i < 1 + exact; i++) {
-        const Winograd *f = i ? &four : &two;
+    static const Winograd *const known[] = {&two, &four, &two_of_five};
+    for (int i = 0; i < 3; i++) {
+        const Winograd *f = known[i];
+        if (f->window != v->taps || (!exact && f != &two)) continue;
         if (v->dt == DT_i32 && !is_exact(v, f)) continue;
         double tiles = pixels;
         for (int a = 0; a < v->n_axes; a++) {
@@ -352,7 +375,7 @@ static const Expr *number(Exprs *x, int rows, int columns, const double *from, c
  * [points, points, c, others, k]. Along one axis only, the second is of one point. */
 static Value *transformed_weights(const Convolution *v) {
     const int points = v->f->points, across = v->n_axes == 2 ? points : 1;
-    const int taps = v->n_axes == 2 ? WINDOW : 1;
+    const int window = v->f->window, taps = v->n_axes == 2 ? window : 1;
     static const double one_point[1] = {1};
     const double *m = v->f->weight, *n = v->n_axes == 2 ? m : one_point, *scale = v->f->scale;
     bool whole = v->dt == DT_i32;
@@ -379,8 +402,8 @@ static Value *transformed_weights(const Convolution *v) {
             left /= v->weights->shape[other[o]];
         }
         at += left * stride[1];
-        double w[WINDOW * WINDOW];
-        for (int i = 0; i < WINDOW; i++)
+        double w[MOST_WINDOW * MOST_WINDOW];
+        for (int i = 0; i < window; i++)
             for (int j = 0; j < taps; j++) {
                 Scalar one = dt_load(v->weights->dt, from, (size_t)(at + i * down + j * right));
                 w[i * taps + j] = whole ? (double)one.i : one.f;
@@ -388,9 +411,9 @@ static Value *transformed_weights(const Convolution *v) {
         for (int i = 0; i < points; i++)
             for (int j = 0; j < across; j++) {
                 double sum = 0;
-                for (int p = 0; p < WINDOW; p++)
+                for (int p = 0; p < window; p++)
                     for (int q = 0; q < taps; q++)
-                        sum += m[i * WINDOW + p] * n[j * taps + q] * w[p * taps + q];
+                        sum += m[i * window + p] * n[j * taps + q] * w[p * taps + q];
                 Scalar one = {.f = sum};
                 if (whole) one.i = llrint(sum * scale[i] * scale[j]);
                 dt_save(dt, data, (size_t)((i * across + j) * pairs + pair), one);
@@ -460,7 +483,7 @@ static Value *transformed_image(const Convolution *v) {
     bool padded = false;
     for (int a = 0; a < v->n_axes; a++) {
         const Axis *axis = &v->axis[a];
-        int64_t lines = dim_add(x, dim_mul(x, axis->tiles, v->f->tile), WINDOW - 1);
+        int64_t lines = dim_add(x, dim_mul(x, axis->tiles, v->f->tile), v->f->window - 1);
         lines = dim_mul(x, lines, axis->dilation);
         after[axis->dim] = dim_sub(x, lines, image->dims[axis->dim]);
         padded |= after[axis->dim] != 0;
