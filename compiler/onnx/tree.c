@@ -348,11 +348,10 @@ static Value *find_all_leaves(Walk *w) {
     const int count = f->roots.n;
     const int64_t shape[2] = {w->v->dims[0], count};
     if (!node_shape_ok(w->n, 2, shape)) return NULL;
-    int *start = ARENA_ARRAY(g->arena, count + 1, int); /* where trees of each height begin */
-    int *before =
-        ARENA_ARRAY(g->arena, count + 1, int); /* the start of the group that ends there */
-    int64_t *cost = ARENA_ARRAY(g->arena, count + 1, int64_t); /* of the trees before */
-    int n = 0;
+    int n = 0;                                                 /* heights */
+    int *start = ARENA_ARRAY(g->arena, count + 1, int);        /* of the trees of each */
+    int *before = ARENA_ARRAY(g->arena, count + 1, int);       /* the first height of the group */
+    int64_t *cost = ARENA_ARRAY(g->arena, count + 1, int64_t); /* of all trees before */
     for (int i = 0; i < count; i++)
         if (i == 0 || w->height[f->roots.items[i]] != w->height[f->roots.items[i - 1]])
             start[n++] = i;
@@ -430,56 +429,65 @@ static bool find_targets(Walk *w, int32_t *target) {
     return true;
 }
 
+/* The weight of the only vote of each place's leaf; `neutral` for all others. */
+static Value *place_weights(Walk *w, Scalar neutral) {
+    const Forest *f = w->f;
+    Arena *arena = w->n->g->arena;
+    char *of_node = arena_array(arena, (size_t)f->nodes.n + 1, dt_store(f->dt));
+    char *weight = arena_array(arena, (size_t)w->places.n + 1, dt_store(f->dt));
+    const int64_t shape[1] = {w->places.n};
+    for (int i = 0; i < f->nodes.n; i++) dt_save(f->dt, of_node, (size_t)i, neutral);
+    for (int i = 0; i < f->votes.n; i++) {
+        const Scalar s = {.f = f->votes.items[i].weight};
+        dt_save(f->dt, of_node, (size_t)f->votes.items[i].leaf, dt_cast(DT_f64, f->dt, s));
+    }
+    for (int i = 0; i < w->places.n; i++)
+        dt_save(f->dt, weight, (size_t)i, dt_load(f->dt, of_node, (size_t)w->places.items[i]));
+    return graph_const(w->n->g, f->dt, 1, shape, weight);
+}
+
+/* The trees that vote for each target, [targets, *most], -1 behind the last. *fewest: of a target.
+ * NULL if targets have very different numbers of them. */
+static int32_t *list_trees(Walk *w, const int32_t *target, int64_t *most, int64_t *fewest) {
+    const Forest *f = w->f;
+    int32_t *count = ARENA_ARRAY(w->n->g->arena, (size_t)f->targets, int32_t);
+    *most = 1;
+    *fewest = INT32_MAX;
+    for (int t = 0; t < f->roots.n; t++)
+        if (target[t] >= 0) count[target[t]]++;
+    for (int64_t k = 0; k < f->targets; k++) {
+        if (count[k] > *most) *most = count[k];
+        if (count[k] < *fewest) *fewest = count[k];
+        count[k] = 0;
+    }
+    if (f->targets * *most > 2 * (int64_t)f->roots.n + *most) return NULL;
+    int32_t *list = ARENA_ARRAY(w->n->g->arena, (size_t)(f->targets * *most), int32_t);
+    memset(list, 0xff, (size_t)(f->targets * *most) * sizeof *list);
+    for (int t = 0; t < f->roots.n; t++)
+        if (target[t] >= 0) list[target[t] * *most + count[target[t]]++] = t;
+    return list;
+}
+
 /* Where each leaf has one vote, all of a tree for the same target: a target's trees are looked up,
- * and the weights by place. NULL if that is not so, or if targets have very different numbers of
- * trees. */
+ * and the weights by place. NULL if that is not so. */
 static Value *join_trees(Walk *w, Value *leaves, Combine combine) {
     Graph *g = w->n->g;
     Exprs *x = w->n->x;
     const Forest *f = w->f;
     int32_t *target = ARENA_ARRAY(g->arena, f->roots.n + 1, int32_t);
-    int32_t *trees = ARENA_ARRAY(g->arena, f->targets + 1, int32_t);
-    int32_t most = 1, fewest = INT32_MAX;
-    if (!find_targets(w, target)) return NULL;
-    for (int t = 0; t < f->roots.n; t++)
-        if (target[t] >= 0) trees[target[t]]++;
-    for (int64_t k = 0; k < f->targets; k++) {
-        if (trees[k] > most) most = trees[k];
-        if (trees[k] < fewest) fewest = trees[k];
-    }
-    const int64_t table[2] = {f->targets, most}, places[1] = {w->places.n};
-    if (f->targets > INT32_MAX / most || f->targets * most > 2 * (int64_t)f->roots.n + most)
-        return NULL;
+    int64_t most, fewest, shape[2] = {leaves->dims[0], f->targets};
+    int32_t *list = find_targets(w, target) ? list_trees(w, target, &most, &fewest) : NULL;
+    if (!list) return NULL;
     const Scalar neutral = combine_identity(combine, f->dt);
-    char *by_node = arena_array(g->arena, (size_t)f->nodes.n + 1, dt_store(f->dt));
-    char *weight = arena_array(g->arena, (size_t)w->places.n + 1, dt_store(f->dt));
-    for (int i = 0; i < f->nodes.n; i++) dt_save(f->dt, by_node, (size_t)i, neutral);
-    for (int i = 0; i < f->votes.n; i++) {
-        const Scalar s = {.f = f->votes.items[i].weight};
-        dt_save(f->dt, by_node, (size_t)f->votes.items[i].leaf, dt_cast(DT_f64, f->dt, s));
-    }
-    for (int i = 0; i < w->places.n; i++)
-        dt_save(f->dt, weight, (size_t)i, dt_load(f->dt, by_node, (size_t)w->places.items[i]));
-    const int64_t shape[2] = {leaves->dims[0], f->targets};
+    const int64_t table[2] = {f->targets, most};
     Builder b = build(g, 2, shape);
-    const Expr *tree = build_red(&b, most), *holds = NULL;
-    if (f->targets > 1) {
-        int32_t *list = ARENA_ARRAY(g->arena, (size_t)(f->targets * most), int32_t);
-        memset(trees, 0, (size_t)f->targets * sizeof *trees);
-        for (int t = 0; t < f->roots.n; t++)
-            if (target[t] >= 0) list[target[t] * most + trees[target[t]]++] = t;
-        for (int64_t k = 0; k < f->targets; k++)
-            for (int i = trees[k]; i < most; i++) list[k * most + i] = -1;
-        const Expr *at[2] = {ex_var(x, 1), tree};
-        tree = build_load(&b, graph_const(g, DT_i32, 2, table, list), at);
-        if (fewest < most) {
-            holds = ex_le(x, ex_i(x, 0), tree);
-            tree = ex_bin(x, EX_max, tree, ex_i(x, 0));
-        }
-    }
-    const Expr *at[2] = {ex_var(x, 0), tree}, *leaf = build_load(&b, leaves, at);
-    const Expr *e = build_load(&b, graph_const(g, f->dt, 1, places, weight), &leaf);
-    if (holds) e = ex_select(x, holds, e, ex_const(x, f->dt, neutral));
+    const Expr *at[2] = {ex_var(x, 1), build_red(&b, most)};
+    const Expr *tree = build_load(&b, graph_const(g, DT_i32, 2, table, list), at);
+    const Expr *given = fewest < most ? ex_bin(x, EX_max, tree, ex_i(x, 0)) : tree;
+    const Expr *to[2] = {ex_var(x, 0), f->targets == 1 && most == f->roots.n ? at[1] : given};
+    const Expr *leaf = build_load(&b, leaves, to);
+    const Expr *e = build_load(&b, place_weights(w, neutral), &leaf);
+    if (fewest < most) e = ex_select(x, ex_le(x, ex_i(x, 0), tree), e, ex_const(x, f->dt, neutral));
     return build_reduce(&b, f->dt, combine, e, NULL);
 }
 

@@ -264,6 +264,14 @@ static void test_models(void **state) {
             "target_weights=[1.0 2.0 3.0]}",
          {"0 nan"},
          "f32[2, 1] 1 2"},
+        /* the higher of two trees has no vote */
+        {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {nodes_treeids=[0 0 0 1] "
+            "nodes_nodeids=[0 1 2 0] nodes_featureids=[0 0 0 0] nodes_modes=[\"BRANCH_LEQ\" "
+            "\"LEAF\" \"LEAF\" \"LEAF\"] nodes_values=[0.0 0.0 0.0 0.0] "
+            "nodes_truenodeids=[1 0 0 0] nodes_falsenodeids=[2 0 0 0] n_targets=1 "
+            "target_treeids=[1] target_nodeids=[0] target_ids=[0] target_weights=[3.0]}",
+         {"-1 1"},
+         "f32[2, 1] 3 3"},
         {X2 "y = ai.onnx.ml:TreeEnsembleRegressor(x) {" LEAVES "n_targets=2 "
             "nodes_missing_value_tracks_true=[1 0 0] aggregate_function=\"MIN\" "
             "target_treeids=[0 0 0] target_nodeids=[1 2 2] target_ids=[0 0 1] "
