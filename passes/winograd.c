@@ -1,5 +1,6 @@
-/* winograd: a convolution with a window of 3 or 5, or that squared, and stride 1 as products of
- * transformed tiles, for targets of plain loops with vectors.
+/* winograd: a convolution with a window of 3 or 5, or that squared, or a longer one along its only
+ * coordinate, and stride 1 as products of transformed tiles, for targets of plain loops with
+ * vectors.
  *
  * Of every tile of m x m results, m + r - 1 squared inputs d and the weights g are transformed,
  * multiplied element by element and summed over the channels, and the sum is transformed back
@@ -17,10 +18,14 @@
  * that, the transforms or tiles beyond the edge cost more than is won, the convolution stays.
  *
  * Tiles are cut along two coordinates, the last two with such a window, or along the only one: 6
- * (4) multiply-adds then take the place of 12 (6), and weights twice (4/3 times) their room.
- * Other coordinates of an image, and of the window, are as they were: the products are summed over
- * those of the window, too. Of a window whose places are d apart, each tile lies in one of the d x
- * d images of every d-th line and pixel (its phase).
+ * (4) multiply-adds then take the place of 12 (6), and weights twice (4/3 times) their room. Other
+ * coordinates of an image, and of the window, are as they were: the products are summed over those
+ * of the window, too. Of a window whose places are d apart, each tile lies in one of the d x d
+ * images of every d-th line and pixel (its phase).
+ *
+ * A longer window along the only coordinate is cut into pieces of 3 taps, as if there were another
+ * coordinate, over whose places products are summed: 18 multiply-adds take the place of 28 (7
+ * taps), 24 of 44 (11 taps).
  *
  * Of bytes the result is exact. G has denominators that divide 24 (2 for m = 2); with the weights
  * of each point multiplied by them, all is integers, of which transformed tiles and weights fit
@@ -125,7 +130,8 @@ typedef struct Convolution {
     /* The reduction of op that runs over the window along a dimension; -1: none, for its extent is
      * 1. */
     int window[MAX_RANK];
-    int taps; /* of the window along each axis */
+    int64_t taps;   /* of the window along each axis */
+    int64_t pieces; /* of 3 taps each that a longer window is cut into */
     int64_t c, k;
     int64_t others;    /* places of the window along other coordinates */
     DType dt;          /* that sums are computed in: f32, or i32 of ... */
@@ -188,16 +194,17 @@ static bool find_window(Convolution *v, const Expr *weights) {
 
 /* Takes the coordinates that tiles are cut along, those of so many taps. False if there are none,
  * or if what is read along others depends on more than those. */
-static bool find_axes(Convolution *v, int taps) {
+static bool find_axes(Convolution *v, int64_t taps) {
     const int rank = v->op->out[0]->rank;
     v->taps = taps;
+    v->pieces = taps == 3 || taps == 5 ? 1 : (taps + 2) / 3;
     v->n_axes = 0;
     v->others = 1;
     uint64_t free = 0; /* what indices along others may depend on */
     for (int d = rank - 1; d >= 2; d--) {
         const int w = rank + v->window[d];
         Axis axis = {.dim = d};
-        if (v->n_axes < MOST_AXES && v->weights->shape[d] == taps &&
+        if (v->n_axes < MOST_AXES && v->weights->shape[d] == taps && v->op->out[0]->shape[d] > 1 &&
             is_sum(v, v->load, d, d, w, &axis.dilation)) {
             v->axis[v->n_axes++] = axis;
         } else {
@@ -241,7 +248,10 @@ static bool read_convolution(Convolution *v) {
         if (!find_window(v, weights)) continue;
         v->k = out->shape[1];
         v->c = op->red[0];
-        if (!find_axes(v, 3) && !find_axes(v, 5)) continue;
+        const bool longer = v->dt == DT_f32 && out->rank == 3 && v->weights->shape[2] > 3;
+        if (!find_axes(v, 3) && !find_axes(v, 5) &&
+            (!longer || !find_axes(v, v->weights->shape[2])))
+            continue;
         /* of integers, what is_exact and result_of know is of two axes */
         return v->dt == DT_f32 ||
                (v->n_axes == 2 && integer_range(v->g->arena, v->image, &v->low, &v->high));
@@ -315,7 +325,8 @@ static bool choose(Convolution *v, const PassOptions *o) {
     DType dt = v->dt == DT_i32 ? DT_i16 : from;
     if (v->dt == DT_i32 && !t->word_products) return false;
     const Value *out = v->op->out[0];
-    const double ck = (double)(v->c * v->others) * (double)v->k, window = pow(v->taps, v->n_axes);
+    const double ck = (double)(v->c * v->others) * (double)v->k,
+                 window = pow((double)v->taps, v->n_axes);
     const double pixels = (double)value_numel(out) / (double)v->k;
     double best = cost_of(window * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
                           window * ck * (double)dt_store(from), t);
@@ -323,7 +334,7 @@ static bool choose(Convolution *v, const PassOptions *o) {
     static const Winograd *const known[] = {&two, &four, &two_of_five};
     for (int i = 0; i < 3; i++) {
         const Winograd *f = known[i];
-        if (f->window != v->taps || (!exact && f != &two)) continue;
+        if (f->window != (v->pieces > 1 ? 3 : v->taps) || (!exact && f != &two)) continue;
         if (v->dt == DT_i32 && !is_exact(v, f)) continue;
         double tiles = pixels;
         for (int a = 0; a < v->n_axes; a++) {
@@ -331,11 +342,11 @@ static bool choose(Convolution *v, const PassOptions *o) {
             const int64_t along = dim_max(v->x, tiles_along(v, axis, f->tile));
             tiles *= (double)(along * axis->dilation) / (double)out->shape[axis->dim];
         }
-        double points = pow(f->points, v->n_axes);
+        double points = pow(f->points, v->n_axes) * (double)v->pieces;
         double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
                               points * ck * (double)dt_store(dt), t);
-        double transforms = f->cost * v->n_axes / MOST_AXES;
-        cost += tiles * pow(f->tile, v->n_axes) * transforms * (double)(v->c + v->k);
+        double transforms = v->n_axes == 2 ? f->cost : f->cost * f->tile / f->points / 2;
+        cost += tiles * pow(f->tile, v->n_axes) * transforms * (double)(v->c * v->pieces + v->k);
         if (cost >= best) continue;
         best = cost;
         v->f = f;
@@ -626,11 +637,70 @@ static void rewrite(Convolution *v) {
     graph_take_in(g, last, op);
 }
 
+/* A long window along the only coordinate in pieces of 3 taps, the last with zeros: the sum over a
+ * window of pieces x 3 in images that are shifted by 3 taps for each piece, and what op did to its
+ * sum. Returns the sum. */
+static Op *split_window(Convolution *v) {
+    Graph *g = v->g;
+    Exprs *x = v->x;
+    Op *op = v->op, *last = g->last;
+    const Value *out = op->out[0];
+    const int64_t apart = v->axis[0].dilation, pieces = v->pieces;
+    const int64_t before[3] = {0}, after[3] = {0, 0, apart * (3 * pieces - v->taps)};
+    Value *image = after[2] ? g_pad(g, v->image, before, after, (Scalar){0}) : v->image;
+    const int64_t shifted[4] = {image->dims[0], v->c, pieces, dim_add(x, out->dims[2], 2 * apart)};
+    const int64_t window[4] = {v->k, v->c, pieces, 3},
+                  sums[4] = {out->dims[0], v->k, 1, out->dims[2]};
+
+    const float *from = constant_settle(g->arena, v->weights);
+    float *data = ARENA_ARRAY(g->arena, shape_numel(4, window), float);
+    for (int64_t i = 0; i < v->k * v->c; i++)
+        memcpy(data + i * 3 * pieces, from + i * v->taps, (size_t)v->taps * sizeof *data);
+
+    Builder b = build(g, 4, shifted);
+    const Expr *by = ex_mul(x, ex_var(x, 2), ex_i(x, 3 * apart));
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), ex_add(x, ex_var(x, 3), by)};
+    image = build_map(&b, DT_f32, build_load(&b, image, at));
+    b = build(g, 4, sums);
+    const Expr *c = build_red(&b, v->c), *piece = build_red(&b, pieces), *tap = build_red(&b, 3);
+    const Expr *place = ex_add(x, ex_var(x, 3), ex_mul(x, tap, ex_i(x, apart)));
+    const Expr *pixel[4] = {ex_var(x, 0), c, ex_add(x, ex_var(x, 2), piece), place};
+    const Expr *weight[4] = {ex_var(x, 1), c, piece, tap};
+    const Expr *factor = build_load(&b, graph_const(g, DT_f32, 4, window, data), weight);
+    Value *sum = build_reduce(&b, DT_f32, COMBINE_sum,
+                              ex_mul(x, build_load(&b, image, pixel), factor), NULL);
+    Op *made = sum->def;
+    made->src = op->src;
+
+    Value **in = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
+    const Expr *own[3] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2)};
+    memcpy(in, op->in, (size_t)op->n_in * sizeof *in);
+    in[op->n_in] = g_reshape(g, sum, 3, out->dims);
+    op->body = ex_replace(x, op->post, ex_acc(x, v->dt), ex_load(x, v->dt, op->n_in, 3, own));
+    op->in = in;
+    op->n_in++;
+    op->kind = OP_map;
+    op->combine = COMBINE_none;
+    op->n_red = 0;
+    op->post = NULL;
+    graph_drop_inputs(g, op);
+    graph_take_in(g, last, op);
+    return made;
+}
+
 void pass_winograd(Graph *g, const PassOptions *o) {
     if (o->target->blocks || !o->target->vector_types) return;
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_winograd(op->sub, o);
         Convolution v = {.g = g, .x = g->x, .op = op};
-        if (read_convolution(&v) && choose(&v, o)) rewrite(&v);
+        if (!read_convolution(&v) || !choose(&v, o)) continue;
+        if (v.pieces > 1) {
+            Convolution pieces = {.g = g, .x = g->x, .op = split_window(&v)};
+            if (!read_convolution(&pieces)) continue;
+            pieces.f = v.f;
+            pieces.axis[0].tiles = v.axis[0].tiles;
+            v = pieces;
+        }
+        rewrite(&v);
     }
 }

@@ -429,7 +429,7 @@ static void check_winograd_axes(Fixture *f, int rank, const int64_t *window, con
     Graph *g = graph_new(&f->arena, x, &f->diag, "axes");
     int64_t in[5] = {2, 48}, w[5] = {32, 48}, out[5] = {2, 32};
     for (int d = 2; d < rank; d++) {
-        in[d] = d < rank - 2 ? 9 : 18;
+        in[d] = rank == 3 ? 66 : d < rank - 2 ? 9 : 18;
         w[d] = window[d - 2];
         out[d] = in[d] - (w[d] - 1) * apart[d - 2];
     }
@@ -476,6 +476,9 @@ static void test_winograd_axes(void **state) {
     const int64_t near[3] = {1, 1, 1}, far[3] = {2, 1, 2};
     check_winograd_axes(*state, 3, (int64_t[]){3}, near, 1);
     check_winograd_axes(*state, 3, (int64_t[]){3}, far, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){5}, near, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){9}, near, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){10}, far, 1);
     check_winograd_axes(*state, 4, (int64_t[]){3, 3}, far, 2);
     check_winograd_axes(*state, 4, (int64_t[]){3, 1}, near, 1);
     check_winograd_axes(*state, 4, (int64_t[]){2, 3}, far, 1);
