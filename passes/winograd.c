@@ -77,37 +77,32 @@ static const Winograd two = {
     .shift = 2,
     .inverse = 1,
 };
+/* What depends on the points 0, 1, -1, 2, -2 and infinity alone. */
+#define SIX_POINTS                                                                                 \
+    .points = 6, .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,            \
+                           0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1},           \
+    .whole = 24, .scale = {24, 24, 24, 24, 24, 12}, /* 24 would make the last too large */         \
+        .shift = 6, .inverse = 954437177
+
 static const Winograd four = {
     .tile = 4,
     .window = 3,
-    .points = 6,
     .cost = 20,
-    .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
-              0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1},
     .weight = {1.0 / 4, 0, 0, -1.0 / 6, -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6, 1.0 / 24,
                1.0 / 12, 1.0 / 6, 1.0 / 24, -1.0 / 12, 1.0 / 6, 0, 0, 1},
     .output = {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0, 0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1},
-    .whole = 24,
-    .scale = {24, 24, 24, 24, 24, 12}, /* 24 would make the last too large */
-    .shift = 6,
-    .inverse = 954437177,
+    SIX_POINTS,
 };
 static const Winograd two_of_five = {
     .tile = 2,
     .window = 5,
-    .points = 6,
     .cost = 80,
-    .input = {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
-              0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1},
     .weight = {1.0 / 4,  0,        0,        0,       0,        -1.0 / 6,  -1.0 / 6, -1.0 / 6,
                -1.0 / 6, -1.0 / 6, -1.0 / 6, 1.0 / 6, -1.0 / 6, 1.0 / 6,   -1.0 / 6, 1.0 / 24,
                1.0 / 12, 1.0 / 6,  1.0 / 3,  2.0 / 3, 1.0 / 24, -1.0 / 12, 1.0 / 6,  -1.0 / 3,
                2.0 / 3,  0,        0,        0,       0,        1},
     .output = {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 1},
-    .whole = 24,
-    .scale = {24, 24, 24, 24, 24, 12},
-    .shift = 6,
-    .inverse = 954437177,
+    SIX_POINTS,
 };
 
 /* A coordinate along which tiles are cut: `dim` of the result and of the image. */
