@@ -340,6 +340,7 @@ static bool choose(Convolution *v, const PassOptions *o) {
         double points = pow(f->points, v->n_axes) * (double)v->pieces;
         double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
                               points * ck * (double)dt_store(dt), t);
+        /* along one axis there is one transform, of lines of `tile` in place of `points` */
         double transforms = v->n_axes == 2 ? f->cost : f->cost * f->tile / f->points / 2;
         cost += tiles * pow(f->tile, v->n_axes) * transforms * (double)(v->c * v->pieces + v->k);
         if (cost >= best) continue;

@@ -2,7 +2,6 @@
 #include "compiler/onnx/ml.h"
 #include "compiler/onnx/tree.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

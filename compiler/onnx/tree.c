@@ -9,7 +9,6 @@
  */
 #include "compiler/onnx/tree.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,9 @@
 typedef struct Walk {
     Node *n;
     Forest *f;
-    Value *v;      /* rows */
-    bool wide;     /* they are f64 */
-    bool *negated; /* by node: it tests -x */
-    int32_t
-        *next; /* by node: the place of the first of the two that follow; -1: not yet laid out */
-    int32_t *height;     /* by node: the most steps from there to a leaf; -1: not yet known */
+    Value *v;            /* rows, f32 or f64 */
+    int32_t *next;       /* by node: the place of the first of the two that follow, or -1 */
+    int32_t *height;     /* by node: the most steps from there to a leaf, or -1 */
     VEC(int32_t) places; /* the nodes that lie there */
 } Walk;
 
@@ -74,11 +70,12 @@ static bool check_forest(Node *n, const Forest *f, const Value *v) {
 /* The largest number of the rows' type that is at most t, or that is less than t; NaN if none is.
  */
 static double largest(const Walk *w, double t, bool less) {
+    const bool wide = w->v->dt == DT_f64;
     if (t != t) return t;
-    double u = w->wide ? t : (double)(float)t;
+    double u = wide ? t : (double)(float)t;
     if (u < t || (u == t && !less)) return u;
     if (u == -HUGE_VAL) return NAN;
-    return w->wide ? nextafter(u, -HUGE_VAL) : (double)nextafterf((float)u, -HUGE_VALF);
+    return wide ? nextafter(u, -HUGE_VAL) : (double)nextafterf((float)u, -HUGE_VALF);
 }
 
 /* The node at `at` tests if x > value, or -x > value; what is no number is not greater. */
@@ -89,7 +86,7 @@ static void set_test(Walk *w, int at, bool negated, double value, int on_true, i
     node->value = value;
     node->on_true = on_true;
     node->on_false = on_false;
-    w->negated[at] = negated;
+    node->negated = negated;
 }
 
 /* A further node for the feature of that at `like`. */
@@ -152,9 +149,6 @@ static void set_member(Walk *w, int at, const double *member, int count, int on_
 static void set_tests(Walk *w) {
     Forest *f = w->f;
     const int count = f->nodes.n;
-    int most = count; /* nodes there will be: three more for each test, or six for each member */
-    for (int i = 0; i < count; i++) most += 3 + 6 * f->nodes.items[i].n_members;
-    w->negated = ARENA_ARRAY(w->n->g->arena, most + 1, bool);
     for (int i = 0; i < count; i++) {
         const TreeNode t = f->nodes.items[i];
         const bool less = t.branch == BRANCH_lt || t.branch == BRANCH_gte;
@@ -282,15 +276,15 @@ static void make_tables(Walk *w, Tables *t) {
     char *value = arena_array(g->arena, (size_t)w->places.n + 1, dt_store(w->v->dt));
     bool used[2] = {false, false};
     for (int i = 0; i < w->places.n; i++) {
-        const int32_t node = w->places.items[i];
-        if (f->nodes.items[node].branch != BRANCH_leaf) used[w->negated[node]] = true;
+        const TreeNode *test = &f->nodes.items[w->places.items[i]];
+        if (test->branch != BRANCH_leaf) used[test->negated] = true;
     }
     const bool both = used[0] && used[1];
     for (int i = 0; i < w->places.n; i++) {
         const int32_t node = w->places.items[i];
         const TreeNode *test = &f->nodes.items[node];
         const bool leaf = test->branch == BRANCH_leaf;
-        if (!leaf) feature[i] = both ? test->feature * 2 + w->negated[node] : test->feature;
+        if (!leaf) feature[i] = both ? test->feature * 2 + test->negated : test->feature;
         next[i] = leaf ? i : w->next[node];
         dt_save(w->v->dt, value, (size_t)i, (Scalar){.f = leaf ? NAN : test->value});
     }
@@ -546,7 +540,7 @@ static Value *join_votes(Walk *w, Value *leaves, Combine combine) {
 }
 
 Value *tree_scores(Node *n, Forest *f, Value *v, TreeAggregate aggregate) {
-    Walk w = {.n = n, .f = f, .v = v, .wide = v->dt == DT_f64};
+    Walk w = {.n = n, .f = f, .v = v};
     if (!check_forest(n, f, v)) return NULL;
     set_tests(&w);
     lay_out(&w);

@@ -19,6 +19,7 @@ typedef struct TreeNode {
     int32_t feature;
     uint8_t branch;
     bool nan_is_true; /* what is no number goes where the test holds */
+    bool negated;     /* it tests -x; for tree.c, which makes all tests alike */
     double value;
     int32_t on_true, on_false;  /* nodes */
     int32_t members, n_members; /* member: of Forest.members */
