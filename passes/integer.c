@@ -464,12 +464,13 @@ static int64_t size_of(const Sum *s, int i) {
     return size;
 }
 
-/* Are products of constant columns, coordinate k of the result, faster as bytes than as words?
- * Bytes of an input stay where they are; words would be laid out anew. */
-static bool relieved(const Sum *s, int column, int k) {
+/* Are products of constant columns faster as bytes than as words? Bytes of an input stay where they
+ * are; words would be laid out anew. */
+static bool relieved(const Sum *s, int column) {
     Arena *arena = s->g->arena;
     const Expr *columns = s->part[column].q, *rows = s->part[!column].q;
     Value *v = input_of(s, columns), *from = input_of(s, rows);
+    const int k = relieve_coordinate(arena, v, rows, columns, s->rank, s->extent);
     ConstantColumns c;
     if (!s->target->byte_pairs || !value_is_const(v) || s->op->n_red != 1 || k < 0) return false;
     if (through_reshape(from)->def->kind == OP_input &&
@@ -477,8 +478,7 @@ static bool relieved(const Sum *s, int column, int k) {
         return false;
     const double saved = strassen_saves(s->target, s->op->out[0], s->extent[k], s->extent[s->rank],
                                         size_of(s, !column), size_of(s, column));
-    return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, s->extent[k],
-                              &c) &&
+    return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, &c) &&
            relieve_pays(arena, s->target, &c, 1 - saved);
 }
 
@@ -509,9 +509,8 @@ static bool as_matrix_product(Sum *s) {
     int64_t rows = 1;
     for (int k = 0; k < s->rank; k++)
         if (vars[!column] & ~vars[column] & 1u << k) rows *= s->extent[k];
-    uint32_t columns = vars[column] & ~vars[!column] & spatial;
     bool words = s->target->word_products && !s->target->byte_dots && rows >= ROWS_OF_WORDS &&
-                 !relieved(s, column, columns & (columns - 1) ? -1 : __builtin_ctz(columns));
+                 !relieved(s, column);
     change_type(s, column, words ? DT_i16 : DT_i8);
     change_type(s, !column, words ? DT_i16 : target_row_bytes(s->target));
     return true;

@@ -7,7 +7,7 @@
  * and the negative ones too. For a block of columns, what is too much in a four is left to a second
  * four at the same place, behind all others (MODE_single). The product becomes
  *
- *     sum over f and i of row[four[c / block, f] + i] * relieved[4 * f + i, c]
+ *     sum over f and i of row[four[c / block, f] + i] * relieved[c, 4 * f + i]
  *
  * where f goes over those, too. Two such sums can be added before they become one of 32 bits with
  * their neighbours: five instructions for two vectors (MODE_pair). Four products then have to fit.
@@ -155,7 +155,7 @@ typedef struct Work {
     Arena *arena;
     const ConstantColumns *columns;
     const void *data;
-    int8_t *relieved;  /* data of the same layout; NULL: not wanted */
+    int8_t *relieved;  /* [columns, depth]; NULL: not wanted */
     int lanes, window; /* columns of a vector; bytes of a row in which they find what they lack */
     int block;         /* columns that go by the same fours: of one vector or two */
     int8_t *weight;    /* of the block at work: [columns, depth] */
@@ -182,16 +182,21 @@ static bool has_size(const Work *k) {
     return c->depth >= LEAST_DEPTH && c->depth % FEW == 0 && c->n % k->lanes == 0;
 }
 
-static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
-    return depth * c->stride + column * c->column_stride;
+/* Columns are counted through all matrices. */
+static int64_t all_columns(const ConstantColumns *c) {
+    return c->batches * c->n;
 }
 
-/* The block that begins with the column; of the last, those that there are. */
+static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
+    return depth * c->stride + column % c->n * c->column_stride + column / c->n * c->batch_stride;
+}
+
+/* The block that begins with the column. */
 static void read_block(Work *k, int64_t column) {
     const ConstantColumns *c = k->columns;
     const int zero = c->v->dt == DT_u8 ? 128 : 0;
     const uint8_t *data = k->data;
-    for (int64_t i = 0; i < k->block && column + i < c->n; i++)
+    for (int64_t i = 0; i < k->block; i++)
         for (int64_t depth = 0; depth < c->depth; depth++)
             k->weight[i * c->depth + depth] = (int8_t)(data[place_of(c, depth, column + i)] - zero);
 }
@@ -314,7 +319,7 @@ static void relieve_column(Work *k, int64_t column, Pairs *pairs) {
             relieve_sum(k->arena, w, four[0] + half, four[1] + half, pairs);
             for (int i = 0; i < FEW && k->relieved; i++) {
                 int64_t at = depth + half + i % 2 + i / 2 * FEW;
-                k->relieved[place_of(k->columns, at, column)] = (int8_t)w[i];
+                k->relieved[column * k->columns->depth + at] = (int8_t)w[i];
             }
         }
     }
@@ -374,7 +379,7 @@ static int find_more_fours(Work *k, int32_t *place, int8_t *left) {
 /* The most of any block. */
 static int most_more_fours(Work *k) {
     int most = 0;
-    for (int64_t column = 0; column < k->columns->n; column += k->block) {
+    for (int64_t column = 0; column < all_columns(k->columns); column += k->block) {
         read_block(k, column);
         const int more = find_more_fours(k, NULL, NULL);
         if (more > most) most = more;
@@ -382,14 +387,60 @@ static int most_more_fours(Work *k) {
     return most;
 }
 
+/* Dimensions of a load that go along the columns: one, or one that says the matrix and one within
+ * it. */
+typedef struct Along {
+    int n, batch; /* -1: there is none */
+} Along;
+
+static Along dimensions_along(Arena *arena, const Value *v, const Expr *load, int column) {
+    Along along = {load_dimension(arena, load, column), -1};
+    for (int i = 0; i < load->n && along.n < 0; i++) {
+        const Expr *at = load->arg[i];
+        if (at->op == EX_rem && at->arg[0]->op == EX_var && at->arg[0]->k.i == column &&
+            ex_is_int(at->arg[1], v->shape[i]))
+            along.n = i;
+    }
+    for (int i = 0; i < load->n && along.n >= 0; i++) {
+        const Expr *at = load->arg[i];
+        if (i == along.n || !(ex_vars(arena, at) >> column & 1)) continue;
+        const bool divided = at->op == EX_div && at->arg[0]->op == EX_var &&
+                             ex_is_int(at->arg[1], v->shape[along.n]);
+        if (!divided || along.batch >= 0) return (Along){-1, -1};
+        along.batch = i;
+    }
+    return along;
+}
+
+int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
+                       const int64_t *extent) {
+    const uint64_t rows = ex_vars(arena, row);
+    int column = -1;
+    for (int i = 0; i < rank; i++)
+        if (!(rows >> i & 1) && (column < 0 || extent[i] > extent[column]) &&
+            dimensions_along(arena, v, load, i).n >= 0)
+            column = i;
+    return column;
+}
+
 bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
-                        int column, int64_t n_columns, ConstantColumns *c) {
-    int k = load_dimension(arena, load, depth), n = load_dimension(arena, load, column);
-    if (k < 0 || n < 0 || depths * n_columns != value_numel(v)) return false;
+                        int column, ConstantColumns *c) {
+    Along along = dimensions_along(arena, v, load, column);
+    const int k = load_dimension(arena, load, depth);
+    if (k < 0 || along.n < 0 || value_numel(v) == 0) return false;
     int64_t stride[MAX_RANK], size = 1;
     for (int i = v->rank - 1; i >= 0; size *= v->shape[i--]) stride[i] = size;
-    *c = (ConstantColumns){v, depths, stride[k], n_columns, stride[n]};
-    return true;
+    *c = (ConstantColumns){v, depths, stride[k], v->shape[along.n], stride[along.n], -1, 1, 0};
+    const uint64_t others = ex_vars(arena, load) & ~(UINT64_C(1) << depth | UINT64_C(1) << column);
+    if (others && along.batch < 0) {
+        c->batch = __builtin_ctzll(others);
+        along.batch = load_dimension(arena, load, c->batch);
+    }
+    if (along.batch >= 0) {
+        c->batches = v->shape[along.batch];
+        c->batch_stride = stride[along.batch];
+    }
+    return depths * c->n * c->batches == value_numel(v);
 }
 
 /* The mode that costs least (the rest of pairs by a few blocks), if it is less than `words` of what
@@ -399,7 +450,7 @@ static Mode choose_mode(Work *k, double words) {
     Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
     int rest = 0;
     const int more = most_more_fours(k);
-    int64_t blocks = columns->n / k->block, samples = blocks < SAMPLES ? blocks : SAMPLES;
+    int64_t blocks = all_columns(columns) / k->block, samples = blocks < SAMPLES ? blocks : SAMPLES;
     const bool pairs = columns->depth % (2 * FEW) == 0;
     for (int64_t i = 0; i < samples && pairs; i++) {
         int64_t column = i * blocks / samples * k->block;
@@ -446,12 +497,9 @@ static bool read_product(Relief *r) {
         if (r->row->op != EX_load || r->row->dt != DT_u8 || r->load->op != EX_load) continue;
         Value *v = op->in[r->load->k.i];
         if (!value_is_const(v) || v->dt != DT_i8) continue;
-        for (r->column = 0; r->column < out->rank; r->column++)
-            if (load_dimension(arena, r->load, r->column) >= 0) break;
-        return r->column < out->rank && load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
-               !(ex_vars(arena, r->row) >> r->column & 1) &&
-               relieve_columns_of(arena, v, r->load, out->rank, op->red[0], r->column,
-                                  out->shape[r->column], &r->columns);
+        r->column = relieve_coordinate(arena, v, r->row, r->load, out->rank, out->shape);
+        return r->column >= 0 && load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
+               relieve_columns_of(arena, v, r->load, out->rank, op->red[0], r->column, &r->columns);
     }
     return false;
 }
@@ -464,7 +512,7 @@ static int relieve_all(Relief *r, int *first, int32_t *fours) {
     int most = 0, vectors = 0;
     Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
     k->relieved = ARENA_ARRAY(k->arena, value_numel(c->v), int8_t);
-    for (int64_t column = 0; column < c->n; column += k->lanes) {
+    for (int64_t column = 0; column < all_columns(c); column += k->lanes) {
         if (column % k->block == 0) {
             match_fours(k, column, choice);
             memcpy(&fours[column / k->block * (c->depth / FEW)], k->four,
@@ -479,6 +527,15 @@ static int relieve_all(Relief *r, int *first, int32_t *fours) {
     return most;
 }
 
+/* In which group of so many, which divide a matrix, the column is. */
+static const Expr *group_of(const Relief *r, int64_t by) {
+    Exprs *x = r->g->x;
+    const Expr *group = ex_div(x, ex_var(x, r->column), ex_i(x, by));
+    if (r->columns.batch < 0) return group;
+    const Expr *first = ex_mul(x, ex_var(x, r->columns.batch), ex_i(x, r->columns.n / by));
+    return ex_add(x, first, group);
+}
+
 /* The sum of the rest, of `most` vectors for each vector of columns. */
 static Value *sum_of_rest(Relief *r, const int *first, int most) {
     Graph *g = r->g;
@@ -486,7 +543,7 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
     const Op *op = r->op;
     const Value *out = op->out[0];
     const int width = r->work.lanes;
-    int64_t blocks = r->columns.n / width, shape[4] = {blocks, most, width, FEW};
+    int64_t blocks = all_columns(&r->columns) / width, shape[4] = {blocks, most, width, FEW};
     size_t bytes = (size_t)(width * FEW);
     int32_t *place = ARENA_ARRAY(g->arena, blocks * most, int32_t);
     uint8_t *to = ARENA_ARRAY(g->arena, blocks * most * width * FEW, uint8_t);
@@ -507,8 +564,8 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
     Op *sum = graph_new_op(g, OP_reduce, 4, in, 1);
     int64_t red[2] = {most, FEW};
     const Expr *lanes = ex_i(x, width), *column = ex_var(x, r->column), *index[MAX_RANK];
-    const Expr *at[4] = {ex_div(x, column, lanes), ex_var(x, out->rank),
-                         ex_bin(x, EX_rem, column, lanes), ex_var(x, out->rank + 1)};
+    const Expr *at[4] = {group_of(r, width), ex_var(x, out->rank), ex_bin(x, EX_rem, column, lanes),
+                         ex_var(x, out->rank + 1)};
     for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];
     index[r->row->n - 1] =
         ex_add(x, ex_load(x, DT_i32, 1, 2, at), ex_cast(x, DT_i32, ex_load(x, DT_u8, 2, 4, at)));
@@ -528,36 +585,39 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
 static bool fits(const Relief *r, Mode mode) {
     const ConstantColumns *c = &r->columns;
     const int together = mode == MODE_pair ? 2 : 1;
-    const Fours as_they_are = {.v = c->v,
-                               .stride = c->stride,
-                               .apart = FEW * c->stride,
-                               .together = together,
-                               .n = 2,
-                               .extent = {c->n, c->depth / (together * FEW)},
-                               .step = {c->column_stride, together * FEW * c->stride}};
+    const Fours as_they_are = {
+        .v = c->v,
+        .stride = c->stride,
+        .apart = FEW * c->stride,
+        .together = together,
+        .n = 3,
+        .extent = {c->n, c->depth / (together * FEW), c->batches},
+        .step = {c->column_stride, together * FEW * c->stride, c->batch_stride}};
     return relieve_fits(r->g->arena, &as_they_are);
 }
 
-/* The sum over the table `four`, [blocks, fours], and those of each, of relieved columns at `at`.
- */
-static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, Value *relieved, int n_at,
-                         const Expr *const *at) {
+/* The sum over the table `four`, [blocks, fours], and those of each, of columns as they were
+ * relieved, [columns, fours * FEW]. */
+static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, const int8_t *relieved) {
     Graph *g = r->g;
     Exprs *x = g->x;
     Op *op = r->op;
     const int rank = op->out[0]->rank, n_in = op->n_in;
-    const int64_t shape[2] = {r->columns.n / r->work.block, fours}, red[2] = {fours, FEW};
+    const int64_t columns = all_columns(&r->columns), red[2] = {fours, FEW};
+    const int64_t shape[2] = {columns / r->work.block, fours};
+    const int64_t relieved_shape[2] = {columns, fours * FEW};
     Value **in = ARENA_ARRAY(g->arena, n_in + 3, Value *);
     for (int i = 0; i < n_in; i++) in[i] = op->in[i];
-    in[n_in] = relieved;
+    in[n_in] = graph_const(g, DT_i8, 2, relieved_shape, relieved);
     in[n_in + 1] = graph_const(g, DT_i32, 2, shape, four);
     const Expr *index[MAX_RANK], *i = ex_var(x, rank + 1);
-    const Expr *block[2] = {ex_div(x, ex_var(x, r->column), ex_i(x, r->work.block)),
-                            ex_var(x, rank)};
+    const Expr *block[2] = {group_of(r, r->work.block), ex_var(x, rank)};
+    const Expr *depth = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, FEW)), i);
+    const Expr *at[2] = {group_of(r, 1), depth};
     for (int k = 0; k < r->row->n; k++) index[k] = r->row->arg[k];
     index[r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in + 1, 2, block), i);
     op->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index)),
-                      ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in, n_at, at)));
+                      ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in, 2, at)));
     op->n_red = 2;
     op->red = arena_copy(g->arena, red, sizeof red);
     op->in = in;
@@ -567,14 +627,13 @@ static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, Value *r
 /* MODE_single. */
 static void relieve_fours(Relief *r) {
     Graph *g = r->g;
-    Exprs *x = g->x;
     Work *k = &r->work;
     const ConstantColumns *c = &r->columns;
-    const int64_t fours = c->depth / FEW, blocks = c->n / k->block;
+    const int64_t fours = c->depth / FEW, columns = all_columns(c), blocks = columns / k->block;
     const int most = most_more_fours(k);
-    const int64_t all = fours + most, deep = all * FEW, shape[2] = {c->n, deep};
+    const int64_t all = fours + most, deep = all * FEW;
     int32_t *four = ARENA_ARRAY(g->arena, blocks * all, int32_t);
-    int8_t *relieved = ARENA_ARRAY(g->arena, deep * c->n, int8_t);
+    int8_t *relieved = ARENA_ARRAY(g->arena, deep * columns, int8_t);
     int8_t *left = ARENA_ARRAY(g->arena, most * k->block * FEW, int8_t);
     for (int64_t b = 0; b < blocks; b++) {
         read_block(k, b * k->block);
@@ -587,10 +646,7 @@ static void relieve_fours(Relief *r) {
                 memcpy(&column[c->depth + f * FEW], &left[(f * k->block + i) * FEW], FEW);
         }
     }
-    const int rank = r->op->out[0]->rank;
-    const Expr *depth = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, FEW)), ex_var(x, rank + 1));
-    const Expr *at[2] = {ex_var(x, r->column), depth};
-    sum_by_table(r, four, all, graph_const(g, DT_i8, 2, shape, relieved), 2, at);
+    sum_by_table(r, four, all, relieved);
 }
 
 /* MODE_pair. */
@@ -598,23 +654,19 @@ static void relieve_pairs(Relief *r) {
     Graph *g = r->g;
     Exprs *x = g->x;
     Op *op = r->op;
-    const Value *out = op->out[0], *v = r->columns.v;
-    int64_t fours = op->red[0] / FEW, blocks = r->columns.n / r->work.block;
-    int *first = ARENA_ARRAY(g->arena, r->columns.n / r->work.lanes + 1, int);
+    const Value *out = op->out[0];
+    int64_t fours = op->red[0] / FEW, columns = all_columns(&r->columns);
+    int64_t blocks = columns / r->work.block;
+    int *first = ARENA_ARRAY(g->arena, columns / r->work.lanes + 1, int);
     int32_t *four = ARENA_ARRAY(g->arena, blocks * fours, int32_t);
     int most = relieve_all(r, first, four);
     if (most == 1) most++; /* so that there is a loop, around the sums of rows */
-    const Expr *at[MAX_RANK], *own[MAX_RANK], *to[MAX_RANK + 1], *acc = ex_acc(x, DT_i32);
-    for (int k = 0; k < out->rank; k++) own[k] = to[k] = ex_var(x, k);
-    to[out->rank] =
-        ex_add(x, ex_mul(x, ex_var(x, out->rank), ex_i(x, FEW)), ex_var(x, out->rank + 1));
-    for (int k = 0; k < r->load->n; k++)
-        at[k] = ex_subst_vars(x, r->load->arg[k], out->rank + 1, to);
     Value *rest = most ? sum_of_rest(r, first, most) : NULL;
-    sum_by_table(r, four, fours, graph_const(g, DT_i8, v->rank, v->shape, r->work.relieved),
-                 r->load->n, at);
+    sum_by_table(r, four, fours, r->work.relieved);
     if (!rest) return;
     op->in[op->n_in] = rest;
+    const Expr *own[MAX_RANK], *acc = ex_acc(x, DT_i32);
+    for (int k = 0; k < out->rank; k++) own[k] = ex_var(x, k);
     const Expr *lacking = ex_load(x, DT_i32, op->n_in++, out->rank, own);
     op->post = ex_replace(x, op->post, acc, ex_add(x, acc, lacking));
 }

@@ -11,11 +11,19 @@
 typedef struct ConstantColumns {
     Value *v;
     int64_t depth, stride, n, column_stride;
+    int batch; /* the coordinate that says which matrix (of an LSTM's directions); -1: there is one
+                */
+    int64_t batches, batch_stride;
 } ConstantColumns;
 
-/* Those that a load reads, all of v, along two of its coordinates; false if it does not. */
+/* The longest coordinate, of a result's, of columns that `load` reads and `row` does not; -1: there
+ * is none. */
+int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
+                       const int64_t *extent);
+/* Those that a load reads, all of v, along two of its coordinates, or three; false if it does not.
+ */
 bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
-                        int column, int64_t n_columns, ConstantColumns *c);
+                        int column, ConstantColumns *c);
 /* Fours of constant columns whose sums are added in 16 bits: `together` of them so far `apart`, at
  * every place of loops with such extents and strides. */
 typedef struct Fours {

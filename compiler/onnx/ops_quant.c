@@ -37,8 +37,9 @@ static bool is_small_int(DType dt) {
 }
 
 /* round(e) + zero, saturated (before it is rounded: the bounds are whole numbers); e is f32 or f64.
- * zero may be NULL. */
-static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero) {
+ * zero may be NULL. Where it is known at run time only, so are the bounds: constants around them
+ * say that what is rounded is small. */
+static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero, bool known) {
     DType work = (DType)e->dt;
     double low, high;
     int_range(dt, &low, &high);
@@ -47,9 +48,18 @@ static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero) {
         least = ex_sub(x, least, ex_cast(x, work, zero));
         most = ex_sub(x, most, ex_cast(x, work, zero));
     }
-    e = ex_un(x, EX_round, ex_bin(x, EX_min, ex_bin(x, EX_max, e, least), most));
+    e = ex_bin(x, EX_min, ex_bin(x, EX_max, e, least), most);
+    if (zero && !known) {
+        e = ex_bin(x, EX_max, e, ex_num(x, work, low - high));
+        e = ex_bin(x, EX_min, e, ex_num(x, work, high - low));
+    }
+    e = ex_un(x, EX_round, e);
     e = ex_cast(x, DT_i32, e);
     return ex_cast(x, dt, zero ? ex_add(x, e, ex_cast(x, DT_i32, zero)) : e);
+}
+
+static bool is_known(const Value *zero) {
+    return !zero || value_is_const(zero);
 }
 
 /* The one element of a value. */
@@ -86,7 +96,8 @@ Value *quant_encode(Node *n, Value *v, const Quant *q) {
     Exprs *x = n->x;
     Builder b = build(n->g, v->rank, v->dims);
     const Expr *e = ex_div(x, build_in(&b, v), ex_cast(x, DT_f32, only(&b, q->scale)));
-    return build_map(&b, q->dt, encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL));
+    return build_map(&b, q->dt,
+                     encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL, is_known(q->zero)));
 }
 
 Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
@@ -103,7 +114,8 @@ Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
     Builder b = build(n->g, v->rank, v->dims);
     const Expr *e =
         ex_mul(x, ex_cast(x, DT_f32, build_in(&b, v)), ex_cast(x, DT_f32, build_in(&b, factor)));
-    return build_map(&b, q->dt, encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL));
+    return build_map(&b, q->dt,
+                     encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL, is_known(q->zero)));
 }
 
 Value *quant_row_scale(Graph *g, Value *scale) {
@@ -238,7 +250,7 @@ void import_quantize_linear(Node *n) {
     e = ex_cast(x, dt_reg(work), e);
     const Expr *offset = zero ? grain_load(&b, &grain, zero) : NULL;
     if (is_small_int(dt)) {
-        n->out[0] = build_map(&b, dt, encode(x, dt, e, offset));
+        n->out[0] = build_map(&b, dt, encode(x, dt, e, offset, is_known(zero)));
         return;
     }
     if (offset) e = ex_add(x, e, ex_cast(x, dt_reg(work), offset));
@@ -273,25 +285,22 @@ void import_dequantize_linear(Node *n) {
 
 /* --- DynamicQuantizeLinear -------------------------------------------------------------------- */
 
-/* The smallest or largest element, or 0 if that is beyond it; f32. */
-static Value *reach(Node *n, Value *v, Combine combine) {
-    Value *end = g_cast(n->g, g_reduce(n->g, combine, v, (1u << v->rank) - 1, false), DT_f32);
-    return node_formula(n, combine == COMBINE_max ? "max(a, 0)" : "min(a, 0)", 1, &end);
-}
-
-Value *quant_dynamic(Node *n, Value *v, Value **scale, Value **zero) {
+Value *quant_dynamic(Graph *g, Value *v, uint32_t dims, Value **scale, Value **zero) {
     static const char *const names[] = {"a", "b"};
-    Graph *g = n->g;
+    const bool keep = dims != (1u << v->rank) - 1;
     if (v->dt != DT_f32) v = g_cast(g, v, DT_f32);
-    Value *ends[2] = {reach(n, v, COMBINE_min), reach(n, v, COMBINE_max)};
-    if (!ends[0] || !ends[1]) return NULL;
     /* the range always has 0 in it; a range of nothing but 0 gets the scale 1 / 255 */
+    Value *ends[2] = {g_reduce(g, COMBINE_min, v, dims, keep),
+                      g_reduce(g, COMBINE_max, v, dims, keep)};
+    ends[0] = g_formula(g, "min(a, 0)", 1, names, &ends[0]);
+    ends[1] = g_formula(g, "max(a, 0)", 1, names, &ends[1]);
     *scale = g_formula(g, "select(a == b, 1, b - a) / 255", 2, names, ends);
     Value *low[2] = {ends[0], *scale};
     Value *at = g_formula(g, "round(max(0, min(255, 0 - a / b)))", 2, names, low);
     *zero = g_cast(g, at, DT_u8);
-    Quant q = {*scale, *zero, DT_u8};
-    return quant_encode(n, v, &q);
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *e = ex_div(g->x, build_in(&b, v), build_in(&b, *scale));
+    return build_map(&b, DT_u8, encode(g->x, DT_u8, e, build_in(&b, *zero), false));
 }
 
 void import_dynamic_quantize_linear(Node *n) {
@@ -301,7 +310,7 @@ void import_dynamic_quantize_linear(Node *n) {
         invalid(n, E2006, "the input must hold floats");
         return;
     }
-    n->out[0] = quant_dynamic(n, v, &n->out[1], &n->out[2]);
+    n->out[0] = quant_dynamic(n->g, v, (1u << v->rank) - 1, &n->out[1], &n->out[2]);
 }
 
 /* --- QLinearMatMul, QLinearConv --------------------------------------------------------------- */

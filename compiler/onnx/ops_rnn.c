@@ -359,21 +359,12 @@ static const Expr *lstm_gate(Rnn *r, Builder *b, Value *gates, int gate, const E
 /* The state as what 256 steps between its smallest and its largest number in each direction (and 0)
  * can say of it. */
 static Value *in_steps(Rnn *r, Graph *g, Value *state) {
-    static const char *const names[] = {"a", "b", "s"};
     Exprs *x = r->x;
     if (!r->quantised) return state;
-    Value *ends[2] = {g_reduce(g, COMBINE_min, state, 6, true),
-                      g_reduce(g, COMBINE_max, state, 6, true)};
-    ends[0] = g_formula(g, "min(a, 0)", 1, names, &ends[0]);
-    ends[1] = g_formula(g, "max(a, 0)", 1, names, &ends[1]);
-    Value *scale = g_formula(g, "select(a == b, 1, b - a) / 255", 2, names, ends);
-    Value *low[2] = {ends[0], scale}, *all[3] = {state, NULL, scale};
-    all[1] = g_formula(g, "round(max(0, min(255, 0 - a / b)))", 2, names, low);
-    Value *bytes = g_formula(g, "max(0, min(255, round(a / s) + b))", 3, names, all);
-    bytes = g_cast(g, bytes, DT_u8);
+    Value *scale, *zero, *bytes = quant_dynamic(g, state, 6, &scale, &zero);
     Builder b = build(g, 3, state->dims);
-    const Expr *e = ex_sub(x, ex_cast(x, DT_i32, build_in(&b, bytes)),
-                           ex_cast(x, DT_i32, build_in(&b, all[1])));
+    const Expr *e =
+        ex_sub(x, ex_cast(x, DT_i32, build_in(&b, bytes)), ex_cast(x, DT_i32, build_in(&b, zero)));
     return build_map(&b, DT_f32, ex_mul(x, ex_cast(x, DT_f32, e), build_in(&b, scale)));
 }
 
@@ -618,8 +609,7 @@ void import_ms_dynamic_quantize_lstm(Node *n) {
         unsupported(n, "sequences of different lengths");
         return;
     }
-    Value *bytes = quant_dynamic(n, v, &scale, &zero);
-    if (!bytes) return;
+    Value *bytes = quant_dynamic(n->g, v, (1u << v->rank) - 1, &scale, &zero);
     Quant q = {scale, zero, DT_u8};
     Node plain = *n;
     plain.in = arena_copy(n->g->arena, n->in, (size_t)n->n_in * sizeof *n->in);
