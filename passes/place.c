@@ -276,16 +276,62 @@ static int gap_of_operand(const Placing *p) {
     return 0;
 }
 
+#define NEIGHBOURS 8 /* results of a window along a row that are computed at once */
+
+/* What a reduction reads at once, of rows of values. */
+typedef struct RowReads {
+    Arena *arena;
+    const Op *op;
+    int64_t ways;  /* of the L1 cache */
+    bool *compete; /* by value id: too many of its rows fall into the same sets of the cache */
+} RowReads;
+
+/* Of a window that slides over each channel for itself, lines of all its places, and of those of
+ * neighbours: they have half of the cache. Of a product, rows that may be some apart. */
+static void look_at_rows(void *user, const Expr *e) {
+    const RowReads *u = user;
+    const Op *op = u->op;
+    if (e->op != EX_load || e->n < 2) return;
+    const Value *v = op->in[e->k.i];
+    const int rank = op->out[0]->rank, last = e->n - 1;
+    const uint64_t spatial = (UINT64_C(1) << rank) - 1, columns = ex_vars(u->arena, e->arg[last]);
+    const int64_t row = v->shape[last] * (int64_t)dt_store(v->dt);
+    int64_t lines = 1, sets = 1, step;
+    bool slides = false;
+    for (int d = last - 1; d >= 0; d--) {
+        const uint64_t vars = ex_vars(u->arena, e->arg[d]);
+        int64_t places = 1;
+        for (int k = 0; k < op->n_red; k++)
+            if (vars >> (rank + k) & 1) places *= op->red[k];
+        if (places > 1 && vars & spatial && !slides) {
+            places += NEIGHBOURS - 1;
+            slides = true;
+        }
+        lines *= places;
+    }
+    while (sets * row % L1_WAY_BYTES && sets < L1_WAY_BYTES / LINE_BYTES) sets++;
+    if (slides && !(columns & ~spatial)) u->compete[v->id] |= lines > u->ways / 2 * sets;
+    for (int k = 0; k < rank && columns & ~spatial; k++)
+        if (ex_stride(e->arg[last - 1], k, &step) && step > 1)
+            u->compete[v->id] |= step * row % L1_WAY_BYTES == 0;
+}
+
 /* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product
- * reads several of them at once: they are moved apart by a line. */
-static void spread_rows(Graph *g, bool *fixed) {
+ * reads several of them at once, and others when a window does: they are moved apart by a line. */
+static void spread_rows(Graph *g, const Target *t, bool *fixed) {
+    bool *compete = ARENA_ARRAY(g->arena, g->n_values, bool);
+    for (const Op *op = g->first; op; op = op->next) {
+        RowReads reads = {g->arena, op, t->l1_bytes / L1_WAY_BYTES, compete};
+        if (op->kind == OP_reduce && t->vector_types)
+            ex_visit(g->arena, op->body, look_at_rows, &reads);
+    }
     for (Op *op = g->first; op; op = op->next)
         for (int i = 0; i < op->n_out; i++) {
             Value *v = op->out[i];
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
             if (fixed[v->id] || v->inside || !row || value_numel(v) == 0) continue;
             v->gap = gap_of_operand(&(Placing){g, op, fixed, NULL, 0});
-            if (v->gap || row % L1_WAY_BYTES) continue;
+            if (v->gap || (row % L1_WAY_BYTES && !compete[v->id])) continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
                 v->gap = LINE_BYTES / (int)dt_store(v->dt);
         }
@@ -303,5 +349,5 @@ void pass_place(Graph *g, const PassOptions *o) {
         op->guard = p.elsewhere;
         if (p.covered == value_numel(op->out[0])) op->guard = ex_int(g->x, DT_bool, 0);
     }
-    if (!o->target->blocks) spread_rows(g, fixed);
+    if (!o->target->blocks) spread_rows(g, o->target, fixed);
 }
