@@ -416,6 +416,8 @@ static int64_t take_shared(Sum *s) {
     return shared;
 }
 
+static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b);
+
 /* What p / b is at most, for a product p that has rounded quotients among its factors: their
  * dividends over b and their divisors. NULL if that is no simpler. h/4 * 4 / h is at most 1. */
 static const Expr *most_of_quotient(Exprs *x, const Sum *p, const Expr *b) {
@@ -437,8 +439,28 @@ static const Expr *most_of_quotient(Exprs *x, const Sum *p, const Expr *b) {
     return simpler ? most : NULL;
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) = A /
- * c. */
+/* (z / a + r) / c = (z + r*a) / (a*c), if nothing is below zero; NULL: `left` is no such sum. */
+static const Expr *joined_quotient(Exprs *x, const Sum *left, int64_t c) {
+    const Expr *inner = NULL;
+    int64_t r = 0, low, high;
+    for (int i = 0; i < left->n; i++) {
+        const Term *t = &left->term[i];
+        if (!t->product)
+            r = t->coef;
+        else if (inner || t->coef != 1)
+            return NULL;
+        else
+            inner = t->product;
+    }
+    if (!inner || inner->op != EX_div || !ex_is_const(inner->arg[1]) || r < 0) return NULL;
+    const int64_t a = inner->arg[1]->k.i;
+    if (a < 1 || a > INT32_MAX / c || r * a > INT32_MAX) return NULL;
+    if (!dim_bounds(x, inner->arg[0], &low, &high) || low < 0) return NULL;
+    const Expr *top = normal(x, ex_add(x, inner->arg[0], ex_i(x, r * a)));
+    return quotient(x, top, ex_i(x, a * c));
+}
+
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (A*P) / (P*c) = A / c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};
@@ -474,10 +496,8 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
         !dim_bounds(x, left, &low, &high) || low < 0)
         return ex_div(x, a, b);
     if (high < c) return sum_expr(x, &out);
-    if (left->op == EX_div && ex_is_const(left->arg[1]))
-        left = quotient(x, left, b);
-    else
-        left = ex_div(x, left, b);
+    const Expr *joined = joined_quotient(x, &rest, c);
+    left = joined ? joined : ex_div(x, left, b);
     if (!out.n) return left;
     return normal(x, ex_add(x, sum_expr(x, &out), left));
 }

@@ -103,6 +103,10 @@ static void test_quotients(void **state) {
     int64_t half = dim_div(x, f.c, 2);
     assert_true(dim_varies(half) && half != f.c);
     assert_true(dim_div(x, half, 3) == dim_div(x, f.c, 6));
+    /* what two layers leave that round up */
+    assert_true(dim_div(x, half + 1, 3) == dim_div(x, f.c + 2, 6));
+    assert_true(dim_div(x, dim_div(x, f.c + 1, 2) + 1, 2) == dim_div(x, f.c + 3, 4));
+    assert_true(dim_div(x, half + 7, 3) == dim_add(x, dim_div(x, f.c + 2, 6), 2));
     assert_true(dim_div(x, dim_add(x, half, f.a), 1) == dim_add(x, f.a, half));
     assert_true(dim_max(x, half) == 50 && dim_min(x, half) == 1);
     arena_free(&f.arena);
