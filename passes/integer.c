@@ -27,6 +27,7 @@
 #define EXACT_FLOAT   (1 << 24) /* integers up to this one are floats */
 #define MOST_GROWTH   4         /* of a constant that nobody reads as bytes */
 #define ROWS_OF_WORDS 4         /* that are worth widening */
+#define MANY_RESULTS  64        /* that read a weight each, which is decoded beforehand */
 
 /* (q - zero) * scale, or 0 where `inside` does not hold. */
 typedef struct Decoded {
@@ -632,12 +633,24 @@ static void in_integers(Sum *s, bool product) {
     finish(s, body, acc);
 }
 
+/* Are constants of part i better floats when compiling: does a core's cache hold these, and do many
+ * results read each? */
+static bool are_better_decoded(const Sum *s, int i) {
+    const Value *v = input_of(s, s->part[i].q), *out = s->op->out[0];
+    int64_t results = 1;
+    for (int k = 0; k < s->rank; k++)
+        if (!(vars_of(s, s->part[i].q) >> k & 1)) results *= s->extent[k];
+    return s->target->vector_types && !s->target->blocks && !dims_vary(out->rank, out->dims) &&
+           results >= MANY_RESULTS &&
+           value_numel(v) * (int64_t)sizeof(float) <= s->target->l2_bytes / 2;
+}
+
 /* Only part i is decoded, and constant: its scale comes last. */
 static void weights_alone(Sum *s, int i) {
     Decoded d = s->part[i];
     DType dt = (DType)s->op->body->dt;
     if (!d.scale || dt != DT_f32 || is_summed(s, d.scale)) return;
-    if (!value_is_const(input_of(s, d.q))) return;
+    if (!value_is_const(input_of(s, d.q)) || are_better_decoded(s, i)) return;
     const Expr *acc = ex_mul(s->x, ex_acc(s->x, dt), apart(s, DT_f32, d.scale));
     d.scale = NULL;
     finish(s, ex_mul(s->x, s->op->body->arg[!i], decode(s->x, &d, dt)), acc);
