@@ -439,12 +439,13 @@ static const Expr *most_of_quotient(Exprs *x, const Sum *p, const Expr *b) {
     return simpler ? most : NULL;
 }
 
-/* (z / a + r) / c = (z + r*a) / (a*c), if nothing is below zero; NULL: `left` is no such sum. */
-static const Expr *joined_quotient(Exprs *x, const Sum *left, int64_t c) {
+/* (z / a + r) / c = (z + r*a) / (a*c), if nothing is below zero; NULL: `s` is no such sum, or that
+ * may be too large. */
+static const Expr *joined_quotient(Exprs *x, const Sum *s, int64_t c) {
     const Expr *inner = NULL;
     int64_t r = 0, low, high;
-    for (int i = 0; i < left->n; i++) {
-        const Term *t = &left->term[i];
+    for (int i = 0; i < s->n; i++) {
+        const Term *t = &s->term[i];
         if (!t->product)
             r = t->coef;
         else if (inner || t->coef != 1)
@@ -456,11 +457,13 @@ static const Expr *joined_quotient(Exprs *x, const Sum *left, int64_t c) {
     const int64_t a = inner->arg[1]->k.i;
     if (a < 1 || a > INT32_MAX / c || r * a > INT32_MAX) return NULL;
     if (!dim_bounds(x, inner->arg[0], &low, &high) || low < 0) return NULL;
+    if (high > INT32_MAX - r * a) return NULL;
     const Expr *top = normal(x, ex_add(x, inner->arg[0], ex_i(x, r * a)));
     return quotient(x, top, ex_i(x, a * c));
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (A*P) / (P*c) = A / c. */
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) = A /
+ * c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};

@@ -479,7 +479,7 @@ static bool relieved(const Sum *s, int column) {
         return false;
     const double saved = strassen_saves(s->target, s->op->out[0], s->extent[k], s->extent[s->rank],
                                         size_of(s, !column), size_of(s, column));
-    return relieve_columns_of(arena, v, columns, s->rank, s->extent[s->rank], k, &c) &&
+    return relieve_columns_of(arena, v, columns, s->rank, k, s->extent, &c) &&
            relieve_pays(arena, s->target, &c, 1 - saved);
 }
 

@@ -13,7 +13,9 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#define MIN_ROWS 8 /* that get into each other's way, or are turned */
+#define MIN_ROWS     8 /* that get into each other's way, or are turned */
+#define NEIGHBOURS   8 /* results of a window along a row that are computed at once */
+#define LEAST_SPREAD 8 /* lines of a row beside which one more is little */
 
 typedef struct Box {
     int64_t lo[MAX_RANK], hi[MAX_RANK]; /* per dimension: lo <= coordinate < hi, ... */
@@ -276,8 +278,6 @@ static int gap_of_operand(const Placing *p) {
     return 0;
 }
 
-#define NEIGHBOURS 8 /* results of a window along a row that are computed at once */
-
 /* What a reduction reads at once, of rows of values. */
 typedef struct RowReads {
     Arena *arena;
@@ -286,38 +286,52 @@ typedef struct RowReads {
     bool *compete; /* by value id: too many of its rows fall into the same sets of the cache */
 } RowReads;
 
-/* Of a window that slides over each channel for itself, lines of all its places, and of those of
- * neighbours: they have half of the cache. Of a product, rows that may be some apart. */
-static void look_at_rows(void *user, const Expr *e) {
-    const RowReads *u = user;
+/* How many pixels a window reads for neighbouring results; 0: it does not slide. */
+static int64_t pixels_of_window(const RowReads *u, const Expr *load) {
     const Op *op = u->op;
-    if (e->op != EX_load || e->n < 2) return;
-    const Value *v = op->in[e->k.i];
-    const int rank = op->out[0]->rank, last = e->n - 1;
-    const uint64_t spatial = (UINT64_C(1) << rank) - 1, columns = ex_vars(u->arena, e->arg[last]);
-    const int64_t row = v->shape[last] * (int64_t)dt_store(v->dt);
-    int64_t lines = 1, sets = 1, step;
+    const int rank = op->out[0]->rank;
+    int64_t pixels = 1;
     bool slides = false;
-    for (int d = last - 1; d >= 0; d--) {
-        const uint64_t vars = ex_vars(u->arena, e->arg[d]);
+    for (int d = load->n - 2; d >= 0; d--) {
+        const uint64_t vars = ex_vars(u->arena, load->arg[d]);
         int64_t places = 1;
         for (int k = 0; k < op->n_red; k++)
             if (vars >> (rank + k) & 1) places *= op->red[k];
-        if (places > 1 && vars & spatial && !slides) {
+        if (places > 1 && vars & ((UINT64_C(1) << rank) - 1) && !slides) {
             places += NEIGHBOURS - 1;
             slides = true;
         }
-        lines *= places;
+        pixels *= places;
     }
-    while (sets * row % L1_WAY_BYTES && sets < L1_WAY_BYTES / LINE_BYTES) sets++;
-    if (slides && !(columns & ~spatial)) u->compete[v->id] |= lines > u->ways / 2 * sets;
-    for (int k = 0; k < rank && columns & ~spatial; k++)
-        if (ex_stride(e->arg[last - 1], k, &step) && step > 1)
-            u->compete[v->id] |= step * row % L1_WAY_BYTES == 0;
+    return slides ? pixels : 0;
 }
 
-/* Rows a multiple of a page apart compete for the same few lines of the L1 cache when a product
- * reads several of them at once, and others when a window does: they are moved apart by a line. */
+/* Do results of a product that are neighbours read rows that are some apart, by a multiple of a
+ * page? */
+static bool skips_rows(const RowReads *u, const Expr *load, int64_t row) {
+    int64_t step;
+    for (int k = 0; k < u->op->out[0]->rank; k++)
+        if (ex_stride(load->arg[load->n - 2], k, &step) && step > 1 &&
+            step * row % L1_WAY_BYTES == 0)
+            return true;
+    return false;
+}
+
+static void look_at_rows(void *user, const Expr *e) {
+    const RowReads *u = user;
+    if (e->op != EX_load || e->n < 2) return;
+    const Value *v = u->op->in[e->k.i];
+    const int64_t row = v->shape[e->n - 1] * (int64_t)dt_store(v->dt);
+    const bool product = ex_vars(u->arena, e->arg[e->n - 1]) >> u->op->out[0]->rank;
+    int64_t sets = 1; /* that pixels' lines fall into: a window has half of their ways */
+    while (sets * row % L1_WAY_BYTES && sets < L1_WAY_BYTES / LINE_BYTES) sets++;
+    u->compete[v->id] |=
+        product ? skips_rows(u, e, row) : pixels_of_window(u, e) > u->ways / 2 * sets;
+}
+
+/* Rows that a product reads at once compete for the same few lines of the L1 cache if they are a
+ * multiple of a page apart, pixels that a depthwise window reads even if they are less: they are
+ * moved apart by a line, if that is little beside a row. */
 static void spread_rows(Graph *g, const Target *t, bool *fixed) {
     bool *compete = ARENA_ARRAY(g->arena, g->n_values, bool);
     for (const Op *op = g->first; op; op = op->next) {
@@ -331,7 +345,8 @@ static void spread_rows(Graph *g, const Target *t, bool *fixed) {
             int64_t row = v->rank > 1 ? v->shape[v->rank - 1] * (int64_t)dt_store(v->dt) : 0;
             if (fixed[v->id] || v->inside || !row || value_numel(v) == 0) continue;
             v->gap = gap_of_operand(&(Placing){g, op, fixed, NULL, 0});
-            if (v->gap || (row % L1_WAY_BYTES && !compete[v->id])) continue;
+            const bool spread = compete[v->id] && row >= LEAST_SPREAD * LINE_BYTES;
+            if (v->gap || (row % L1_WAY_BYTES && !spread)) continue;
             if (shape_numel(v->rank - 1, v->shape) >= MIN_ROWS)
                 v->gap = LINE_BYTES / (int)dt_store(v->dt);
         }

@@ -387,29 +387,29 @@ static int most_more_fours(Work *k) {
     return most;
 }
 
-/* Dimensions of a load that go along the columns: one, or one that says the matrix and one within
- * it. */
+/* Dimensions of a load that go along the columns. */
 typedef struct Along {
-    int n, batch; /* -1: there is none */
+    int column; /* -1: there is none */
+    int matrix; /* the columns are those of several matrices, one behind the other; -1: of one */
 } Along;
+
+static bool takes_apart(const Expr *at, ExprOp how, int coordinate, int64_t by) {
+    return at->op == how && at->arg[0]->op == EX_var && at->arg[0]->k.i == coordinate &&
+           ex_is_int(at->arg[1], by);
+}
 
 static Along dimensions_along(Arena *arena, const Value *v, const Expr *load, int column) {
     Along along = {load_dimension(arena, load, column), -1};
-    for (int i = 0; i < load->n && along.n < 0; i++) {
-        const Expr *at = load->arg[i];
-        if (at->op == EX_rem && at->arg[0]->op == EX_var && at->arg[0]->k.i == column &&
-            ex_is_int(at->arg[1], v->shape[i]))
-            along.n = i;
+    if (along.column >= 0) return along;
+    for (int i = 0; i < load->n; i++)
+        if (takes_apart(load->arg[i], EX_rem, column, v->shape[i])) along.column = i;
+    for (int i = 0; i < load->n && along.column >= 0; i++) {
+        if (i == along.column || !(ex_vars(arena, load->arg[i]) >> column & 1)) continue;
+        if (!takes_apart(load->arg[i], EX_div, column, v->shape[along.column]) || along.matrix >= 0)
+            return (Along){-1, -1};
+        along.matrix = i;
     }
-    for (int i = 0; i < load->n && along.n >= 0; i++) {
-        const Expr *at = load->arg[i];
-        if (i == along.n || !(ex_vars(arena, at) >> column & 1)) continue;
-        const bool divided = at->op == EX_div && at->arg[0]->op == EX_var &&
-                             ex_is_int(at->arg[1], v->shape[along.n]);
-        if (!divided || along.batch >= 0) return (Along){-1, -1};
-        along.batch = i;
-    }
-    return along;
+    return along.matrix >= 0 ? along : (Along){-1, -1}; /* one that is repeated */
 }
 
 int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
@@ -418,29 +418,39 @@ int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr
     int column = -1;
     for (int i = 0; i < rank; i++)
         if (!(rows >> i & 1) && (column < 0 || extent[i] > extent[column]) &&
-            dimensions_along(arena, v, load, i).n >= 0)
+            dimensions_along(arena, v, load, i).column >= 0)
             column = i;
     return column;
 }
 
-bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
-                        int column, ConstantColumns *c) {
+bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int column,
+                        const int64_t *extent, ConstantColumns *c) {
     Along along = dimensions_along(arena, v, load, column);
     const int k = load_dimension(arena, load, depth);
-    if (k < 0 || along.n < 0 || value_numel(v) == 0) return false;
+    if (k < 0 || along.column < 0 || value_numel(v) == 0) return false;
     int64_t stride[MAX_RANK], size = 1;
     for (int i = v->rank - 1; i >= 0; size *= v->shape[i--]) stride[i] = size;
-    *c = (ConstantColumns){v, depths, stride[k], v->shape[along.n], stride[along.n], -1, 1, 0};
+    *c = (ConstantColumns){.v = v,
+                           .depth = extent[depth],
+                           .stride = stride[k],
+                           .n = v->shape[along.column],
+                           .column_stride = stride[along.column],
+                           .batch = -1,
+                           .batches = 1};
     const uint64_t others = ex_vars(arena, load) & ~(UINT64_C(1) << depth | UINT64_C(1) << column);
-    if (others && along.batch < 0) {
+    int64_t columns = c->n;
+    if (along.matrix >= 0) {
+        c->batches = v->shape[along.matrix];
+        c->batch_stride = stride[along.matrix];
+        columns *= c->batches;
+    } else if (others) {
         c->batch = __builtin_ctzll(others);
-        along.batch = load_dimension(arena, load, c->batch);
+        const int matrix = load_dimension(arena, load, c->batch);
+        if (matrix < 0) return false;
+        c->batches = extent[c->batch];
+        c->batch_stride = stride[matrix];
     }
-    if (along.batch >= 0) {
-        c->batches = v->shape[along.batch];
-        c->batch_stride = stride[along.batch];
-    }
-    return depths * c->n * c->batches == value_numel(v);
+    return extent[column] == columns && c->depth * c->n * c->batches == value_numel(v);
 }
 
 /* The mode that costs least (the rest of pairs by a few blocks), if it is less than `words` of what
@@ -483,8 +493,8 @@ typedef struct Relief {
     Work work;
 } Relief;
 
-/* Reads op as a product of rows of bytes, which lie side by side along its depth, with a constant
- * matrix. */
+/* Reads op as a product of rows of bytes, which lie side by side along its depth, with one or more
+ * constant matrices. */
 static bool read_product(Relief *r) {
     const Op *op = r->op;
     const Value *out = op->out[0];
@@ -498,8 +508,10 @@ static bool read_product(Relief *r) {
         Value *v = op->in[r->load->k.i];
         if (!value_is_const(v) || v->dt != DT_i8) continue;
         r->column = relieve_coordinate(arena, v, r->row, r->load, out->rank, out->shape);
+        int64_t extent[MAX_RANK];
+        op_extents(op, extent);
         return r->column >= 0 && load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
-               relieve_columns_of(arena, v, r->load, out->rank, op->red[0], r->column, &r->columns);
+               relieve_columns_of(arena, v, r->load, out->rank, r->column, extent, &r->columns);
     }
     return false;
 }

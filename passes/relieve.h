@@ -6,24 +6,26 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 
-/* Constant columns of a product: elements are i8, or u8 that will be such less 128; how
- * far apart they are along the depth, and from column to column. */
+/* Constant columns of a product, of one matrix or of several (of an LSTM's directions): elements
+ * are i8, or u8 that will be such less 128; how far apart they are along the depth, from column to
+ * column, and from matrix to matrix. */
 typedef struct ConstantColumns {
     Value *v;
-    int64_t depth, stride, n, column_stride;
-    int batch; /* the coordinate that says which matrix (of an LSTM's directions); -1: there is one
-                */
+    int64_t depth, stride;
+    int64_t n, column_stride; /* columns of a matrix */
+    int batch;                /* the coordinate that says which matrix; -1: none does, the columns'
+                                 goes through all of them */
     int64_t batches, batch_stride;
 } ConstantColumns;
 
-/* The longest coordinate, of a result's, of columns that `load` reads and `row` does not; -1: there
- * is none. */
+/* The longest coordinate, of a result's, of columns that `load` reads, of v, and `row` does not;
+ * -1: there is none. */
 int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
                        const int64_t *extent);
-/* Those that a load reads, all of v, along two of its coordinates, or three; false if it does not.
- */
-bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int64_t depths,
-                        int column, ConstantColumns *c);
+/* Those that a load reads, all of v once, along the coordinates `depth`, `column` and perhaps one
+ * more, which have such extents; false if it does not. */
+bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int column,
+                        const int64_t *extent, ConstantColumns *c);
 /* Fours of constant columns whose sums are added in 16 bits: `together` of them so far `apart`, at
  * every place of loops with such extents and strides. */
 typedef struct Fours {

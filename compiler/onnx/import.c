@@ -515,7 +515,7 @@ static void import_node(Import *im, Scope *scope, const Onnx__NodeProto *proto, 
     im->diag->where = n->label;
     if (im->diag->n_errors) n->failed = true;
     if (ready && !called) note_faults(n);
-    if (ready && !n->failed)
+    if (ready && (called || !n->failed)) /* a function's own nodes have poisoned what failed */
         bind_outputs(n);
     else
         poison_outputs(n);

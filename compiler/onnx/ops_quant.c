@@ -39,7 +39,7 @@ static bool is_small_int(DType dt) {
 /* round(e) + zero, saturated (before it is rounded: the bounds are whole numbers); e is f32 or f64.
  * zero may be NULL. Where it is known at run time only, so are the bounds: constants around them
  * say that what is rounded is small. */
-static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero, bool known) {
+static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero, bool known_zero) {
     DType work = (DType)e->dt;
     double low, high;
     int_range(dt, &low, &high);
@@ -49,7 +49,7 @@ static const Expr *encode(Exprs *x, DType dt, const Expr *e, const Expr *zero, b
         most = ex_sub(x, most, ex_cast(x, work, zero));
     }
     e = ex_bin(x, EX_min, ex_bin(x, EX_max, e, least), most);
-    if (zero && !known) {
+    if (zero && !known_zero) {
         e = ex_bin(x, EX_max, e, ex_num(x, work, low - high));
         e = ex_bin(x, EX_min, e, ex_num(x, work, high - low));
     }

@@ -27,8 +27,9 @@ Value *import_as(Node *n, ImportFn *fn, int version, int n_in, Value *const *in)
 /* v - zero in i32, in one map: pass `integer` reads the bytes off it. Zero broadcasts to v; NULL:
  * 0. */
 Value *quant_centre(Graph *g, Value *v, Value *zero);
-/* v in u8, with scales (f32) and zero points (u8) that fit its range along `dims`, which they have
- * 1 of, or no dimensions if these are all; see DynamicQuantizeLinear. */
+/* v in u8, with a scale (f32) and a zero point (u8) for the range of all elements along the
+ * dimensions in the mask `dims`: these have extent 1 in both, which are of rank 0 if the mask has
+ * all. See DynamicQuantizeLinear. */
 Value *quant_dynamic(Graph *g, Value *v, uint32_t dims, Value **scale, Value **zero);
 /* The matrix product, exact in i32, of two quantised tensors; zero points may be NULL. */
 Value *quant_matmul(Node *n, Value *a, Value *a_zero, Value *b, Value *b_zero);

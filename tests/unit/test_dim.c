@@ -187,6 +187,21 @@ static int64_t value_of(Exprs *x, int64_t d, const int64_t *values) {
     return e->k.i;
 }
 
+/* A quotient of a quotient is not joined where its dividend would be too large. */
+static void test_large(void **state) {
+    (void)state;
+    Fixture f;
+    begin(&f);
+    Exprs *x = &f.x;
+    const int64_t values[SYMBOLS + 2] = {1, 1, 3, 40000, 50000};
+    int64_t n = dim_of_symbol(x, dim_new_symbol(x, "n", 1, values[SYMBOLS]));
+    int64_t m = dim_of_symbol(x, dim_new_symbol(x, "m", 1, values[SYMBOLS + 1]));
+    int64_t half = dim_div(x, dim_mul(x, n, m), 2);
+    int64_t rounded = dim_div(x, dim_add(x, half, 99999999), 100000000);
+    assert_int_equal(value_of(x, rounded, values), 10);
+    arena_free(&f.arena);
+}
+
 #define TOP 6
 
 /* Whatever way a dimension is computed, it has the value that C computes with the symbols' values,
@@ -252,9 +267,9 @@ static void test_random(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_numbers), cmocka_unit_test(test_quotients),
-        cmocka_unit_test(test_multiples),    cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_from_expr),    cmocka_unit_test(test_index),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_large),        cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_from_expr),
+        cmocka_unit_test(test_index),        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -518,7 +518,8 @@ static void check_rest(const Op *op, int64_t depth, int window) {
 typedef enum Matrices {
     ONE_MATRIX,
     BATCH_OF_MATRICES, /* each with rows of its own */
-    JOINED_MATRICES    /* the first half of the columns is one, the others are the other */
+    JOINED_MATRICES,   /* the first half of the columns is one, the others are the other */
+    REPEATED_MATRIX    /* both halves are the same one */
 } Matrices;
 
 /* Columns that are `spread` wide about zero, and all of one sign if `one_sign`. `changes`: some of
@@ -529,7 +530,7 @@ static void check_relief(Fixture *f, const char *arch, Matrices matrices, int64_
     const int64_t each = matrices == ONE_MATRIX ? columns : columns / 2;
     const int rank = matrices == BATCH_OF_MATRICES ? 3 : 2, first = 3 - rank;
     const int64_t in[3] = {2, 9, depth}, out[3] = {2, 9, rank == 3 ? each : columns};
-    const int64_t w[3] = {columns / each, each, depth};
+    const int64_t w[3] = {matrices == REPEATED_MATRIX ? 1 : columns / each, each, depth};
     Graph *g = graph_new(&f->arena, x, &f->diag, "relief");
     int8_t *data = ARENA_ARRAY(&f->arena, depth * columns, int8_t);
     uint32_t seed = 1;
@@ -545,11 +546,9 @@ static void check_relief(Fixture *f, const char *arch, Matrices matrices, int64_
     const Expr *r = build_red(&b, depth), *column = ex_var(x, rank - 1), *width = ex_i(x, each);
     const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), r}, *to[3] = {ex_i(x, 0), column, r};
     if (matrices == BATCH_OF_MATRICES) to[0] = ex_var(x, 0);
-    if (matrices == ONE_MATRIX || matrices == JOINED_MATRICES) at[1] = ex_var(x, 0);
-    if (matrices == JOINED_MATRICES) {
-        to[0] = ex_div(x, column, width);
-        to[1] = ex_bin(x, EX_rem, column, width);
-    }
+    if (matrices != BATCH_OF_MATRICES) at[1] = ex_var(x, 0);
+    if (matrices == JOINED_MATRICES) to[0] = ex_div(x, column, width);
+    if (matrices >= JOINED_MATRICES) to[1] = ex_bin(x, EX_rem, column, width);
     const Expr *body = ex_mul(x, ex_cast(x, DT_i32, build_load(&b, v, &at[first])),
                               ex_cast(x, DT_i32, build_load(&b, weights, to)));
     const Expr *post = ex_bin(x, EX_max, ex_acc(x, DT_i32), ex_int(x, DT_i32, 0));
@@ -571,7 +570,8 @@ static void check_relief(Fixture *f, const char *arch, Matrices matrices, int64_
             const int together = bytes > depth * columns ? 1 : 2;
             const Fours fours = {op->in[i],     0, 1, 4, together, 1, {bytes / together / 4},
                                  {together * 4}};
-            if (op->in[i]->dt == DT_i8 && (together == 1 || depth % 8 == 0))
+            if (op->in[i]->dt == DT_i8 && (together == 1 || depth % 8 == 0) &&
+                matrices != REPEATED_MATRIX)
                 assert_true(relieve_fits(&f->arena, &fours));
         }
     }
@@ -602,7 +602,9 @@ static void test_relief(void **state) {
             check_relief(*state, arch, two, 64, 32, 32, false, false);
             check_relief(*state, arch, two, 64, 96, 127, false, true);
             check_relief(*state, arch, two, 68, 32, 127, false, true);
+            check_relief(*state, arch, two, 64, 96, 127, true, true);
         }
+        check_relief(*state, arch, REPEATED_MATRIX, 64, 96, 127, false, false); /* stays */
     }
 }
 
@@ -778,6 +780,7 @@ static void test_strassen_words(void **state) {
         {"x86-64-v3", DT_u8, 17, 256, 256, 3, 2, true},  /* rows of the image in both halves */
         {"x86-64-v3", DT_u8, 27, 256, 512, 1, 1, true},  /* an odd number of rows */
         {"x86-64-v3", DT_i8, 53, 256, 512, 1, 2, false}, /* ... that are not side by side */
+        {"x86-64-v3", DT_u8, 16, 256, 264, 1, 1, false}, /* halves are no whole vectors */
         {"x86-64-v3", DT_u8, 8, 256, 256, 1, 1, false},  /* few rows for so many columns */
         {"x86-64-v3", DT_u8, 16, 258, 256, 1, 1, false}, /* half the depth is no pairs */
         {"x86-64-v4", DT_u8, 16, 256, 256, 1, 1, true},
