@@ -471,16 +471,16 @@ static bool relieved(const Sum *s, int column) {
     Arena *arena = s->g->arena;
     const Expr *columns = s->part[column].q, *rows = s->part[!column].q;
     Value *v = input_of(s, columns), *from = input_of(s, rows);
-    const int k = relieve_coordinate(arena, v, rows, columns, s->rank, s->extent);
     ConstantColumns c;
-    if (!s->target->byte_pairs || !value_is_const(v) || s->op->n_red != 1 || k < 0) return false;
+    if (!s->target->byte_pairs || !value_is_const(v) || s->op->n_red != 1 ||
+        !relieve_columns_of(arena, v, rows, columns, s->rank, s->extent, &c))
+        return false;
     if (through_reshape(from)->def->kind == OP_input &&
         load_dimension(arena, rows, s->rank) != from->rank - 1)
         return false;
-    const double saved = strassen_saves(s->target, s->op->out[0], s->extent[k], s->extent[s->rank],
+    const double saved = strassen_saves(s->target, s->op->out[0], s->extent[c.column], c.depth,
                                         size_of(s, !column), size_of(s, column));
-    return relieve_columns_of(arena, v, columns, s->rank, k, s->extent, &c) &&
-           relieve_pays(arena, s->target, &c, 1 - saved);
+    return relieve_pays(arena, s->target, &c, 1 - saved);
 }
 
 /* The part, neither of them constant, that has the columns: the one with the last coordinate. But
@@ -637,11 +637,11 @@ static void in_integers(Sum *s, bool product) {
  * results read each? */
 static bool are_better_decoded(const Sum *s, int i) {
     const Value *v = input_of(s, s->part[i].q), *out = s->op->out[0];
+    const uint32_t vars = vars_of(s, s->part[i].q);
     int64_t results = 1;
     for (int k = 0; k < s->rank; k++)
-        if (!(vars_of(s, s->part[i].q) >> k & 1)) results *= s->extent[k];
-    return s->target->vector_types && !s->target->blocks && !dims_vary(out->rank, out->dims) &&
-           results >= MANY_RESULTS &&
+        if (!(vars >> k & 1)) results *= s->extent[k];
+    return s->target->vector_types && !dims_vary(out->rank, out->dims) && results >= MANY_RESULTS &&
            value_numel(v) * (int64_t)sizeof(float) <= s->target->l2_bytes / 2;
 }
 

@@ -12,9 +12,9 @@
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
+#include "passes/schedule.h"
 
 #define MIN_ROWS     8 /* that get into each other's way, or are turned */
-#define NEIGHBOURS   8 /* results of a window along a row that are computed at once */
 #define LEAST_SPREAD 8 /* lines of a row beside which one more is little */
 
 typedef struct Box {
@@ -298,7 +298,7 @@ static int64_t pixels_of_window(const RowReads *u, const Expr *load) {
         for (int k = 0; k < op->n_red; k++)
             if (vars >> (rank + k) & 1) places *= op->red[k];
         if (places > 1 && vars & ((UINT64_C(1) << rank) - 1) && !slides) {
-            places += NEIGHBOURS - 1;
+            places += MOST_WINDOW_ROWS - 1;
             slides = true;
         }
         pixels *= places;

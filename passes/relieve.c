@@ -412,7 +412,8 @@ static Along dimensions_along(Arena *arena, const Value *v, const Expr *load, in
     return along.matrix >= 0 ? along : (Along){-1, -1}; /* one that is repeated */
 }
 
-int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
+/* The longest coordinate of columns that `load` reads and `row` does not; -1: there is none. */
+static int find_column(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
                        const int64_t *extent) {
     const uint64_t rows = ex_vars(arena, row);
     int column = -1;
@@ -423,14 +424,16 @@ int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr
     return column;
 }
 
-bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int column,
+bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *load, int rank,
                         const int64_t *extent, ConstantColumns *c) {
-    Along along = dimensions_along(arena, v, load, column);
+    const int depth = rank, column = find_column(arena, v, row, load, rank, extent);
     const int k = load_dimension(arena, load, depth);
-    if (k < 0 || along.column < 0 || value_numel(v) == 0) return false;
+    if (k < 0 || column < 0 || value_numel(v) == 0) return false;
+    Along along = dimensions_along(arena, v, load, column);
     int64_t stride[MAX_RANK], size = 1;
     for (int i = v->rank - 1; i >= 0; size *= v->shape[i--]) stride[i] = size;
     *c = (ConstantColumns){.v = v,
+                           .column = column,
                            .depth = extent[depth],
                            .stride = stride[k],
                            .n = v->shape[along.column],
@@ -488,7 +491,6 @@ typedef struct Relief {
     Graph *g;
     Op *op;
     const Expr *row, *load; /* of rows and of columns */
-    int column;             /* coordinate of the result */
     ConstantColumns columns;
     Work work;
 } Relief;
@@ -507,11 +509,10 @@ static bool read_product(Relief *r) {
         if (r->row->op != EX_load || r->row->dt != DT_u8 || r->load->op != EX_load) continue;
         Value *v = op->in[r->load->k.i];
         if (!value_is_const(v) || v->dt != DT_i8) continue;
-        r->column = relieve_coordinate(arena, v, r->row, r->load, out->rank, out->shape);
         int64_t extent[MAX_RANK];
         op_extents(op, extent);
-        return r->column >= 0 && load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
-               relieve_columns_of(arena, v, r->load, out->rank, r->column, extent, &r->columns);
+        return load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
+               relieve_columns_of(arena, v, r->row, r->load, out->rank, extent, &r->columns);
     }
     return false;
 }
@@ -542,7 +543,7 @@ static int relieve_all(Relief *r, int *first, int32_t *fours) {
 /* In which group of so many, which divide a matrix, the column is. */
 static const Expr *group_of(const Relief *r, int64_t by) {
     Exprs *x = r->g->x;
-    const Expr *group = ex_div(x, ex_var(x, r->column), ex_i(x, by));
+    const Expr *group = ex_div(x, ex_var(x, r->columns.column), ex_i(x, by));
     if (r->columns.batch < 0) return group;
     const Expr *first = ex_mul(x, ex_var(x, r->columns.batch), ex_i(x, r->columns.n / by));
     return ex_add(x, first, group);
@@ -575,7 +576,7 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
                     graph_const(g, DT_u8, 4, shape, to), graph_const(g, DT_i8, 4, shape, lack)};
     Op *sum = graph_new_op(g, OP_reduce, 4, in, 1);
     int64_t red[2] = {most, FEW};
-    const Expr *lanes = ex_i(x, width), *column = ex_var(x, r->column), *index[MAX_RANK];
+    const Expr *lanes = ex_i(x, width), *column = ex_var(x, r->columns.column), *index[MAX_RANK];
     const Expr *at[4] = {group_of(r, width), ex_var(x, out->rank), ex_bin(x, EX_rem, column, lanes),
                          ex_var(x, out->rank + 1)};
     for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];

@@ -12,19 +12,16 @@
 typedef struct ConstantColumns {
     Value *v;
     int64_t depth, stride;
+    int column;               /* coordinate of the result */
     int64_t n, column_stride; /* columns of a matrix */
     int batch;                /* the coordinate that says which matrix; -1: none does, the columns'
                                  goes through all of them */
     int64_t batches, batch_stride;
 } ConstantColumns;
 
-/* The longest coordinate, of a result's, of columns that `load` reads, of v, and `row` does not;
- * -1: there is none. */
-int relieve_coordinate(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
-                       const int64_t *extent);
-/* Those that a load reads, all of v once, along the coordinates `depth`, `column` and perhaps one
- * more, which have such extents; false if it does not. */
-bool relieve_columns_of(Arena *arena, Value *v, const Expr *load, int depth, int column,
+/* Those that `load` reads, all of v once, along the depth of a product, coordinate `rank`, one of
+ * the result's that `row` does not read, and perhaps one more; false if it does not. */
+bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *load, int rank,
                         const int64_t *extent, ConstantColumns *c);
 /* Fours of constant columns whose sums are added in 16 bits: `together` of them so far `apart`, at
  * every place of loops with such extents and strides. */

@@ -12,7 +12,6 @@
 
 #define MOST_UNROLLED_WINDOW 32
 #define MOST_FOURS           8   /* of a coordinate of a window */
-#define MOST_WINDOW_ROWS     8   /* of results in a tile */
 #define MOST_READ            512 /* places of a tile; of more it is not asked whether they compete */
 #define N_SETS               (L1_WAY_BYTES / LINE_BYTES)
 

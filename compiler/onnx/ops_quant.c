@@ -92,12 +92,16 @@ Value *quant_decode(Node *n, Value *v, const Quant *q) {
     return build_map(&b, DT_f32, e);
 }
 
+static Value *build_encoded(Builder *b, const Expr *e, const Quant *q) {
+    const Expr *zero = q->zero ? only(b, q->zero) : NULL;
+    return build_map(b, q->dt, encode(b->x, q->dt, e, zero, is_known(q->zero)));
+}
+
 Value *quant_encode(Node *n, Value *v, const Quant *q) {
     Exprs *x = n->x;
     Builder b = build(n->g, v->rank, v->dims);
     const Expr *e = ex_div(x, build_in(&b, v), ex_cast(x, DT_f32, only(&b, q->scale)));
-    return build_map(&b, q->dt,
-                     encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL, is_known(q->zero)));
+    return build_encoded(&b, e, q);
 }
 
 Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
@@ -114,8 +118,7 @@ Value *quant_scaled(Node *n, Value *v, Value *factor, const Quant *q) {
     Builder b = build(n->g, v->rank, v->dims);
     const Expr *e =
         ex_mul(x, ex_cast(x, DT_f32, build_in(&b, v)), ex_cast(x, DT_f32, build_in(&b, factor)));
-    return build_map(&b, q->dt,
-                     encode(x, q->dt, e, q->zero ? only(&b, q->zero) : NULL, is_known(q->zero)));
+    return build_encoded(&b, e, q);
 }
 
 Value *quant_row_scale(Graph *g, Value *scale) {

@@ -152,7 +152,7 @@ void import_ms_dynamic_quantize_matmul(Node *n) {
         return;
     }
     a = quant_dynamic(n->g, a, (1u << a->rank) - 1, &scale, &zero);
-    Value *sum = a ? quant_matmul(n, a, zero, b, node_in(n, 3)) : NULL;
+    Value *sum = quant_matmul(n, a, zero, b, node_in(n, 3));
     if (sum) n->out[0] = to_float(n, sum, scale, b_scale, node_in(n, 4));
 }
 
