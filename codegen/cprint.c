@@ -439,6 +439,7 @@ static void print_loop(Printer *p, const Stmt *s) {
         end_statement(p, mark);
         return;
     }
+    if (!strips) print_rolled(p, s);
     if (strips)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);
     else

@@ -30,7 +30,8 @@ enum {
     NEEDS_opaque = 512,
     NEEDS_tiles = 1024,
     NEEDS_kernel = 2048,
-    NEEDS_stay = 4096
+    NEEDS_stay = 4096,
+    NEEDS_rolled = 8192
 };
 
 #define LANE_WORDS 3 /* of a bit for each row of lanes.def */
@@ -39,16 +40,16 @@ enum {
 typedef struct Unit {
     Arena *arena;
     const Dialect *dialect;
-    Names names;               /* file scope */
-    unsigned needs;            /* NEEDS_* */
-    StrMap helpers;            /* those used: name -> row of helpers.def */
-    int vector_bytes;          /* loops of role vector become vector types; 0: they do not */
-    bool whole_vectors;        /* rather whole ones than narrower ones at the end of a row */
-    uint8_t vectors[DT_count]; /* which vector types are used: bit i: 4 << i lanes */
+    Names names;                    /* file scope */
+    unsigned needs;                 /* NEEDS_* */
+    StrMap helpers;                 /* those used: name -> row of helpers.def */
+    int vector_bytes;               /* loops of role vector become vector types; 0: they do not */
+    bool whole_vectors;             /* rather whole ones than narrower ones at the end of a row */
+    uint8_t vectors[DT_count];      /* which vector types are used: bit i: 4 << i lanes */
     uint64_t lane_rows[LANE_WORDS]; /* ... which rows of lanes.def */
     uint8_t keeps;                  /* vectors of 16, 32, 64 bytes are kept in registers, ... */
     uint8_t holds;                  /* ... several at once, between iterations */
-    uint8_t *lane_helpers;     /* ... and which on vectors: bits 4, 8, 16: of so many lanes */
+    uint8_t *lane_helpers;          /* ... and which on vectors: bits 4, 8, 16: of so many lanes */
 } Unit;
 
 void unit_init(Unit *unit, Arena *arena, const Dialect *dialect);
@@ -97,8 +98,9 @@ typedef struct Printer {
      * elements; the vector that begins at an element has the name held_name[i][element]. */
     int64_t *held;
     const char ***held_name;
-    bool fills;      /* the last vector of a row may have lanes beyond it: all is f32 */
-    TileNest *tiles; /* tiles.c: the product that is one of a matrix unit; or NULL */
+    bool fills;         /* the last vector of a row may have lanes beyond it: all is f32 */
+    const Stmt *rolled; /* the nest in the innermost loop that is not to be unrolled, or NULL */
+    TileNest *tiles;    /* tiles.c: the product that is one of a matrix unit; or NULL */
     Text out;
     int indent;
     int n_values; /* constants so far */
@@ -145,6 +147,8 @@ void text_list(Text *out, int n, const char *const *piece, int column, int inden
 void hold_arrays(Printer *p);
 /* Prints the loop as vectors, if it can be; else false. */
 bool print_vectors(Printer *p, const Stmt *s);
+/* Before a loop over few steps of a product: says that compilers are not to unroll it. */
+void print_rolled(Printer *p, const Stmt *loop);
 typedef enum Strips {
     STRIPS_none,  /* nothing was printed */
     STRIPS_begun, /* what is left over is to be done one by one; then end_strips */

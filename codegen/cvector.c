@@ -25,7 +25,7 @@ typedef struct VectorNest {
     const Stmt *shorts; /* the outermost of them, of role short, ... */
     int n_shorts;       /* ... so many of them, ... */
     int short_steps;    /* ... with so many iterations in all */
-    const Stmt *loop; /* the vector loop */
+    const Stmt *loop;   /* the vector loop */
     int64_t extent;
     int64_t steps; /* of the unrolled loops together */
     int widest;    /* bytes of the widest type in it */
@@ -62,7 +62,7 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
 }
 
 #define MOST_REPEATS 8
-#define MOST_SHORTS 32 /* iterations that add sums of 16 bits */
+#define MOST_SHORTS  32 /* iterations that add sums of 16 bits */
 
 /* Reads `s` as a nest of the kind; false if it is none. */
 static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
@@ -564,7 +564,45 @@ bool print_vectors(Printer *p, const Stmt *s) {
             print_nest(&l, &n);
         end_scope(p, scope);
     }
+    if (s == p->rolled) print_hold(p, &n);
     return true;
+}
+
+typedef struct Rows {
+    const VectorNest *nest;
+    const Printer *p;
+    bool vectors; /* are they some? */
+} Rows;
+
+static void look_at_row(void *user, const Expr *e) {
+    Rows *u = user;
+    if (e->op != EX_load || u->p->held[e->k.i] > 0 || !lanes_vary(e, u->nest->loop->var)) return;
+    for (int i = 0; i < u->nest->n_unrolled; i++)
+        u->vectors |= lanes_vary(e, u->nest->unrolled[i]->var);
+}
+
+/* Does the nest add products of columns, which all steps use, and rows, the same for all lanes? */
+static bool is_product(const Printer *p, const VectorNest *n) {
+    const Stmt *store = n->loop->body;
+    if (n->is_dot || n->steps < 2 || p->held[store->buffer] <= 0 || store->next) return false;
+    Rows rows = {.nest = n, .p = p};
+    ex_visit(p->scratch, store->value, look_at_row, &rows);
+    return !rows.vectors;
+}
+
+static const Stmt *loop_alone(const Stmt *s) {
+    return s->kind == ST_for && s->role == ROLE_serial && s->body && !s->body->next ? s->body
+                                                                                    : NULL;
+}
+
+void print_rolled(Printer *p, const Stmt *loop) {
+    if (!p->unit->vector_bytes) return;
+    const Stmt *inner = loop_alone(loop), *nest = inner ? loop_alone(inner) : NULL;
+    VectorNest n;
+    if (nest && find_nest(p, nest, &n) && !n.repeat && is_product(p, &n)) p->rolled = nest;
+    if (!p->rolled || p->rolled != loop->body) return;
+    p->unit->needs |= NEEDS_rolled;
+    print_line(p, "MLCC_ROLLED");
 }
 
 /* --- strips ----------------------------------------------------------------------------------- */

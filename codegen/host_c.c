@@ -857,22 +857,36 @@ static void print_includes(Host *h, Text *out) {
     print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
     print_tile_functions(&h->unit, out);
-    if (h->unit.needs & NEEDS_kernel)
-        text_add(
+    if (h->unit.needs & NEEDS_kernel) {
+        const bool vectors = h->unit.vector_bytes;
+        text_addf(
             out,
             "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
             " * a function without effects, and not call it. APART, before those with tiles:\n"
-            " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
+            " * inlined into one function with others, GCC keeps tiles on the stack%s. */\n"
             "#if defined(__clang__)\n#define MLCC_KERNEL\n"
             "#define MLCC_APART __attribute__((noinline))\n"
             "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((noclone))\n"
-            "#define MLCC_APART __attribute__((noinline, noclone))\n"
-            "#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n");
+            "#define MLCC_APART __attribute__((noinline, noclone%s))\n"
+            "#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n",
+            vectors ? "; and given\n * registers loop by loop, it keeps some of the tile there all "
+                      "the same where what\n * is done to the sums takes many"
+                    : "",
+            vectors ? ", optimize(\"ira-region=one\")" : "");
+    }
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
                       "#define MLCC_UNROLL _Pragma(\"GCC unroll 32\")\n#else\n"
                       "#define MLCC_UNROLL\n#endif\n\n");
+    if (h->unit.needs & NEEDS_rolled)
+        text_add(
+            out,
+            "/* Before loops over few steps of a product. GCC would unroll them entirely, read\n"
+            " * for later steps before, and then have no registers for the sums. */\n"
+            "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
+            "#define MLCC_ROLLED _Pragma(\"GCC unroll 1\")\n#else\n"
+            "#define MLCC_ROLLED\n#endif\n\n");
     if (h->unit.needs & NEEDS_stay)
         text_add(
             out,

@@ -1,0 +1,125 @@
+"""Sums stay in registers in the loop over a product's depth, whatever is done to them behind it:
+prints the innermost loops of a disassembly that use vectors on the stack, and fails if there are
+any, or no loop at all."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ENOUGH = 10  # multiply-adds of a loop that is one over a depth
+
+
+def model(path, shape, layers):
+    """Layers: nodes as functions of their input's name that give nodes, weights and the output."""
+    nodes, weights, value = [], [], "x"
+    for i, layer in enumerate(layers):
+        value = layer(nodes, weights, value, f"v{i}")
+    graph = helper.make_graph(
+        nodes,
+        "registers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)],
+        weights,
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path
+    )
+
+
+def conv(to, depth, window, stride=1, group=1):
+    def add(nodes, weights, value, name):
+        w = np.full((to, depth, window, window), 0.01, np.float32)
+        weights.append(numpy_helper.from_array(w, name + "w"))
+        weights.append(numpy_helper.from_array(w[:, 0, 0, 0], name + "b"))
+        operands = [value, name + "w", name + "b"]
+        attributes = {"group": group, "pads": [window // 2] * 4, "strides": [stride] * 2}
+        nodes.append(helper.make_node("Conv", operands, [name], **attributes))
+        return name
+
+    return add
+
+
+def matmul(depth, to):
+    def add(nodes, weights, value, name):
+        weights.append(numpy_helper.from_array(np.full((depth, to), 0.01, np.float32), name + "w"))
+        nodes.append(helper.make_node("MatMul", [value, name + "w"], [name]))
+        return name
+
+    return add
+
+
+def unary(op):
+    def add(nodes, weights, value, name):
+        nodes.append(helper.make_node(op, [value], [name]))
+        return name
+
+    return add
+
+
+def silu(nodes, weights, value, name):
+    nodes.append(helper.make_node("Sigmoid", [value], [name + "s"]))
+    nodes.append(helper.make_node("Mul", [value, name + "s"], [name]))
+    return name
+
+
+MODELS = {
+    "relu": (
+        "x86-64-v4",
+        [1, 728, 38, 38],
+        [conv(728, 1, 3, group=728), unary("Relu"), conv(728, 728, 1), unary("Relu")]
+        + [conv(728, 1, 3, group=728), unary("Relu")],
+    ),
+    "gelu": ("x86-64-v3", [128, 768], [matmul(768, 3072), unary("Gelu")]),
+    "silu": ("x86-64-v3", [1, 64, 40, 40], [conv(64, 64, 1), silu, conv(128, 64, 3, 2), silu]),
+    "stem": ("x86-64-v3", [1, 3, 96, 96], [conv(32, 3, 3, 2), unary("Relu")]),
+}
+
+
+def innermost_loops(function):
+    """Lists of instructions."""
+    lines = [re.match(r"\s*([0-9a-f]+):\s+(.*)", line) for line in function.split("\n")]
+    lines = [(int(m[1], 16), m[2]) for m in lines if m]
+    index = {address: i for i, (address, _) in enumerate(lines)}
+    loops = []
+    for i, (address, text) in enumerate(lines):
+        jump = re.match(r"j\w+\s+([0-9a-f]+)", text)
+        to = int(jump[1], 16) if jump else address + 1
+        if to <= address and to in index:
+            loops.append((index[to], i))
+    for begin, end in loops:
+        if not any((b, e) != (begin, end) and b >= begin and e <= end for b, e in loops):
+            yield [text for _, text in lines[begin : end + 1]]
+
+
+def main(mlcc, work):
+    wrong = []
+    for name, (arch, shape, layers) in MODELS.items():
+        path, library = f"{work}/{name}.onnx", f"{work}/{name}.so"
+        model(path, shape, layers)
+        subprocess.run([mlcc, path, f"-march={arch}", "-o", library], check=True)
+        dump = subprocess.run(
+            ["objdump", "-d", "--no-show-raw-insn", library],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        found = 0
+        for function in dump.split("\n\n"):
+            for loop in innermost_loops(function):
+                if sum("vfmadd" in text for text in loop) < ENOUGH or any(
+                    "vdiv" in text for text in loop
+                ):
+                    continue  # functions of what is there already
+                found += 1
+                spilled = [t for t in loop if re.search(r"[yz]mm.*\(%rsp\)|\(%rsp\).*[yz]mm", t)]
+                wrong += [f"{name}: {function.strip().splitlines()[0]}: {t}" for t in spilled]
+        if not found:
+            wrong.append(f"{name}: no loop over a depth")
+    sys.exit("\n".join(wrong))
+
+
+main(*sys.argv[1:])
