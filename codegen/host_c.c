@@ -857,23 +857,25 @@ static void print_includes(Host *h, Text *out) {
     print_decoder_prototype(h->p, out);
     print_vector_types(&h->unit, out);
     print_tile_functions(&h->unit, out);
-    if (h->unit.needs & NEEDS_kernel) {
-        const bool vectors = h->unit.vector_bytes;
+    if (h->unit.needs & NEEDS_kernel)
         text_addf(
             out,
             "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
             " * a function without effects, and not call it. APART, before those with tiles:\n"
-            " * inlined into one function with others, GCC keeps tiles on the stack%s. */\n"
+            " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
             "#if defined(__clang__)\n#define MLCC_KERNEL\n"
             "#define MLCC_APART __attribute__((noinline))\n"
             "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((noclone))\n"
-            "#define MLCC_APART __attribute__((noinline, noclone%s))\n"
-            "#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n",
-            vectors ? "; and given\n * registers loop by loop, it keeps some of the tile there all "
-                      "the same where what\n * is done to the sums takes many"
-                    : "",
-            vectors ? ", optimize(\"ira-region=one\")" : "");
-    }
+            "%s#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n",
+            h->unit.vector_bytes
+                ? "/* So it does where it reads all rows of a step first (Arm), or where it gives\n"
+                  " * registers loop by loop and what is done to the sums takes many. */\n"
+                  "#if defined(__aarch64__)\n"
+                  "#define MLCC_APART \\\n"
+                  "    __attribute__((noinline, noclone, optimize(\"no-schedule-insns\")))\n"
+                  "#else\n#define MLCC_APART \\\n"
+                  "    __attribute__((noinline, noclone, optimize(\"ira-region=one\")))\n#endif\n"
+                : "#define MLCC_APART __attribute__((noinline, noclone))\n");
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"

@@ -3,6 +3,7 @@ prints the innermost loops of a disassembly that use vectors on the stack, and f
 any, or no loop at all."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -76,17 +77,23 @@ MODELS = {
     "gelu": ("x86-64-v3", [128, 768], [matmul(768, 3072), unary("Gelu")]),
     "silu": ("x86-64-v3", [1, 64, 40, 40], [conv(64, 64, 1), silu, conv(128, 64, 3, 2), silu]),
     "stem": ("x86-64-v3", [1, 3, 96, 96], [conv(32, 3, 3, 2), unary("Relu")]),
+    "arm": ("armv8-a", [1, 144, 28, 28], [conv(32, 144, 1), conv(192, 32, 1), unary("Relu")]),
 }
 
+# What a jump looks like, a multiply-add, a division, and a vector on the stack.
+X86 = (r"j\w+\s+([0-9a-f]+)", "vfmadd", "vdiv", r"[yz]mm.*\(%rsp\)|\(%rsp\).*[yz]mm")
+ARM = (r"b\.\w+\s+([0-9a-f]+)", "fmla", "fdiv", r"\bq\d+.*\[sp")
+CROSS = "aarch64-linux-gnu-"
 
-def innermost_loops(function):
+
+def innermost_loops(function, jumps):
     """Lists of instructions."""
     lines = [re.match(r"\s*([0-9a-f]+):\s+(.*)", line) for line in function.split("\n")]
     lines = [(int(m[1], 16), m[2]) for m in lines if m]
     index = {address: i for i, (address, _) in enumerate(lines)}
     loops = []
     for i, (address, text) in enumerate(lines):
-        jump = re.match(r"j\w+\s+([0-9a-f]+)", text)
+        jump = re.match(jumps, text)
         to = int(jump[1], 16) if jump else address + 1
         if to <= address and to in index:
             loops.append((index[to], i))
@@ -95,27 +102,36 @@ def innermost_loops(function):
             yield [text for _, text in lines[begin : end + 1]]
 
 
+def disassembly(mlcc, path, arch):
+    library, flags = path + ".so", ["-march=" + arch]
+    if arch.startswith("arm"):
+        subprocess.run([mlcc, path, *flags, "-o", path + ".c"], check=True)
+        flags += ["-O3", "-fPIC", "-shared", "-w", path + ".c", "-o", library]
+        subprocess.run([CROSS + "gcc", *flags], check=True)
+    else:
+        subprocess.run([mlcc, path, *flags, "-o", library], check=True)
+    objdump = (CROSS if arch.startswith("arm") else "") + "objdump"
+    return subprocess.run(
+        [objdump, "-d", "--no-show-raw-insn", library], check=True, capture_output=True, text=True
+    ).stdout
+
+
 def main(mlcc, work):
     wrong = []
     for name, (arch, shape, layers) in MODELS.items():
-        path, library = f"{work}/{name}.onnx", f"{work}/{name}.so"
+        if arch.startswith("arm") and not shutil.which(CROSS + "gcc"):
+            print(f"registers: no {CROSS}gcc (scripts/setup arm64 installs it): passed over")
+            continue
+        jumps, add, divide, on_stack = ARM if arch.startswith("arm") else X86
+        path = f"{work}/{name}.onnx"
         model(path, shape, layers)
-        subprocess.run([mlcc, path, f"-march={arch}", "-o", library], check=True)
-        dump = subprocess.run(
-            ["objdump", "-d", "--no-show-raw-insn", library],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
         found = 0
-        for function in dump.split("\n\n"):
-            for loop in innermost_loops(function):
-                if sum("vfmadd" in text for text in loop) < ENOUGH or any(
-                    "vdiv" in text for text in loop
-                ):
-                    continue  # functions of what is there already
+        for function in disassembly(mlcc, path, arch).split("\n\n"):
+            for loop in innermost_loops(function, jumps):
+                if sum(add in text for text in loop) < ENOUGH or any(divide in t for t in loop):
+                    continue  # no loop over a depth, or functions of what is there already
                 found += 1
-                spilled = [t for t in loop if re.search(r"[yz]mm.*\(%rsp\)|\(%rsp\).*[yz]mm", t)]
+                spilled = [text for text in loop if re.search(on_stack, text)]
                 wrong += [f"{name}: {function.strip().splitlines()[0]}: {t}" for t in spilled]
         if not found:
             wrong.append(f"{name}: no loop over a depth")
