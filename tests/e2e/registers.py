@@ -135,7 +135,7 @@ def main(mlcc, work):
                 wrong += [f"{name}: {function.strip().splitlines()[0]}: {t}" for t in spilled]
         if not found:
             wrong.append(f"{name}: no loop over a depth")
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 main(*sys.argv[1:])
