@@ -147,7 +147,8 @@ void text_list(Text *out, int n, const char *const *piece, int column, int inden
 void hold_arrays(Printer *p);
 /* Prints the loop as vectors, if it can be; else false. */
 bool print_vectors(Printer *p, const Stmt *s);
-/* Before a loop over few steps of a product: says that compilers are not to unroll it. */
+/* Before a loop: says that compilers are not to unroll it, if it is over steps of a product and
+ * alone inside of another, before which this was called, too. */
 void print_rolled(Printer *p, const Stmt *loop);
 typedef enum Strips {
     STRIPS_none,  /* nothing was printed */

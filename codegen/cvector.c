@@ -332,6 +332,13 @@ static void take_lanes(Lanes *l, const VectorNest *n) {
     l->there = (int)(n->extent - l->start < l->width ? n->extent - l->start : l->width);
 }
 
+/* Do all steps of the unrolled loops use the same? */
+static bool is_shared(const VectorNest *n, const Expr *e) {
+    for (int i = 0; i < n->n_unrolled; i++)
+        if (lanes_vary(e, n->unrolled[i]->var)) return false;
+    return true;
+}
+
 typedef struct Columns {
     Lanes *l;
     const VectorNest *nest;
@@ -341,9 +348,7 @@ static void keep_column(const Columns *u, const Expr *e) {
     int var = u->nest->loop->var;
     if (e->op != EX_load || u->l->p->held[e->k.i] > 0) return;
     if (!u->nest->is_dot && (dt_is_narrow((DType)e->dt) || !lanes_apart(e->arg[0], var, 1))) return;
-    for (int i = 0; i < u->nest->n_unrolled; i++)
-        if (lanes_vary(e->arg[0], u->nest->unrolled[i]->var)) return;
-    lanes_keep(u->l, e);
+    if (is_shared(u->nest, e->arg[0])) lanes_keep(u->l, e);
 }
 
 /* Of loads that a condition guards there is perhaps nothing to be read. */
@@ -356,10 +361,7 @@ static void keep_what_is_certain(const Columns *u, const Expr *e) {
 /* Do all steps decode the same columns? Then that is done once, and for one iteration of the loops
  * of role short at a time, for which alone there are registers. */
 static bool shares_decoded(const VectorNest *n) {
-    if (!n->n_shorts || !n->dot.shift || n->steps < 2) return false;
-    for (int i = 0; i < n->n_unrolled; i++)
-        if (lanes_vary(n->dot.columns->arg[0], n->unrolled[i]->var)) return false;
-    return true;
+    return n->n_shorts && n->dot.shift && n->steps >= 2 && is_shared(n, n->dot.columns->arg[0]);
 }
 
 /* The vectors of a product's columns, which all steps, its rows, use. */
@@ -576,17 +578,16 @@ typedef struct Rows {
 
 static void look_at_row(void *user, const Expr *e) {
     Rows *u = user;
-    if (e->op != EX_load || u->p->held[e->k.i] > 0 || !lanes_vary(e, u->nest->loop->var)) return;
-    for (int i = 0; i < u->nest->n_unrolled; i++)
-        u->vectors |= lanes_vary(e, u->nest->unrolled[i]->var);
+    if (e->op == EX_load && u->p->held[e->k.i] <= 0)
+        u->vectors |= lanes_vary(e, u->nest->loop->var) && !is_shared(u->nest, e);
 }
 
 /* Does the nest add products of columns, which all steps use, and rows, the same for all lanes? */
-static bool is_product(const Printer *p, const VectorNest *n) {
+static bool is_product(Printer *p, const VectorNest *n) {
     const Stmt *store = n->loop->body;
     if (n->is_dot || n->steps < 2 || p->held[store->buffer] <= 0 || store->next) return false;
     Rows rows = {.nest = n, .p = p};
-    ex_visit(p->scratch, store->value, look_at_row, &rows);
+    ex_visit(p->scratch, prepare(p, store->value), look_at_row, &rows);
     return !rows.vectors;
 }
 

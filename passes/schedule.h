@@ -129,8 +129,8 @@ int64_t most_rows(const Nest *n, const Expr *body, int row);
 /* --- windows (schedule_window.c) ---------------------------------------------------------------
  */
 
-#define MOST_WINDOW_ROWS 8 /* of results in a tile; place.c sets what they read apart, if it can   \
-                            */
+/* Of results in a tile. place.c sets what they read apart, if it can. */
+#define MOST_WINDOW_ROWS 8
 /* A tile of a reduction over a window that slides along `row`, each column for itself. */
 void window_tile(Nest *n, int column, int row);
 

@@ -22,7 +22,7 @@ def bytes_of(*shape):
     return rng.integers(-128, 128, shape, np.int8)
 
 
-def save(folder, name, nodes, inputs, outputs, constants):
+def save(folder, name, nodes, inputs, outputs, constants, opset=17):
     graph = helper.make_graph(
         nodes,
         name,
@@ -30,7 +30,7 @@ def save(folder, name, nodes, inputs, outputs, constants):
         [helper.make_tensor_value_info(*each) for each in outputs],
         constants,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     onnx.checker.check_model(model)
     onnx.save(model, folder / f"{name}.onnx")
 
