@@ -866,7 +866,7 @@ bool lanes_can_put(const Lanes *l, const Expr *value) {
     Encoding code;
     const Expr *table;
     if (!dt_is_short((DType)value->dt) || !read_byte(l, value, &code, &table)) return false;
-    return !table || l->p->unit->vector_bytes == 64; /* a quarter of a table fits into registers */
+    return true;
 }
 
 void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {
@@ -968,13 +968,6 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
                 lane_function(p, "fours", l->width), row[0], row[1], row[2], row[3], columns);
 }
 
-static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
-    Printer *p = l->p;
-    const char *row = few_at(l, dot, dot->rows), *to = few_in_lanes(l, dot, dot->to);
-    return TEXT("%s(%s, %s, %s, %s)", lane_function(p, "dot_moved", l->width), acc, row, to,
-                few_in_lanes(l, dot, dot->columns));
-}
-
 /* The columns of a dot: the vector's name, if it is kept, else what is loaded; of parts of bytes,
  * the bits. */
 static const char *columns_text(Lanes *l, const LaneDot *dot) {
@@ -987,6 +980,19 @@ static const char *columns_text(Lanes *l, const LaneDot *dot) {
     return TEXT("(%s)((%s)%s >> (uint32_t)%s & 0x%08xu)", lane_type(p, DT_i32, l->width),
                 lane_type(p, DT_u32, l->width), text, scalar_text(l, dot->shift),
                 0x01010101u * (unsigned)dot->mask);
+}
+
+/* Where the rows of a dot lie behind the place that they have in common. */
+static const char *moves_text(Lanes *l, const LaneDot *dot) {
+    const char *text = kept_name(l, dot->to, NULL);
+    return text ? text : few_in_lanes(l, dot, dot->to);
+}
+
+static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
+    Printer *p = l->p;
+    const char *row = few_at(l, dot, dot->rows), *to = moves_text(l, dot);
+    return TEXT("%s(%s, %s, %s, %s)", lane_function(p, "dot_moved", l->width), acc, row, to,
+                columns_text(l, dot));
 }
 
 void lanes_keep_columns(Lanes *l, const LaneDot *dot) {
@@ -1004,6 +1010,13 @@ static const char *spread_text(Lanes *l, const LaneDot *dot) {
                 lane_type(p, DT_i32, l->width));
 }
 
+/* Those that differ from lane to lane as a table says, for sums of 16 bits. */
+static const char *moved_row(Lanes *l, const LaneDot *dot) {
+    Printer *p = l->p;
+    return TEXT("%s(%s, %s)", lane_function(p, "moved", l->width), few_at(l, dot, dot->rows),
+                moves_text(l, dot));
+}
+
 LaneDot lanes_dot_of(Lanes *l, const LaneDot *dot, int step) {
     Printer *p = l->p;
     LaneDot one = *dot;
@@ -1014,15 +1027,16 @@ LaneDot lanes_dot_of(Lanes *l, const LaneDot *dot, int step) {
         to[s->var] = ex_i(p->x, step % s->extent->k.i);
         step /= (int)s->extent->k.i;
     }
-    const Expr **part[] = {&one.rows, &one.columns, &one.shift};
-    for (int i = 0; i < 3; i++)
+    const Expr **part[] = {&one.rows, &one.columns, &one.shift, &one.to};
+    for (int i = 0; i < 4; i++)
         if (*part[i]) *part[i] = ex_subst_vars(p->x, *part[i], p->k->vars.n, to);
     return one;
 }
 
 const char *lanes_short_text(Lanes *l, const LaneDot *dot, const char *sum) {
     Printer *p = l->p;
-    const char *row = spread_text(l, dot), *column = columns_text(l, dot);
+    const char *row = dot->to ? moved_row(l, dot) : spread_text(l, dot);
+    const char *column = columns_text(l, dot);
     const char *a = dot->shift ? column : row, *b = dot->shift ? row : column; /* a is unsigned */
     if (!sum) return TEXT("%s(%s, %s)", lane_function(p, "dot_short", l->width), a, b);
     return TEXT("%s(%s, %s, %s)", lane_function(p, "dot_short_add", l->width), sum, a, b);

@@ -96,7 +96,7 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
     if (n->n_shorts) {
         n->dot.shorts = n->shorts;
         n->dot.n_shorts = n->n_shorts;
-        return n->is_dot && n->dot.count == 4 && !n->dot.each && !n->dot.to;
+        return n->is_dot && n->dot.count == 4 && !n->dot.each;
     }
     if (n->is_dot) return true;
     n->widest = 1;
@@ -369,15 +369,17 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
     const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
     if (n->steps < 2 || p->held[store->buffer] <= 0 || (!n->is_dot && store->next)) return;
-    if (n->short_steps > 1) return; /* more than there are registers for */
+    if (n->short_steps > 1 && !n->dot.to) return; /* more than there are registers for */
     Columns user = {l, n};
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
         take_lanes(l, n);
-        if (n->is_dot)
-            keep_column(&user, lanes_dot_of(l, &n->dot, 0).columns);
-        else
-            keep_what_is_certain(&user, prepare(p, store->value));
+        for (int k = 0; k < n->short_steps && n->is_dot; k++) {
+            const LaneDot one = lanes_dot_of(l, &n->dot, k);
+            keep_column(&user, one.columns);
+            if (one.to) keep_column(&user, one.to);
+        }
+        if (!n->is_dot) keep_what_is_certain(&user, prepare(p, store->value));
     }
     if (n->is_dot) l->value[n->dot.var] = NULL;
 }

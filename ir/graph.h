@@ -83,8 +83,9 @@ struct Value {
     const int64_t *origin;
     bool turned; /* OP_input, a state: pass `turn` has it in an order of its own */
     bool text; /* OP_input: for the outside a tensor of strings, one in each row; see output_text */
-    const int64_t *range; /* of one of Graph.symbols, which bodies and ends of loops load: it lies
-                             in range[0] to range[1]; of others NULL */
+    const int64_t *range; /* of one of Graph.symbols, which bodies and ends of loops load, or of a
+                             constant table of places: it lies in range[0] to range[1]; of others
+                             NULL */
     /* Of a flat tensor (rank 1): the dimensions, some of which vary, of the tensor whose elements
      * it holds without gaps; NULL: it is not known to be one. For lower, which need not divide
      * then. */

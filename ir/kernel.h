@@ -41,7 +41,8 @@ typedef enum Role {
                      over all loops of the role fit into 16 bits */
     ROLE_moved,   /* of a reduction, inside of a vector of columns: four products of bytes, whose
                      rows lie where a table of bytes says, in pairs side by side within a window
-                     (target_window) of what is there, and have sums of 16 bits in pairs */
+                     (target_window) of what is there, and have sums of 16 bits in pairs; inside of
+                     loops of role short anywhere within BYTES_WINDOW bytes */
     ROLE_repeat,  /* of a reduction, around rows and columns of sums: a few iterations, one written
                      after the other, each with columns of its own in registers */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */

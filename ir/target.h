@@ -58,6 +58,8 @@ Target target_for_arch(const Target *t, const char *arch);
 double target_lost(const Target *t, double bytes);
 /* Bytes among which one instruction moves pairs to wherever a vector wants them. */
 int target_window(const Target *t);
+/* Bytes among which one moves any, each for itself. */
+#define BYTES_WINDOW 16
 /* The type of bytes that the target multiplies with signed ones. */
 DType target_row_bytes(const Target *t);
 #define BYTES_AT_ONCE 4 /* products of bytes that a target adds at once, if it does */

@@ -631,8 +631,8 @@ static int counters_as_loops(const Nest *n, const Expr **e, int64_t *extent) {
     return count;
 }
 
-/* Are the rows, with the windows that begin at places and the table's bytes, there? */
-static bool has_windows(const Nest *n, const Expr *rows, const Moves *m) {
+/* Are the rows, with the windows of so many bytes that begin at places, there? */
+static bool has_windows(const Nest *n, const Expr *rows, const Moves *m, int window) {
     int64_t extent[NEST_MAX_LOOPS], low, high, first = 0, last = 0;
     const Expr *zero = ex_i(n->x, 0);
     const Expr *start = ex_replace(n->x, rows->arg[0], ex_cast(n->x, DT_i32, m->table), zero);
@@ -649,11 +649,12 @@ static bool has_windows(const Nest *n, const Expr *rows, const Moves *m) {
     const int loops = counters_as_loops(n, &start, extent);
     return !ex_loads(n->p->arena, start) && !n->guard[0] && !n->guard[1] &&
            ex_bounds(start, loops, extent, &low, &high) && low + first >= 0 &&
-           high + last + target_window(n->target) <= value_span(n->op->in[rows->k.i]);
+           high + last + window <= value_span(n->op->in[rows->k.i]);
 }
 
-bool nest_moves_fit(const Nest *n, int few) {
+bool nest_moves_fit(const Nest *n, int few, bool shorts) {
     const Expr *body = nest_body(n);
+    const int window = shorts ? BYTES_WINDOW : target_window(n->target);
     if (!n->target->byte_pairs || body->op != EX_mul || body->dt != DT_i32) return false;
     if (n->loop[few].extent != 4) return false;
     for (int k = 0; k < 2; k++) {
@@ -663,9 +664,12 @@ bool nest_moves_fit(const Nest *n, int few) {
             continue;
         Moves m = {.n = n};
         ex_visit(n->p->arena, rows->arg[0], look_at_move, &m);
-        return m.table && !m.wrong && m.table->arg[0] == lack->arg[0] && has_windows(n, rows, &m) &&
-               relieve_moves(n->p->arena, n->op->in[m.table->k.i], n->op->in[lack->k.i],
-                             target_window(n->target));
+        if (!m.table || m.wrong || m.table->arg[0] != lack->arg[0] ||
+            !has_windows(n, rows, &m, window))
+            return false;
+        Value *table = n->op->in[m.table->k.i];
+        return shorts ? relieve_reaches(n->p->arena, table, window)
+                      : relieve_moves(n->p->arena, table, n->op->in[lack->k.i], window);
     }
     return false;
 }
@@ -689,7 +693,7 @@ static bool are_short(const Nest *n, int at) {
 bool nest_check_loops(const Nest *n) {
     const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
     int64_t tile = 1;
-    bool reducing = false, inside_vector = false;
+    bool reducing = false, inside_vector = false, shorts = false;
     if (n->lane_loop >= 0 && n->cut) wrong = "lanes in a guarded nest";
     for (int i = 0; i < n->n_order; i++) {
         int loop = n->order[i];
@@ -706,7 +710,8 @@ bool nest_check_loops(const Nest *n) {
         if (l->role == ROLE_short && !inside_short && !are_short(n, i))
             wrong = "sums that may not fit into 16 bits";
         if (l->role == ROLE_repeat && !l->reduce) wrong = "a repetition of what is not added up";
-        if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop)))
+        shorts |= l->role == ROLE_short;
+        if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop, shorts)))
             wrong = "rows that may not be moved";
         if (inside_vector && l->role != ROLE_unroll && l->role != ROLE_moved)
             wrong = "a loop inside of a vector";

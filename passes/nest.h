@@ -146,8 +146,8 @@ bool nest_sums_are_short(const Nest *n, const Expr *product, int n_around, const
                          int64_t times, int few);
 
 /* May the target add four products of loop `few`, whose rows lie where constant tables say, by
- * moving a window of bytes? */
-bool nest_moves_fit(const Nest *n, int few);
+ * moving a window of bytes? `shorts`: inside of a loop of role short. */
+bool nest_moves_fit(const Nest *n, int few, bool shorts);
 
 static inline bool is_thread(Role role) {
     return role >= ROLE_thread_x && role <= ROLE_thread_z;

@@ -1157,7 +1157,7 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
         const Value *root = value_storage(b.args[i]);
         k->buffers.items[i]->partial =
             root->def->kind == OP_input && dims_vary(root->rank, root->dims);
-        if (dt_is_short(op->out[0]->dt)) {
+        if (dt_is_short(op->out[0]->dt) && !b.args[i]->range) {
             k->buffers.items[i]->high = magnitude(p->arena, b.args[i]);
             k->buffers.items[i]->low = -k->buffers.items[i]->high;
         }

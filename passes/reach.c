@@ -1,7 +1,9 @@
 /* See reach.h. */
 #include "passes/reach.h"
 
+#include "ir/constant.h"
 #include "passes/inline.h"
+#include "passes/passes.h"
 
 #include <math.h>
 
@@ -118,12 +120,46 @@ static const Expr *condition_of(Reach *r, const Value *v, const Expr *const *ind
     return condition_in(r, def, def->kind == OP_map ? def->body : def->post, index, none);
 }
 
+#define WORTH 0.98 /* of the terms, that are left; of more, counting gains nothing */
+
+/* Constants, [blocks, steps, ...], that are zeroes from some step of the reduction on, not in all
+ * blocks the same: the condition without which they are; NULL: they are not. */
+static const Expr *condition_of_zeros(Reach *r, const Expr *load) {
+    Exprs *x = r->g->x;
+    Value *v = r->op->in[load->k.i];
+    const int rank = r->op->out[0]->rank;
+    if (!value_is_const(v) || v->rank < 2 || load->arg[1]->op != EX_var) return NULL;
+    if (load->arg[1]->k.i < rank || ex_loads(x->arena, load->arg[0])) return NULL;
+    if (ex_vars(x->arena, load->arg[0]) >> rank || r->op->n_in == MAX_INPUTS) return NULL;
+    const int64_t blocks = v->shape[0], steps = v->shape[1];
+    if (value_numel(v) == 0) return NULL;
+    const int64_t bytes = (int64_t)value_bytes(v) / (blocks * steps);
+    const uint8_t *data = constant_settle(x->arena, v);
+    int32_t *count = ARENA_ARRAY(x->arena, blocks, int32_t);
+    int64_t all = 0, *range = ARENA_ARRAY(x->arena, 2, int64_t);
+    for (int64_t b = 0; b < blocks; b++) {
+        const uint8_t *block = &data[b * steps * bytes];
+        int64_t end = steps * bytes;
+        while (end > 0 && !block[end - 1]) end--;
+        count[b] = (int32_t)((end + bytes - 1) / bytes);
+        all += count[b];
+    }
+    if ((double)all > WORTH * (double)(blocks * steps)) return NULL;
+    Op *last = r->g->last;
+    Value *counts = graph_const(r->g, DT_i32, 1, &blocks, count);
+    range[1] = steps;
+    counts->range = range;
+    graph_take_in(r->g, last, r->op->out[0]->def);
+    const int at = op_add_input(r->g, r->op, counts);
+    return ex_bin(x, EX_lt, load->arg[1], ex_load(x, DT_i32, at, 1, load->arg));
+}
+
 const Expr *reach_of_reduction(Graph *g, const Op **op) {
     const Expr *condition, *found = NULL;
     if ((*op)->kind != OP_reduce || (*op)->n_in > MAX_INPUTS) return NULL;
     if ((*op)->combine != COMBINE_sum && (*op)->combine != COMBINE_max) return NULL;
     const Expr *term = reduce_term(g->x, *op, &condition);
-    if (!dt_is_float((DType)term->dt)) return NULL;
+    const bool floats = dt_is_float((DType)term->dt);
     const double none = (*op)->combine == COMBINE_sum ? 0 : -HUGE_VAL;
     Op *own = arena_copy(g->arena, *op, sizeof **op);
     Reach r = {.g = g, .op = own};
@@ -131,7 +167,11 @@ const Expr *reach_of_reduction(Graph *g, const Op **op) {
     const bool product = none == 0 && term->op == EX_mul;
     for (int i = 0; i < (product ? 2 : 1); i++) {
         const Expr *load = without_casts(product ? term->arg[i] : term), *own_bounds = NULL;
-        if (load->op == EX_load) own_bounds = condition_of(&r, own->in[load->k.i], load->arg, none);
+        if (load->op != EX_load) continue;
+        if (floats)
+            own_bounds = condition_of(&r, own->in[load->k.i], load->arg, none);
+        else if (product)
+            own_bounds = condition_of_zeros(&r, load);
         if (own_bounds) found = found ? ex_and(g->x, found, own_bounds) : own_bounds;
     }
     if (found) *op = own;

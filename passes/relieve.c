@@ -20,11 +20,19 @@
  *
  * Each v is a vector of columns, which find four elements each, in two pairs, within a window of
  * the row: 64 bytes for 16 columns, or 16 bytes for fewer. That takes four instructions, but few v.
+ *
+ * Or each column chooses for itself which elements a sum adds (MODE_dealt, deal.h): an instruction
+ * moves bytes of a row to where its lane wants them, seven for two vectors of fours, and hardly a
+ * sum is too large, whatever the columns are:
+ *
+ *     sum over s, f and i of row[place[c / lanes, s] + to[c, s, f, i]] * dealt[c, s, f, i]
+ *
  * The result is exact.
  */
 #include "passes/relieve.h"
 
 #include "ir/constant.h"
+#include "passes/deal.h"
 #include "passes/inline.h"
 #include "passes/passes.h"
 
@@ -32,20 +40,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW   4
-#define LANES 16  /* at most */
-#define MOST  128 /* that columns of a sum come to: 255 * 128 < 2^15 */
+#define LANES MOST_LANES
+#define MOST  SUM_MOST
 
 /* Half cycles, as measured (Skylake): more than instructions where loads are late. */
-#define COST_OF_WORDS 4.1  /* of a vector of fours as words, */
-#define COST_OF_FOURS 3.3  /* in fours of bytes (0.8 of words, a Zen 3's ratio), */
-#define COST_OF_PAIRS 2.8  /* in pairs of these, */
-#define COST_OF_REST  6.6  /* of a vector of the rest, */
-#define COST_OF_SUMS  32   /* and what it takes to store a vector of sums and to load it again */
-#define WORTH         0.95 /* of what words take */
-#define LEAST_DEPTH   64   /* of such products; no less than a window */
-#define SAMPLES       4    /* blocks of columns that are tried before a product is one of bytes */
-#define CHOICE        128  /* fours, among which one finds another */
+#define COST_OF_WORDS    4.1  /* of a vector of fours as words, */
+#define COST_OF_FOURS    3.3  /* in fours of bytes (0.8 of words, a Zen 3's ratio), */
+#define COST_OF_PAIRS    2.8  /* in pairs of these, */
+#define COST_OF_DEALT    3.1  /* in pairs whose rows are moved: a Zen 3's ratio, ... */
+#define COST_OF_DEALT_64 3.9  /* ... and estimated for vectors of 64 bytes, which have two units */
+#define COST_OF_REST     6.6  /* of a vector of the rest, */
+#define COST_OF_SUMS     32   /* and what it takes to store a vector of sums and to load it again */
+#define WORTH            0.95 /* of what words take */
+#define LEAST_DEPTH      64   /* of such products; no less than a window */
+#define SAMPLES          4   /* blocks of columns that are tried before a product is one of bytes */
+#define CHOICE           128 /* fours, among which one finds another */
 
 /* What columns come to that have this sign. */
 static int sum_of_sign(const int *w, int n, int sign) {
@@ -89,6 +98,13 @@ bool relieve_moves(Arena *arena, Value *table, Value *lack, int window) {
         const int w[2] = {more[i], more[i + 1]};
         if (to[i] % 2 || to[i] >= window || to[i + 1] != to[i] + 1 || !fit(w, 2)) return false;
     }
+    return true;
+}
+
+bool relieve_reaches(Arena *arena, Value *table, int window) {
+    const uint8_t *to = constant_settle(arena, table);
+    for (int64_t i = 0; i < value_numel(table); i++)
+        if (to[i] >= window) return false;
     return true;
 }
 
@@ -148,7 +164,8 @@ typedef struct RestVector {
 typedef enum Mode {
     MODE_none,   /* bytes take no less than words do */
     MODE_single, /* sums of two products fit into 16 bits, */
-    MODE_pair    /* or of four */
+    MODE_pair,   /* or of four, */
+    MODE_dealt   /* or of four that are chosen for each column */
 } Mode;
 
 typedef struct Work {
@@ -462,12 +479,18 @@ static Mode choose_mode(Work *k, double words) {
     const ConstantColumns *columns = k->columns;
     Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
     int rest = 0;
+    double dealt = 0; /* steps of a block */
+    DealtSteps steps_of_block = {0};
     const int more = most_more_fours(k);
     int64_t blocks = all_columns(columns) / k->block, samples = blocks < SAMPLES ? blocks : SAMPLES;
     const bool pairs = columns->depth % (2 * FEW) == 0;
-    for (int64_t i = 0; i < samples && pairs; i++) {
+    for (int64_t i = 0; i < samples; i++) {
         int64_t column = i * blocks / samples * k->block;
-        k->rest.n = 0;
+        read_block(k, column);
+        steps_of_block.n = k->rest.n = 0;
+        deal_columns(k->arena, k->weight, k->lanes, columns->depth, &steps_of_block);
+        dealt += (double)steps_of_block.n / (double)samples;
+        if (!pairs) continue;
         match_fours(k, column, choice);
         relieve_columns(k, column);
         if (k->rest.n > rest) rest = k->rest.n;
@@ -476,8 +499,15 @@ static Mode choose_mode(Work *k, double words) {
     arena_return(k->arena, choice, CHOICE_ROOM);
     const double steps = (double)columns->depth / FEW, single = COST_OF_FOURS * (steps + more);
     const double pair = COST_OF_PAIRS * steps + (rest ? COST_OF_REST * rest + COST_OF_SUMS : 0);
-    if (fmin(single, pairs ? pair : HUGE_VAL) > words * COST_OF_WORDS * steps) return MODE_none;
-    return single < pair || !pairs ? MODE_single : MODE_pair;
+    const double each = k->lanes == LANES ? COST_OF_DEALT_64 : COST_OF_DEALT;
+    const double cost[] = {[MODE_none] = words * COST_OF_WORDS * steps,
+                           [MODE_single] = single,
+                           [MODE_pair] = pairs ? pair : HUGE_VAL,
+                           [MODE_dealt] = each * 2 * dealt};
+    Mode best = MODE_none;
+    for (int mode = MODE_single; mode <= MODE_dealt; mode++)
+        if (cost[mode] <= cost[best]) best = (Mode)mode;
+    return best;
 }
 
 bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double words) {
@@ -637,6 +667,43 @@ static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, const in
     op->n_in = n_in + 2;
 }
 
+/* MODE_dealt. */
+static void deal_all(Relief *r) {
+    Graph *g = r->g;
+    Exprs *x = g->x;
+    Op *op = r->op;
+    const ConstantColumns *c = &r->columns;
+    const int lanes = r->work.lanes, rank = op->out[0]->rank, n_in = op->n_in;
+    Dealt d = {.lanes = lanes, .depth = c->depth, .blocks = all_columns(c) / lanes};
+    for (int64_t column = 0; column < all_columns(c); column += lanes) {
+        const int64_t within = column % r->work.block;
+        if (within == 0) read_block(&r->work, column);
+        deal_block(g->arena, &d, &r->work.weight[within * c->depth]);
+    }
+    const int64_t shape[5] = {d.blocks, d.most, 2, lanes, FEW};
+    Value **in = ARENA_ARRAY(g->arena, n_in + 3, Value *);
+    for (int i = 0; i < n_in; i++) in[i] = op->in[i];
+    in[n_in] = graph_const(g, DT_i32, 2, shape, d.place);
+    in[n_in + 1] = graph_const(g, DT_u8, 5, shape, d.to);
+    in[n_in + 2] = graph_const(g, DT_i8, 5, shape, d.weight);
+    int64_t *range = ARENA_ARRAY(g->arena, 2, int64_t);
+    range[1] = c->depth - BYTES_WINDOW;
+    in[n_in]->range = range;
+    const Expr *lane = ex_bin(x, EX_rem, ex_var(x, c->column), ex_i(x, lanes)), *index[MAX_RANK];
+    const Expr *at[5] = {group_of(r, lanes), ex_var(x, rank), ex_var(x, rank + 1), lane,
+                         ex_var(x, rank + 2)};
+    for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];
+    index[r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in, 2, at),
+                                  ex_cast(x, DT_i32, ex_load(x, DT_u8, n_in + 1, 5, at)));
+    op->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index)),
+                      ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in + 2, 5, at)));
+    const int64_t red[3] = {d.most, 2, FEW};
+    op->n_red = 3;
+    op->red = arena_copy(g->arena, red, sizeof red);
+    op->in = in;
+    op->n_in = n_in + 3;
+}
+
 /* MODE_single. */
 static void relieve_fours(Relief *r) {
     Graph *g = r->g;
@@ -689,11 +756,15 @@ static void relieve(Relief *r, const Target *t) {
     r->work = begin_work(r->g->arena, t, &r->columns);
     if (!has_size(&r->work)) return;
     const Mode mode = choose_mode(&r->work, HUGE_VAL);
-    if (fits(r, mode)) return;
-    if (mode == MODE_pair)
-        relieve_pairs(r);
-    else
-        relieve_fours(r);
+    if (mode == MODE_dealt) {
+        deal_all(r);
+    } else {
+        if (fits(r, mode)) return;
+        if (mode == MODE_pair)
+            relieve_pairs(r);
+        else
+            relieve_fours(r);
+    }
     graph_drop_inputs(r->g, r->op);
     graph_take_in(r->g, last, r->op);
 }

@@ -40,6 +40,8 @@ bool relieve_fits(Arena *arena, const Fours *fours);
  * these with `lack`, as many elements in the same order, sums of 16 bits in pairs? Constants of u8
  * and i8. */
 bool relieve_moves(Arena *arena, Value *table, Value *lack, int window);
+/* Are all of the table, constant bytes, less than `window`? */
+bool relieve_reaches(Arena *arena, Value *table, int window);
 /* Is the product, once pass `relieve` has had a look at it, faster than one of words is, of which
  * this part (0 .. 1) is left to be multiplied? */
 bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double words);

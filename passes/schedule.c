@@ -22,7 +22,7 @@
 
 void split_product(const Nest *n, const Expr *body, Product *m) {
     uint64_t mask[2];
-    *m = (Product){.rows = 1, .columns = 1, .batches = 1, .depths = 1};
+    *m = (Product){.body = body, .rows = 1, .columns = 1, .batches = 1, .depths = 1};
     for (int f = 0; f < 2; f++) mask[f] = ex_vars(n->p->arena, body->arg[f]);
     for (int k = 0; k < n->n_order; k++) {
         int i = n->order[k];
@@ -507,7 +507,7 @@ int64_t most_rows(const Nest *n, const Expr *body, int row) {
 /* Bytes of constants, of which tiles of columns are streams: rows vary, or columns have few bits,
  * and the constants of models that have such are more than caches keep. */
 #define LEAST_OF_COLUMNS 65536
-#define ROWS_AT_MEMORY  2  /* more want columns in registers, which are not kept across streams */
+#define ROWS_AT_MEMORY   2 /* more want columns in registers, which are not kept across streams */
 
 typedef struct ColumnBytes {
     const Nest *n;
@@ -591,11 +591,11 @@ static int repeat_depth(Nest *n, int repeats, int *order, int k) {
     return split_innermost(n, repeats, ROLE_repeat, order, k);
 }
 
-/* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it
- * that is taken at once, of role tile or short, and `few` (or -1) the one that is innermost. */
+/* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it of
+ * role short, and `few` (or -1) the one that is innermost. */
 static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
-                       Role role, int few) {
-    const Expr *body = nest_body(n);
+                       int few) {
+    const Expr *body = m ? m->body : nest_body(n);
     const bool scalars = n->target->scalar_registers > 0;
     int64_t row_tiles = 1, column_tiles = 1;
     int inner[2], count = 0;
@@ -617,7 +617,7 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
     if (tile.repeats > 1 && k > first && around < 0 && streams < 0)
         k = repeat_depth(n, tile.repeats, order, k);
     if (around >= 0) {
-        nest_bind(n, around, role);
+        nest_bind(n, around, ROLE_short);
         order[k++] = around;
     }
     if (streams >= 0) order[k++] = streams;
@@ -645,6 +645,9 @@ static bool widens(const Target *t, int64_t at_once) {
     return at_once == 4 && t->signed_rows && !t->byte_dots;
 }
 
+#define MOVED_REGISTERS 6   /* beside a row and a vector of columns, for two fours of moved rows */
+#define MOVING          0.3 /* of an instruction: it has a unit that others seldom want */
+
 double short_instructions(int64_t shorts) {
     return 2 + 1.0 / (double)shorts;
 }
@@ -665,7 +668,7 @@ static int temporaries_of(const Target *t, int64_t at_once, int64_t shorts) {
 }
 
 void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int few, int variant) {
-    const Expr *body = nest_body(n);
+    const Expr *body = m->body;
     const int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
     const int64_t shorts = around >= 0 ? n->loop[around].extent : 0;
     Operands o = {.rows = row >= 0 ? n->loop[row].extent : 1,
@@ -675,14 +678,17 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
                   .most_rows = most_rows(n, body, row),
-                  .temporaries = few >= 0 ? temporaries_of(n->target, at_once, shorts) : 0,
-                  .instructions = instructions_of(n->target, at_once, shorts),
+                  .temporaries = m->moved   ? MOVED_REGISTERS
+                                 : few >= 0 ? temporaries_of(n->target, at_once, shorts)
+                                            : 0,
+                  .instructions =
+                      instructions_of(n->target, at_once, shorts) + (m->moved ? MOVING : 0),
                   .at_once = (int)at_once,
                   .floats = dt_is_float((DType)body->dt)};
     Tile tile = choose_tile(n->target, lanes_of(n), &o, variant);
     bool numbers = has_numbers(n, m, body, row);
     if (numbers) tile.rows = n->loop[row].extent;
-    place_tile(n, m, column, row, tile, around, ROLE_short, few);
+    place_tile(n, m, column, row, tile, around, few);
     for (int i = 0; i < m->n_depth && numbers; i++) nest_bind(n, m->depth[i], ROLE_unroll);
 }
 
@@ -778,8 +784,51 @@ static bool narrow_tile(Nest *n) {
 
 #define MOVED_ROWS 12 /* whose sums, of a vector, stay in registers */
 
-/* Products of bytes by fours whose rows lie where tables say (pass `relieve`): a vector of columns
- * and its tables serve a few rows. */
+/* The loops of a product of bytes whose rows lie where tables say; -1: there is none. */
+typedef struct MovedLoops {
+    int row, column, steps, two, few; /* two: fours whose sums are added in 16 bits */
+} MovedLoops;
+
+static MovedLoops find_moved(const Nest *n, const NarrowFactor *columns, int64_t at_once) {
+    MovedLoops l = {-1, -1, -1, -1, -1};
+    for (int i = 0; i < n->n_order; i++) {
+        const int loop = n->order[i];
+        int64_t extent = n->loop[loop].extent, stride = 0;
+        bool even = ex_stride(columns->load->arg[0], loop, &stride);
+        if (!n->loop[loop].reduce && even && stride == at_once && extent == lanes_of(n))
+            l.column = loop;
+        else if (!n->loop[loop].reduce)
+            l.row = columns->loops >> loop & 1 || (l.row >= 0 && extent <= n->loop[l.row].extent)
+                        ? l.row
+                        : loop;
+        else if (even && stride == 1 && extent == at_once)
+            l.few = loop;
+        else if (l.steps >= 0 && even && stride == at_once * lanes_of(n))
+            l.two = loop;
+        else
+            l.steps = loop;
+    }
+    return l;
+}
+
+/* A vector of such columns and its table serve a few rows. */
+static void rest_tile(Nest *n, const MovedLoops *l) {
+    Ranking ranking = {.n = 0};
+    for (int64_t r = 1; r <= MOVED_ROWS && l->row >= 0 && r <= n->loop[l->row].extent; r++) {
+        double cost = (double)(tiles_of(n->loop[l->row].extent, r) * (r + 1));
+        rank_tile(&ranking, (Tile){.rows = r, .columns = lanes_of(n), .cost = cost});
+    }
+    rank_tile(&ranking, (Tile){.rows = 1, .columns = lanes_of(n), .cost = HUGE_VAL});
+    place_tile(n, NULL, l->column, l->row, ranked_tile(&ranking, n->variant), -1, l->few);
+}
+
+static const Expr *forget_table(void *user, const Expr *e, const Expr *const *args) {
+    const Nest *n = user;
+    (void)args;
+    return e->op == EX_load ? ex_int(n->x, (DType)e->dt, 0) : e;
+}
+
+/* Products of bytes by fours whose rows lie where tables say (pass `relieve`). */
 static bool moved_tile(Nest *n) {
     const Expr *body = nest_body(n);
     if (!n->target->byte_pairs || body->op != EX_mul) return false;
@@ -787,29 +836,26 @@ static bool moved_tile(Nest *n) {
         NarrowFactor rows = narrow_factor(n, body->arg[k]);
         NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
         if (!rows.load || !columns.load || !ex_loads(n->p->arena, rows.load->arg[0])) continue;
-        int row = -1, column = -1, few = -1, steps = -1;
         int64_t at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
-        for (int i = 0; i < n->n_order; i++) {
-            int loop = n->order[i];
-            int64_t extent = n->loop[loop].extent, stride = 0;
-            bool even = ex_stride(columns.load->arg[0], loop, &stride);
-            if (n->loop[loop].reduce)
-                *(even && stride == 1 && extent == at_once ? &few : &steps) = loop;
-            else if (even && stride == at_once && extent == lanes_of(n))
-                column = loop;
-            else if (!(columns.loops >> loop & 1) && (row < 0 || extent > n->loop[row].extent))
-                row = loop;
+        const MovedLoops l = find_moved(n, &columns, at_once);
+        if (l.column < 0 || l.few < 0 || l.steps < 0) continue;
+        if (!nest_moves_fit(n, l.few, l.two >= 0)) return false;
+        if (l.two < 0) {
+            rest_tile(n, &l);
+        } else {
+            /* rows as if tables were not there, which depend on columns */
+            const Expr *at = ex_rewrite(n->x, rows.load->arg[0], forget_table, n);
+            const Expr *row = ex_load(n->x, DT_u8, (int)rows.load->k.i, 1, &at);
+            const Expr *factor = ex_cast(n->x, DT_i32, row);
+            const Expr *product = ex_mul(n->x, factor, body->arg[1 - k]);
+            Product m;
+            split_product(n, product, &m);
+            if (product->arg[0] != factor) m = transposed(&m);
+            m.moved = true;
+            matrix_tile(n, &m, l.column, l.row, l.two, l.few, n->variant);
         }
-        if (column < 0 || few < 0 || steps < 0) continue;
-        if (!nest_moves_fit(n, few)) return false;
-        Ranking ranking = {.n = 0};
-        for (int64_t r = 1; r <= MOVED_ROWS && row >= 0 && r <= n->loop[row].extent; r++) {
-            double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
-            rank_tile(&ranking, (Tile){.rows = r, .columns = lanes_of(n), .cost = cost});
-        }
-        rank_tile(&ranking, (Tile){.rows = 1, .columns = lanes_of(n), .cost = HUGE_VAL});
-        place_tile(n, NULL, column, row, ranked_tile(&ranking, n->variant), -1, ROLE_serial, few);
-        nest_bind(n, few, ROLE_moved);
+        nest_bind(n, l.few, ROLE_moved);
+        if (l.two >= 0) nest_pack(n); /* they lie as they are read, and are fetched ahead */
         return true;
     }
     return false;
@@ -942,8 +988,7 @@ static bool lane_tile(Nest *n) {
     int64_t sums = 1;
     for (int i = 0; i < count; i++) sums *= n->loop[inside[i]].extent;
     const int64_t extent = n->loop[best].extent, most = SUMS_AT_ONCE / sums * lanes_of(n);
-    while (!pack && lanes < most &&
-           (extent % (2 * lanes) == 0 || extent >= LONG_SUM * 2 * lanes))
+    while (!pack && lanes < most && (extent % (2 * lanes) == 0 || extent >= LONG_SUM * 2 * lanes))
         lanes *= 2;
     for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
     nest_dot(n, best, lanes, &outer, &inner);

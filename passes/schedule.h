@@ -6,11 +6,13 @@
 #include "passes/nest.h"
 
 typedef struct Product {
+    const Expr *body;
     int row[MAX_RANK], n_row;       /* loops only factor 0 reads */
     int column[MAX_RANK], n_column; /* only factor 1 */
     int batch[MAX_RANK], n_batch;   /* both, or none */
     int depth[MAX_RANK], n_depth;
     int64_t rows, columns, batches, depths;
+    bool moved; /* where rows lie behind what the body says, a table says for each of columns */
 } Product;
 
 /* What is row and column of the product `body`. */

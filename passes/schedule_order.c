@@ -34,6 +34,7 @@ int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column
     if (row_outer < 0) return 0;
     double visited = (double)m->depths * size;
     double columns_again = (double)(row_tiles - 1) * visited * (double)m->columns;
+    if (m->moved) columns_again *= 2; /* with their table */
     double rows_again = (double)(column_tiles - 1) * visited * (double)m->rows;
     bool stay = columns_stay(n->target, columns, all_row_tiles);
     if ((stay || rows_again >= columns_again) != turned) {

@@ -37,7 +37,13 @@ def medium(depth, columns, large):
     return w.astype(np.int8)
 
 
-def convolution(folder, channels, stride, maps, size):
+def normal(depth, columns):
+    """Many sums are too large: each column chooses its own."""
+    w = rng.standard_normal((depth, columns))
+    return np.rint(w / np.abs(w).max(0) * 127).astype(np.int8)
+
+
+def convolution(folder, name, channels, stride, maps, size, w):
     nodes = [
         helper.make_node("QuantizeLinear", ["f", "xs", "xz"], ["x"]),
         helper.make_node(
@@ -47,7 +53,7 @@ def convolution(folder, channels, stride, maps, size):
             strides=[stride, stride],
         ),
     ]
-    w = weights(channels, maps, 0.0).T.reshape(maps, channels, 1, 1)
+    w = w.T.reshape(maps, channels, 1, 1)
     constants = [
         constant("xs", np.float32(0.02)),
         constant("xz", np.uint8(131)),
@@ -59,7 +65,7 @@ def convolution(folder, channels, stride, maps, size):
     ]
     after = (size - 1) // stride + 1
     given, result = [("f", F, [1, channels, size, size])], [("y", U8, [1, maps, after, after])]
-    save(folder, f"conv_{channels}_{stride}_{maps}_{size}", nodes, given, result, constants)
+    save(folder, f"{name}_{channels}_{stride}_{maps}_{size}", nodes, given, result, constants)
 
 
 def main():
@@ -68,8 +74,13 @@ def main():
     product(folder, "product", 17, weights(1024, 48, 0.001))
     product(folder, "product", "n", weights(768, 64, 0.0))
     product(folder, "fours", 9, medium(260, 48, 4))
-    convolution(folder, 512, 1, 64, 7)
-    convolution(folder, 768, 2, 80, 9)
+    convolution(folder, "conv", 512, 1, 64, 7, weights(512, 64, 0.0))
+    convolution(folder, "conv", 768, 2, 80, 9, weights(768, 80, 0.0))
+    product(folder, "dealt", 40, normal(264, 96))
+    product(folder, "dealt", 3, normal(1024, 48))
+    product(folder, "dealt", "n", normal(512, 64))
+    convolution(folder, "dealt_conv", 256, 1, 64, 7, normal(256, 64))
+    convolution(folder, "dealt_conv", 264, 2, 80, 9, normal(264, 80))
 
 
 if __name__ == "__main__":

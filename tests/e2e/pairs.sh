@@ -16,7 +16,10 @@ check() { # ARCH LANES FLAG
     moved=0
     for model in "$work"/*.onnx; do
         options="-march=$1"
-        case $model in */product_n_*) options="$options --dim n=1..40" ;; esac
+        case $model in
+        */dealt*) [ "$2" != 16 ] || continue ;; # words are as fast
+        esac
+        case $model in *_n_*) options="$options --dim n=1..40" ;; esac
         for cc in $compilers; do
             # shellcheck disable=SC2086
             "$build/mlcc" verify "$model" -t c $options --cc "$cc" -O1 --threads 2
@@ -28,11 +31,12 @@ check() { # ARCH LANES FLAG
         */fours*) ! grep -q "dot_short_add" "$work/model.c" ;;
         *) grep -q "= mlcc_lane_dot_short_addx$2" "$work/model.c" ;;
         esac || { echo "$model: other sums" && exit 1; }
+        case $model in */dealt*) grep -q "(mlcc_lane_movedx$2" "$work/model.c" || exit 1 ;; esac
         ! grep -q "= mlcc_lane_dot_movedx$2" "$work/model.c" || moved=1
         cc -std=gnu99 -O1 "-march=$1" -Wall -Wextra -Werror -c "$work/model.c" -o "$work/m.o"
         objdump -d "$work/m.o" | grep -q pmaddubsw
     done
-    [ $moved = 1 ]
+    [ $moved = 1 ] || [ "$2" != 16 ] # where vectors are shorter, rows are moved for all sums
 }
 check skylake-avx512 16 avx512bw
 check x86-64-v3 8 avx2

@@ -85,8 +85,8 @@ MLCC_GLOBAL(128) k0_matmul(const unsigned short *__restrict__ x0,
             }
             if (i0io <= 0) {
                 mlcc_u16x8 w6 = {{0}};
-                const int v7 = i0io * 32 + r0o * 32 + i0iiii * 4 + i1iiio + 32;
-                if (v7 < 100) {
+                const int v7 = i0io * 32 + r0o * 32 + i0iiii * 4 + i1iiio;
+                if (v7 < 68) {
                     w6 = *(const mlcc_u16x8 *)(x1 + i0io * 768 + r0o * 768 + i0iiii * 96 +
                         i1iiio * 24 + i1o * 8 + 768);
                 }
