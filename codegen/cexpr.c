@@ -387,8 +387,8 @@ Piece print(Printer *p, const Expr *e) {
     if (node->name) return (Piece){node->name, P_atom};
     if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room(p) / 2) {
         /* a number that is added stays outside: compilers make it a part of an address */
-        const bool moved = e->op == EX_add && ex_is_const(e->arg[1]) && e->dt == DT_i32;
-        if (moved && !is_leaf(e->arg[0]) && !node_of(p, e->arg[0])->name) {
+        const bool adds = e->op == EX_add && ex_is_const(e->arg[1]) && e->dt == DT_i32;
+        if (adds && !is_leaf(e->arg[0]) && !node_of(p, e->arg[0])->name) {
             name_expr(p, e->arg[0]);
             return compose(p, e);
         }

@@ -865,8 +865,7 @@ static bool read_byte(const Lanes *l, const Expr *e, Encoding *code, const Expr 
 bool lanes_can_put(const Lanes *l, const Expr *value) {
     Encoding code;
     const Expr *table;
-    if (!dt_is_short((DType)value->dt) || !read_byte(l, value, &code, &table)) return false;
-    return true;
+    return dt_is_short((DType)value->dt) && read_byte(l, value, &code, &table);
 }
 
 void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {

@@ -268,7 +268,7 @@ static void print_short(Lanes *l, const LaneDot *dot, const char **sum) {
     Printer *p = l->p;
     int mark = p->named.n;
     if (l->width != p->unit->vector_bytes / 4) {
-        print_dot(l, dot);
+        print_dot(l, dot); /* dot_moved of fewer than 16 lanes takes any places, too */
         return;
     }
     const char *text = lanes_short_text(l, dot, *sum);

@@ -143,7 +143,7 @@ void deal_columns(Arena *arena, const int8_t *weight, int columns, int64_t depth
         } else {
             memcpy(hand, before, sizeof hand);
             step = (DealtStep){.place = place};
-            deal_lanes(columns, 0, hand, &step);
+            deal_lanes(columns, 0, hand, &step); /* nothing has to be dealt */
         }
         vec_push(arena, steps, step);
     }
@@ -181,6 +181,7 @@ void deal_block(Arena *arena, Dealt *d, const int8_t *weight) {
     const int n = d->steps.n;
     if (n > d->room) lay_out(arena, d, n + n / 8 + 2); /* most blocks have about as many */
     if (n > d->most) d->most = n;
+    d->all += n;
     for (int i = 0; i < n; i++) {
         const DealtStep *step = &d->steps.items[i];
         const size_t at = (size_t)(d->n * d->room + i);

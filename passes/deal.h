@@ -12,10 +12,10 @@
 #define SUM_MOST   128 /* that columns of a sum of 16 bits come to: 255 * 128 < 2^15 */
 
 /* Two fours of a vector of columns: the sums of weight * row[place + to] over the first two of
- * both, and over the last two, fit into 16 bits for rows of any unsigned bytes. */
+ * both, and over the last two, fit into 16 bits for rows of any unsigned bytes. `place` is where a
+ * window of BYTES_WINDOW elements begins, no earlier than the last step's. */
 typedef struct DealtStep {
-    int64_t
-        place; /* where a window of BYTES_WINDOW elements begins, no earlier than the last one's */
+    int64_t place;
     uint8_t to[2][MOST_LANES][FEW];
     int8_t weight[2][MOST_LANES][FEW];
 } DealtStep;
@@ -27,17 +27,18 @@ typedef VEC(DealtStep) DealtSteps;
 void deal_columns(Arena *arena, const int8_t *weight, int columns, int64_t depth,
                   DealtSteps *steps);
 
-/* The steps of blocks of columns, one for each lane, as tables. */
+/* The steps of blocks of columns, one for each lane. Once all are there they are tables, `place`
+ * [blocks, most], `to` and `weight` [blocks, most, 2, lanes, FEW]; the last steps of some blocks do
+ * nothing. */
 typedef struct Dealt {
     int lanes;
     int64_t depth, blocks;
-    int64_t n;    /* blocks that are there, */
-    int64_t most; /* steps of one of them, */
-    int64_t room; /* and how many there is place for */
-    int32_t
-        *place;  /* [blocks, most]: once all blocks are there; the last steps of some do nothing */
-    uint8_t *to; /* [blocks, most, 2, lanes, FEW] */
-    int8_t *weight; /* the same */
+    int64_t n;         /* blocks that are there, */
+    int64_t most, all; /* steps of one of them, and of all, */
+    int64_t room;      /* and how many there is place for in each */
+    int32_t *place;
+    uint8_t *to;
+    int8_t *weight;
     DealtSteps steps;
 } Dealt;
 

@@ -120,7 +120,9 @@ static const Expr *condition_of(Reach *r, const Value *v, const Expr *const *ind
     return condition_in(r, def, def->kind == OP_map ? def->body : def->post, index, none);
 }
 
-#define WORTH 0.98 /* of the terms, that are left; of more, counting gains nothing */
+#define WORTH       0.98 /* of the terms, that are left; of more, counting gains nothing, ... */
+#define LEAST_STEPS 8    /* ... nor of short loops, */
+#define LEAST_TIMES 6    /* and of what few rows read, as it comes from memory, gaps are a loss */
 
 /* Constants, [blocks, steps, ...], that are zeroes from some step of the reduction on, not in all
  * blocks the same: the condition without which they are; NULL: they are not. */
@@ -132,7 +134,9 @@ static const Expr *condition_of_zeros(Reach *r, const Expr *load) {
     if (load->arg[1]->k.i < rank || ex_loads(x->arena, load->arg[0])) return NULL;
     if (ex_vars(x->arena, load->arg[0]) >> rank || r->op->n_in == MAX_INPUTS) return NULL;
     const int64_t blocks = v->shape[0], steps = v->shape[1];
-    if (value_numel(v) == 0) return NULL;
+    const int64_t terms = shape_numel(r->n, r->extent);
+    if (value_numel(v) == 0 || steps < LEAST_STEPS) return NULL;
+    if (terms / value_numel(v) < LEAST_TIMES) return NULL;
     const int64_t bytes = (int64_t)value_bytes(v) / (blocks * steps);
     const uint8_t *data = constant_settle(x->arena, v);
     int32_t *count = ARENA_ARRAY(x->arena, blocks, int32_t);

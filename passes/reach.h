@@ -1,5 +1,6 @@
 /* How far reductions have anything to combine: behind a mask (what queries may not see of keys) are
- * scores that are less than all numbers, whose exponentials are zeros.
+ * scores that are less than all numbers, whose exponentials are zeros, and blocks of constant
+ * columns of integers may end in zeros.
  */
 #ifndef PASSES_REACH_H
 #define PASSES_REACH_H

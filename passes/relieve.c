@@ -52,7 +52,9 @@
 #define COST_OF_REST     6.6  /* of a vector of the rest, */
 #define COST_OF_SUMS     32   /* and what it takes to store a vector of sums and to load it again */
 #define WORTH            0.95 /* of what words take */
-#define LEAST_DEPTH      64   /* of such products; no less than a window */
+#define LEAST_ROWS       6 /* of dealt columns, which take two bytes for each: fewer wait for them */
+#define MOST_EMPTY       1.3 /* of such: steps that there is place for, of those that do something */
+#define LEAST_DEPTH      64  /* of such products; no less than a window */
 #define SAMPLES          4   /* blocks of columns that are tried before a product is one of bytes */
 #define CHOICE           128 /* fours, among which one finds another */
 
@@ -470,12 +472,15 @@ bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *loa
         c->batches = extent[c->batch];
         c->batch_stride = stride[matrix];
     }
+    c->rows = 1;
+    for (int i = 0; i < rank; i++)
+        if (i != column && i != c->batch) c->rows *= extent[i];
     return extent[column] == columns && c->depth * c->n * c->batches == value_numel(v);
 }
 
-/* The mode that costs least (the rest of pairs by a few blocks), if it is less than `words` of what
- * words take. */
-static Mode choose_mode(Work *k, double words) {
+/* The mode that costs least (the rest of pairs and the steps of dealt columns by a few blocks), if
+ * it is less than `words` of what words take. deals: MODE_dealt is one of them. */
+static Mode choose_mode(Work *k, double words, bool deals) {
     const ConstantColumns *columns = k->columns;
     Choice *choice = arena_borrow(k->arena, CHOICE_ROOM);
     int rest = 0;
@@ -503,7 +508,7 @@ static Mode choose_mode(Work *k, double words) {
     const double cost[] = {[MODE_none] = words * COST_OF_WORDS * steps,
                            [MODE_single] = single,
                            [MODE_pair] = pairs ? pair : HUGE_VAL,
-                           [MODE_dealt] = each * 2 * dealt};
+                           [MODE_dealt] = deals ? each * 2 * dealt : HUGE_VAL};
     Mode best = MODE_none;
     for (int mode = MODE_single; mode <= MODE_dealt; mode++)
         if (cost[mode] <= cost[best]) best = (Mode)mode;
@@ -512,7 +517,7 @@ static Mode choose_mode(Work *k, double words) {
 
 bool relieve_pays(Arena *arena, const Target *t, const ConstantColumns *columns, double words) {
     Work k = begin_work(arena, t, columns);
-    return has_size(&k) && choose_mode(&k, WORTH * words) != MODE_none;
+    return has_size(&k) && choose_mode(&k, WORTH * words, columns->rows >= LEAST_ROWS) != MODE_none;
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */
@@ -667,8 +672,8 @@ static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, const in
     op->n_in = n_in + 2;
 }
 
-/* MODE_dealt. */
-static void deal_all(Relief *r) {
+/* MODE_dealt; false if blocks of columns differ too much in their steps. */
+static bool deal_all(Relief *r) {
     Graph *g = r->g;
     Exprs *x = g->x;
     Op *op = r->op;
@@ -680,6 +685,7 @@ static void deal_all(Relief *r) {
         if (within == 0) read_block(&r->work, column);
         deal_block(g->arena, &d, &r->work.weight[within * c->depth]);
     }
+    if ((double)(d.most * d.blocks) > MOST_EMPTY * (double)d.all) return false;
     const int64_t shape[5] = {d.blocks, d.most, 2, lanes, FEW};
     Value **in = ARENA_ARRAY(g->arena, n_in + 3, Value *);
     for (int i = 0; i < n_in; i++) in[i] = op->in[i];
@@ -702,6 +708,7 @@ static void deal_all(Relief *r) {
     op->red = arena_copy(g->arena, red, sizeof red);
     op->in = in;
     op->n_in = n_in + 3;
+    return true;
 }
 
 /* MODE_single. */
@@ -755,16 +762,11 @@ static void relieve(Relief *r, const Target *t) {
     Op *last = r->g->last;
     r->work = begin_work(r->g->arena, t, &r->columns);
     if (!has_size(&r->work)) return;
-    const Mode mode = choose_mode(&r->work, HUGE_VAL);
-    if (mode == MODE_dealt) {
-        deal_all(r);
-    } else {
-        if (fits(r, mode)) return;
-        if (mode == MODE_pair)
-            relieve_pairs(r);
-        else
-            relieve_fours(r);
-    }
+    Mode mode = choose_mode(&r->work, HUGE_VAL, r->columns.rows >= LEAST_ROWS);
+    if (mode == MODE_dealt && !deal_all(r)) mode = choose_mode(&r->work, HUGE_VAL, false);
+    if (mode != MODE_dealt && fits(r, mode)) return;
+    if (mode == MODE_pair) relieve_pairs(r);
+    if (mode == MODE_single) relieve_fours(r);
     graph_drop_inputs(r->g, r->op);
     graph_take_in(r->g, last, r->op);
 }

@@ -17,6 +17,7 @@ typedef struct ConstantColumns {
     int batch;                /* the coordinate that says which matrix; -1: none does, the columns'
                                  goes through all of them */
     int64_t batches, batch_stride;
+    int64_t rows; /* that meet them, at most */
 } ConstantColumns;
 
 /* Those that `load` reads, all of v once, along the depth of a product, coordinate `rank`, one of

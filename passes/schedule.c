@@ -473,7 +473,7 @@ double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop)
         ex_visit(n->p->arena, body->arg[f], look_at_footprint, &u);
         if (u.reads_loop) bytes = fmin(bytes, fmin(u.bytes, elements * u.word));
     }
-    return bytes;
+    return m->moved && !listed(loop, m->row, m->n_row) ? 2 * bytes : bytes; /* with their table */
 }
 
 typedef struct RowLoads {
@@ -591,8 +591,9 @@ static int repeat_depth(Nest *n, int repeats, int *order, int k) {
     return split_innermost(n, repeats, ROLE_repeat, order, k);
 }
 
-/* A tile of the matrix product `m`, of which `around` (-1: none) is the reduction loop around it of
- * role short, and `few` (or -1) the one that is innermost. */
+/* A tile of the matrix product `m` (NULL: of what the nest adds up, in the order of its loops), of
+ * which `around` (-1: none) is the reduction loop around it of role short, and `few` (or -1) the
+ * one that is innermost. */
 static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile, int around,
                        int few) {
     const Expr *body = m ? m->body : nest_body(n);

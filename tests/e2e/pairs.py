@@ -77,7 +77,7 @@ def main():
     convolution(folder, "conv", 512, 1, 64, 7, weights(512, 64, 0.0))
     convolution(folder, "conv", 768, 2, 80, 9, weights(768, 80, 0.0))
     product(folder, "dealt", 40, normal(264, 96))
-    product(folder, "dealt", 3, normal(1024, 48))
+    product(folder, "dealt", 9, normal(1024, 48))
     product(folder, "dealt", "n", normal(512, 64))
     convolution(folder, "dealt_conv", 256, 1, 64, 7, normal(256, 64))
     convolution(folder, "dealt_conv", 264, 2, 80, 9, normal(264, 80))
