@@ -72,6 +72,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     product(folder, "product", 40, weights(640, 96, 0.0))
     product(folder, "product", 17, weights(1024, 48, 0.001))
+    product(folder, "product", 4, weights(640, 96, 0.0))  # too few rows to deal columns
     product(folder, "product", "n", weights(768, 64, 0.0))
     product(folder, "fours", 9, medium(260, 48, 4))
     convolution(folder, "conv", 512, 1, 64, 7, weights(512, 64, 0.0))

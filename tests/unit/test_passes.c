@@ -9,9 +9,9 @@
  * TARGET`, where a name of -march may follow: the program with its schedules, kernels and memory
  * plan. Graphs run in the interpreter, on random inputs, before and after; programs run their
  * kernels in it. --bless writes down what comes out now. Run in the repository. */
+#include "passes/deal.h"
 #include "passes/nest.h"
 #include "passes/passes.h"
-#include "passes/deal.h"
 #include "passes/relieve.h"
 #include "tests/unit/program_run.h"
 #include "ir/verify.h"
