@@ -456,7 +456,8 @@ void print_vector_types(const Unit *unit, Text *out) {
 /* `e` in this step, at the first of the lanes. */
 static const Expr *at_start(const Lanes *l, const Expr *e) {
     Printer *p = l->p;
-    l->value[l->var] = l->strip ? NULL : ex_i(p->x, l->start);
+    const Expr *start = ex_i(p->x, l->start);
+    l->value[l->var] = l->strip ? ex_add(p->x, ex_var(p->x, l->var), start) : start;
     e = ex_subst_vars(p->x, e, p->k->vars.n, l->value);
     l->value[l->var] = NULL;
     return ex_simplify(p->x, e, p->k->vars.n, p->extent);
@@ -909,6 +910,10 @@ const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
         shared->name = text;
     }
     return text;
+}
+
+const char *lanes_named(Lanes *l, const Expr *e) {
+    return local_name(l, lane_type(l->p, (DType)e->dt, l->width), lanes_text(l, e, true));
 }
 
 /* A sum of integers that wraps around. */

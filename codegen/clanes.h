@@ -26,8 +26,8 @@ typedef struct KeptLoad {
 typedef struct Lanes {
     Printer *p;
     int var;            /* of the vector loop */
-    int64_t start;      /* its first value here ... */
-    bool strip;         /* ... unless it is the variable's own */
+    int64_t start;      /* its first value here, */
+    bool strip;         /* ... behind the variable's own */
     int width;          /* how many; 1: a scalar */
     int there;          /* of them are in memory, if not 0; the others hold anything */
     const char *rest;   /* ... or, if not NULL, as many as this expression says */
@@ -90,6 +90,8 @@ bool lanes_missing(const Lanes *l, int buffer);
 void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value);
 /* The value; all its lanes, if `spread`, even if they are the same. */
 const char *lanes_text(Lanes *l, const Expr *e, bool spread);
+/* The same, as a constant. */
+const char *lanes_named(Lanes *l, const Expr *e);
 /* Loads a vector now, for all steps in which `load` begins there: as it is, or the columns of a
  * dot. */
 void lanes_keep(Lanes *l, const Expr *load);

@@ -31,7 +31,8 @@ enum {
     NEEDS_tiles = 1024,
     NEEDS_kernel = 2048,
     NEEDS_stay = 4096,
-    NEEDS_rolled = 8192
+    NEEDS_rolled = 8192,
+    NEEDS_mixed = 16384
 };
 
 #define LANE_WORDS 3 /* of a bit for each row of lanes.def */
@@ -99,6 +100,8 @@ typedef struct Printer {
     int64_t *held;
     const char ***held_name;
     bool fills;         /* the last vector of a row may have lanes beyond it: all is f32 */
+    bool has_tile;      /* the kernel has: nothing else may take registers */
+    bool mixed;         /* it computes functions of several vectors at once */
     const Stmt *rolled; /* the nest in the innermost loop that is not to be unrolled, or NULL */
     TileNest *tiles;    /* tiles.c: the product that is one of a matrix unit; or NULL */
     Text out;

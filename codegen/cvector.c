@@ -709,23 +709,68 @@ static bool rest_is_vector(Printer *p, const Stmt *s) {
     return r.f32;
 }
 
+#define TOGETHER 3 /* vectors: registers hold what functions of so many compute */
+
+typedef struct Calls {
+    const Printer *p;
+    bool any;
+} Calls;
+
+static void look_for_function(void *user, const Expr *e) {
+    Calls *c = user;
+    c->any |= e->dt == DT_f32 && c->p->d->fn32_vector[e->op];
+}
+
+/* Does the loop compute functions? Their instructions wait for each other, and a processor sees too
+ * few of the next vector's to do meanwhile. */
+static bool calls_functions(Printer *p, const Stmt *s) {
+    Calls c = {p, false};
+    for (const Stmt *store = s->body; store; store = store->next)
+        ex_visit(p->scratch, prepare(p, store->value), look_for_function, &c);
+    return c.any;
+}
+
+/* A store of several vectors, from the loop's variable on. */
+static void print_together(Lanes *l, const Stmt *s) {
+    Printer *p = l->p;
+    const int mark = p->named.n;
+    const Expr *value = prepare(p, s->value), *flat = place_of(p, s);
+    const char *text[TOGETHER];
+    for (int i = 0; i < TOGETHER; i++) {
+        l->start = i * l->width;
+        lanes_begin(l, value);
+        text[i] = lanes_named(l, value);
+    }
+    for (int i = 0; i < TOGETHER; i++) {
+        l->start = i * l->width;
+        print_line(p, "%s = %s;", lanes_at(l, s->buffer, flat), text[i]);
+    }
+    l->start = 0;
+    end_statement(p, mark);
+}
+
 /* What the loop does in the lanes from its variable on. */
-static void print_step(Lanes *l, const Stmt *s, const Interleaved *in) {
+static void print_step(Lanes *l, const Stmt *s, const Interleaved *in, int together) {
     int scope = l->p->named.n;
-    if (in)
-        print_interleaved(l, in);
-    else
-        for (const Stmt *store = s->body; store; store = store->next) print_lanes(l, store);
+    if (in) print_interleaved(l, in);
+    for (const Stmt *store = in ? NULL : s->body; store; store = store->next)
+        if (together > 1)
+            print_together(l, store);
+        else
+            print_lanes(l, store);
     end_scope(l->p, scope);
 }
 
-/* As many whole vectors as there are before `last`. */
-static void print_steps(Lanes *l, const Stmt *s, const Interleaved *in, const char *last) {
+/* As many whole vectors as there are before `last`, so many at once. */
+static void print_steps(Lanes *l, const Stmt *s, const Interleaved *in, int together,
+                        const char *last) {
     Printer *p = l->p;
     const char *var = p->var[s->var];
-    print_line(p, "for (; %s - %s >= %d; %s += %d) {", last, var, l->width, var, l->width);
+    const int by = together * l->width;
+    const char *mixes = together > 1 ? "MLCC_MIXES && " : "";
+    print_line(p, "for (; %s%s - %s >= %d; %s += %d) {", mixes, last, var, by, var, by);
     p->indent++;
-    print_step(l, s, in);
+    print_step(l, s, in, together);
     p->indent--;
     print_line(p, "}");
 }
@@ -763,11 +808,15 @@ Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *la
     Lanes l = {.p = p, .var = s->var, .width = width, .strip = true};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int64_t left = extent; /* if all of the loop is done here */
+    if (extent / TOGETHER >= width && !interleaved && !p->has_tile && calls_functions(p, s)) {
+        p->mixed = true;
+        print_steps(&l, s, NULL, TOGETHER, last);
+    }
     if (extent == INT64_MAX) {
-        print_steps(&l, s, interleaved ? &in : NULL, last);
+        print_steps(&l, s, interleaved ? &in : NULL, 1, last);
     } else {
         for (; l.width >= (rest ? width : LEAST_WIDTH); left %= l.width, l.width /= 2)
-            if (left >= l.width) print_steps(&l, s, interleaved ? &in : NULL, last);
+            if (left >= l.width) print_steps(&l, s, interleaved ? &in : NULL, 1, last);
     }
     const bool all = !strcmp(first, "0") && !strcmp(last, TEXT("%lld", (long long)extent));
     if (rest && left > 0) {
@@ -775,7 +824,7 @@ Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *la
         print_line(p, "if (%s < %s) {", var, last);
         p->indent++;
         l.rest = TEXT("%s - %s", last, var);
-        print_step(&l, s, NULL);
+        print_step(&l, s, NULL, 1);
         p->indent--;
         print_line(p, "}");
     } else if (!rest && !(all && left == 0)) {

@@ -580,14 +580,15 @@ static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
     printer_init(&printer, &h->unit, p, &scratch, k);
     const Stmt *shared = h->team ? shared_loop(k) : NULL;
     if (shared) printer_share(&printer, shared, shared_unit(shared));
+    const bool tile = printer.has_tile = has_tile(h, k);
     print_body(&printer);
 
     kernel_comment(k, &scratch, out);
     const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
-    const bool tile = has_tile(h, k);
     const char *how = tile ? "MLCC_APART " : h->unit.vector_bytes ? "MLCC_KERNEL " : "";
-    if (*how) h->unit.needs |= NEEDS_kernel;
+    if (printer.mixed) how = "MLCC_MIXED ";
+    if (*how) h->unit.needs |= printer.mixed ? NEEDS_mixed : NEEDS_kernel;
     const char *link = tile && h->o->parts ? "MLCC_LINK" : "static";
     const char *begin = PRINTF("%s %svoid %s(", link, how, h->kernel[index]);
     Text head = text_new(&scratch);
@@ -876,6 +877,16 @@ static void print_includes(Host *h, Text *out) {
                   "#else\n#define MLCC_APART \\\n"
                   "    __attribute__((noinline, noclone, optimize(\"ira-region=one\")))\n#endif\n"
                 : "#define MLCC_APART __attribute__((noinline, noclone))\n");
+    if (h->unit.needs & NEEDS_mixed)
+        text_add(
+            out,
+            "/* Before kernels that compute functions of several vectors, and in their loops.\n"
+            " * GCC for x86 mixes the instructions of those only if it is asked to; compilers\n"
+            " * that do so anyhow, or not at all, do one vector after the other. */\n"
+            "#if defined(__GNUC__) && !defined(__clang__)\n"
+            "#define MLCC_MIXES 1\n#define MLCC_MIXED \\\n"
+            "    __attribute__((noclone, optimize(\"schedule-insns\", \"sched-pressure\")))\n"
+            "#else\n#define MLCC_MIXES 0\n#define MLCC_MIXED\n#endif\n\n");
     if (h->unit.needs & NEEDS_unroll)
         text_add(out, "/* Before loops whose arrays should become registers. */\n"
                       "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"

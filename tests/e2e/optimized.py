@@ -3,6 +3,7 @@
 Compiled as users do, with -O3, without -march= and for this processor: results must be right, and the
 same bits on any number of threads.
 """
+import math
 import subprocess
 import sys
 
@@ -51,6 +52,13 @@ def main():
         ([node("Sigmoid", ["b"], ["s"]), node("Mul", ["b", "s"], ["m"]), node("Add", ["m", "a"], ["y"])],
          FLOAT, {}, long, long["b"] / (1 + numpy.exp(-long["b"])) + long["a"]),
     ]
+    # functions of several vectors at once, of as many as there are and of the rest
+    functions = [node("Tanh", ["a"], ["t"]), node("Exp", ["b"], ["e"]), node("Erf", ["b"], ["r"]),
+                 node("Mul", ["t", "e"], ["m"]), node("Sub", ["m", "r"], ["y"])]
+    for length in 23, 24, 53, 77, LENGTH:
+        a, b = (long[name][:length] for name in "ab")
+        want = numpy.tanh(a) * numpy.exp(b) - numpy.array([math.erf(x) for x in b])
+        cases.append((functions, FLOAT, {}, {"a": a, "b": b}, want))
     # sums of columns of bytes, in arrays of integers
     a, b = (random.integers(0, 256, n).astype("u1") for n in (512, 256))
     codes = {"rows": numpy.array([4, 16, 8]), "columns": numpy.array([4, 8, 8]),
