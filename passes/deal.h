@@ -7,9 +7,9 @@
 #include "ir/arena.h"
 #include "ir/target.h"
 
-#define FEW        4   /* bytes of a lane */
-#define MOST_LANES 16  /* of words in a vector */
-#define SUM_MOST   128 /* that columns of a sum of 16 bits come to: 255 * 128 < 2^15 */
+#define FEW        BYTES_AT_ONCE /* bytes of a lane */
+#define MOST_LANES 16            /* of words in a vector */
+#define SUM_MOST   128           /* that columns of a sum of 16 bits come to: 255 * 128 < 2^15 */
 
 /* Two fours of a vector of columns: the sums of weight * row[place + to] over the first two of
  * both, and over the last two, fit into 16 bits for rows of any unsigned bytes. `place` is where a
@@ -28,8 +28,8 @@ void deal_columns(Arena *arena, const int8_t *weight, int columns, int64_t depth
                   DealtSteps *steps);
 
 /* The steps of blocks of columns, one for each lane. Once all are there they are tables, `place`
- * [blocks, most], `to` and `weight` [blocks, most, 2, lanes, FEW]; the last steps of some blocks do
- * nothing. */
+ * [blocks, most], `to` and `weight` [blocks, most, 2, lanes, FEW]; the last steps of some
+ * blocks do nothing. */
 typedef struct Dealt {
     int lanes;
     int64_t depth, blocks;

@@ -306,10 +306,9 @@ static bool improve(Choice *c) {
     return better;
 }
 
-/* Reads the block of columns and orders its fours, two that make sums after the other. */
-static void match_fours(Work *k, int64_t column, Choice *c) {
+/* Orders the fours of the block at work, two that make sums after the other. */
+static void match_fours(Work *k, Choice *c) {
     int n = 0;
-    read_block(k, column);
     for (int64_t depth = 0; depth < k->columns->depth; depth += CHOICE * FEW) {
         int64_t left = (k->columns->depth - depth) / FEW;
         c->n = left < CHOICE ? (int)left : CHOICE;
@@ -373,7 +372,8 @@ static void relieve_columns(Work *k, int64_t column) {
 }
 
 /* Of the block that was read last, in the fours' order as they are: those that have too much, and
- * what is left to each if it is relieved, [columns of the block, FEW]. Returns how many. */
+ * what is left to each if it is relieved, [columns of the block, FEW]. Returns how many.
+ */
 static int find_more_fours(Work *k, int32_t *place, int8_t *left) {
     const int64_t depth = k->columns->depth;
     int count = 0;
@@ -496,7 +496,7 @@ static Mode choose_mode(Work *k, double words, bool deals) {
         deal_columns(k->arena, k->weight, k->lanes, columns->depth, &steps_of_block);
         dealt += (double)steps_of_block.n / (double)samples;
         if (!pairs) continue;
-        match_fours(k, column, choice);
+        match_fours(k, choice);
         relieve_columns(k, column);
         if (k->rest.n > rest) rest = k->rest.n;
     }
@@ -562,7 +562,8 @@ static int relieve_all(Relief *r, int *first, int32_t *fours) {
     k->relieved = ARENA_ARRAY(k->arena, value_numel(c->v), int8_t);
     for (int64_t column = 0; column < all_columns(c); column += k->lanes) {
         if (column % k->block == 0) {
-            match_fours(k, column, choice);
+            read_block(k, column);
+            match_fours(k, choice);
             memcpy(&fours[column / k->block * (c->depth / FEW)], k->four,
                    (size_t)(c->depth / FEW) * sizeof *fours);
         }
@@ -582,6 +583,19 @@ static const Expr *group_of(const Relief *r, int64_t by) {
     if (r->columns.batch < 0) return group;
     const Expr *first = ex_mul(x, ex_var(x, r->columns.batch), ex_i(x, r->columns.n / by));
     return ex_add(x, first, group);
+}
+
+/* The product of an element of the row, input `row`, at this place along the depth, and one of
+ * input `columns`, of rank n. */
+static const Expr *product_at(const Relief *r, int row, const Expr *place, int columns, int n,
+                              const Expr *const *at) {
+    Exprs *x = r->g->x;
+    const int depth = r->row->n - 1;
+    const Expr *index[MAX_RANK];
+    for (int i = 0; i < depth; i++) index[i] = r->row->arg[i];
+    index[depth] = place;
+    return ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, row, depth + 1, index)),
+                  ex_cast(x, DT_i32, ex_load(x, DT_i8, columns, n, at)));
 }
 
 /* The sum of the rest, of `most` vectors for each vector of columns. */
@@ -611,17 +625,15 @@ static Value *sum_of_rest(Relief *r, const int *first, int most) {
                     graph_const(g, DT_u8, 4, shape, to), graph_const(g, DT_i8, 4, shape, lack)};
     Op *sum = graph_new_op(g, OP_reduce, 4, in, 1);
     int64_t red[2] = {most, FEW};
-    const Expr *lanes = ex_i(x, width), *column = ex_var(x, r->columns.column), *index[MAX_RANK];
+    const Expr *lanes = ex_i(x, width), *column = ex_var(x, r->columns.column);
     const Expr *at[4] = {group_of(r, width), ex_var(x, out->rank), ex_bin(x, EX_rem, column, lanes),
                          ex_var(x, out->rank + 1)};
-    for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];
-    index[r->row->n - 1] =
+    const Expr *element =
         ex_add(x, ex_load(x, DT_i32, 1, 2, at), ex_cast(x, DT_i32, ex_load(x, DT_u8, 2, 4, at)));
     sum->combine = COMBINE_sum;
     sum->n_red = 2;
     sum->red = arena_copy(g->arena, red, sizeof red);
-    sum->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, 0, r->row->n, index)),
-                       ex_cast(x, DT_i32, ex_load(x, DT_i8, 3, 4, at)));
+    sum->body = product_at(r, 0, element, 3, 4, at);
     sum->post = ex_acc(x, DT_i32);
     sum->src = op->src;
     Value *v = graph_new_value(g, sum, 0, DT_i32, out->rank, out->dims);
@@ -658,14 +670,12 @@ static void sum_by_table(Relief *r, const int32_t *four, int64_t fours, const in
     for (int i = 0; i < n_in; i++) in[i] = op->in[i];
     in[n_in] = graph_const(g, DT_i8, 2, relieved_shape, relieved);
     in[n_in + 1] = graph_const(g, DT_i32, 2, shape, four);
-    const Expr *index[MAX_RANK], *i = ex_var(x, rank + 1);
+    const Expr *i = ex_var(x, rank + 1);
     const Expr *block[2] = {group_of(r, r->work.block), ex_var(x, rank)};
     const Expr *depth = ex_add(x, ex_mul(x, ex_var(x, rank), ex_i(x, FEW)), i);
     const Expr *at[2] = {group_of(r, 1), depth};
-    for (int k = 0; k < r->row->n; k++) index[k] = r->row->arg[k];
-    index[r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in + 1, 2, block), i);
-    op->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index)),
-                      ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in, 2, at)));
+    const Expr *place = ex_add(x, ex_load(x, DT_i32, n_in + 1, 2, block), i);
+    op->body = product_at(r, (int)r->row->k.i, place, n_in, 2, at);
     op->n_red = 2;
     op->red = arena_copy(g->arena, red, sizeof red);
     op->in = in;
@@ -695,14 +705,12 @@ static bool deal_all(Relief *r) {
     int64_t *range = ARENA_ARRAY(g->arena, 2, int64_t);
     range[1] = c->depth - BYTES_WINDOW;
     in[n_in]->range = range;
-    const Expr *lane = ex_bin(x, EX_rem, ex_var(x, c->column), ex_i(x, lanes)), *index[MAX_RANK];
+    const Expr *lane = ex_bin(x, EX_rem, ex_var(x, c->column), ex_i(x, lanes));
     const Expr *at[5] = {group_of(r, lanes), ex_var(x, rank), ex_var(x, rank + 1), lane,
                          ex_var(x, rank + 2)};
-    for (int i = 0; i < r->row->n; i++) index[i] = r->row->arg[i];
-    index[r->row->n - 1] = ex_add(x, ex_load(x, DT_i32, n_in, 2, at),
-                                  ex_cast(x, DT_i32, ex_load(x, DT_u8, n_in + 1, 5, at)));
-    op->body = ex_mul(x, ex_cast(x, DT_i32, ex_load(x, DT_u8, (int)r->row->k.i, r->row->n, index)),
-                      ex_cast(x, DT_i32, ex_load(x, DT_i8, n_in + 2, 5, at)));
+    const Expr *place = ex_add(x, ex_load(x, DT_i32, n_in, 2, at),
+                               ex_cast(x, DT_i32, ex_load(x, DT_u8, n_in + 1, 5, at)));
+    op->body = product_at(r, (int)r->row->k.i, place, n_in + 2, 5, at);
     const int64_t red[3] = {d.most, 2, FEW};
     op->n_red = 3;
     op->red = arena_copy(g->arena, red, sizeof red);
