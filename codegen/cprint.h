@@ -79,6 +79,9 @@ typedef struct Node {
 
 typedef struct TileNest TileNest;
 
+/* Vectors that a loop computes functions of at once: registers hold what so many take. */
+#define TOGETHER 3
+
 typedef struct Printer {
     Unit *unit;
     const Dialect *d;

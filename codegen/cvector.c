@@ -709,8 +709,6 @@ static bool rest_is_vector(Printer *p, const Stmt *s) {
     return r.f32;
 }
 
-#define TOGETHER 3 /* vectors: registers hold what functions of so many compute */
-
 typedef struct Calls {
     const Printer *p;
     bool any;

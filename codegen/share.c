@@ -24,7 +24,7 @@ static bool is_innermost(const Stmt *s) {
 }
 
 int shared_unit(const Stmt *loop) {
-    return is_innermost(loop->body) ? MOST_LANES : 1;
+    return is_innermost(loop->body) ? MOST_LANES * TOGETHER : 1;
 }
 
 /* The begin of the loop that ends at step `s`. */

@@ -18,8 +18,9 @@
 #include "codegen/share_ways.h"
 
 /* What the threads' parts of such a loop are multiples of: where iterations may become lanes of
- * vectors, those left over behind the last vector are the same ones for any number of threads. A
- * compiler may round them differently: it joins products and sums in other places. */
+ * vectors, those left over behind the last vectors are the same ones for any number of threads. A
+ * compiler may round them differently: it joins products and sums in other places, or swaps factors
+ * of which both are NaN. */
 int shared_unit(const Stmt *loop);
 
 /* The program as threads share it. Kernels that are not worth it (share_gain.h) have no parallel

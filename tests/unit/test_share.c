@@ -199,7 +199,7 @@ static void test_unit(void **state) {
     static const struct {
         const char *kernel;
         int unit;
-    } cases[] = {{"each:xa", 64}, {"rows:xa", 64}, {"long:xa", 1}, {"asked:xa", 1}};
+    } cases[] = {{"each:xa", 192}, {"rows:xa", 192}, {"long:xa", 1}, {"asked:xa", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Program *p = program_of(f, cases[i].kernel, &all);
         assert_int_equal(shared_unit(shared_loop(p->kernels.items[0])), cases[i].unit);
