@@ -103,7 +103,7 @@ typedef struct Printer {
     int64_t *held;
     const char ***held_name;
     bool fills;         /* the last vector of a row may have lanes beyond it: all is f32 */
-    bool has_tile;      /* the kernel has: nothing else may take registers */
+    bool has_tile;      /* the kernel has one, which GCC must not order anew: nothing is mixed */
     bool mixed;         /* it computes functions of several vectors at once */
     const Stmt *rolled; /* the nest in the innermost loop that is not to be unrolled, or NULL */
     TileNest *tiles;    /* tiles.c: the product that is one of a matrix unit; or NULL */

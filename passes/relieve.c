@@ -372,8 +372,7 @@ static void relieve_columns(Work *k, int64_t column) {
 }
 
 /* Of the block that was read last, in the fours' order as they are: those that have too much, and
- * what is left to each if it is relieved, [columns of the block, FEW]. Returns how many.
- */
+ * what is left to each if it is relieved, [columns of the block, FEW]. Returns how many. */
 static int find_more_fours(Work *k, int32_t *place, int8_t *left) {
     const int64_t depth = k->columns->depth;
     int count = 0;
