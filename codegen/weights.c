@@ -86,31 +86,42 @@ void emit_weights_asm(const Program *p, const char *symbol, const char *path, in
     text_add(out, "\"\n    .section .note.GNU-stack, \"\", %progbits\n");
 }
 
-/* One byte inside a string literal; `next` is the one after it, -1: none. */
-static size_t escape_byte(char *to, unsigned byte, int next) {
-    size_t n = 0;
-    if (byte >= ' ' && byte < 0x7f && byte != '"' && byte != '\\' && byte != '?') {
-        to[n++] = (char)byte;
-        return n;
-    }
-    bool digit = next >= '0' && next <= '7'; /* a shorter escape would swallow it */
-    to[n++] = '\\';
-    if (digit || byte >= 0100) to[n++] = (char)('0' + (byte >> 6));
-    if (digit || byte >= 010) to[n++] = (char)('0' + (byte >> 3 & 7));
-    to[n++] = (char)('0' + (byte & 7));
-    return n;
+/* A byte inside of a string literal. */
+typedef struct Escaped {
+    char text[4];
+    size_t n;
+} Escaped;
+
+/* before_digit: a digit follows, which a shorter escape would swallow. */
+static Escaped escape_byte(unsigned byte, bool before_digit) {
+    Escaped e = {.text = {(char)byte}, .n = 1};
+    if (byte >= ' ' && byte < 0x7f && byte != '"' && byte != '\\' && byte != '?') return e;
+    e.text[0] = '\\';
+    if (before_digit || byte >= 0100) e.text[e.n++] = (char)('0' + (byte >> 6));
+    if (before_digit || byte >= 010) e.text[e.n++] = (char)('0' + (byte >> 3 & 7));
+    e.text[e.n++] = (char)('0' + (byte & 7));
+    return e;
+}
+
+static bool is_octal(unsigned byte) {
+    return byte >= '0' && byte <= '7';
 }
 
 void print_bytes(Text *out, const void *data, size_t bytes, bool more) {
     const unsigned char *at = data;
     char line[LINE_WIDTH + 16];
+    Escaped escaped[2][256];
+    for (unsigned i = 0; i < 512; i++) escaped[i / 256][i % 256] = escape_byte(i % 256, i / 256);
     for (size_t row = 0; row < bytes; row += ROW_BYTES) {
         size_t end = bytes - row < ROW_BYTES ? bytes : row + ROW_BYTES;
         for (size_t i = row; i < end;) {
             size_t n = 0;
             line[n++] = '"';
-            for (; i < end && n < LINE_WIDTH; i++)
-                n += escape_byte(line + n, at[i], i + 1 < end ? at[i + 1] : -1);
+            for (; i < end && n < LINE_WIDTH; i++) {
+                const Escaped *e = &escaped[i + 1 < end && is_octal(at[i + 1])][at[i]];
+                memcpy(line + n, e->text, sizeof e->text);
+                n += e->n;
+            }
             line[n++] = '"';
             if (i == end && (more || end < bytes)) line[n++] = ',';
             line[n++] = '\n';

@@ -137,11 +137,11 @@ void deal_columns(Arena *arena, const int8_t *weight, int columns, int64_t depth
         Hand before[MOST_LANES];
         for (; taken < place + BYTES_WINDOW; taken++)
             take_columns(weight, columns, depth, taken, hand);
-        memcpy(before, hand, sizeof before);
+        memcpy(before, hand, (size_t)columns * sizeof *hand);
         if (deal_lanes(columns, next, hand, &step)) {
             begin = next;
         } else {
-            memcpy(hand, before, sizeof hand);
+            memcpy(hand, before, (size_t)columns * sizeof *hand);
             step = (DealtStep){.place = place};
             deal_lanes(columns, 0, hand, &step); /* nothing has to be dealt */
         }

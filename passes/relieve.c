@@ -104,8 +104,9 @@ bool relieve_moves(Arena *arena, Value *table, Value *lack, int window) {
 }
 
 bool relieve_reaches(Arena *arena, Value *table, int window) {
+    const int64_t n = value_numel(table);
     const uint8_t *to = constant_settle(arena, table);
-    for (int64_t i = 0; i < value_numel(table); i++)
+    for (int64_t i = 0; i < n; i++)
         if (to[i] >= window) return false;
     return true;
 }
@@ -206,18 +207,18 @@ static int64_t all_columns(const ConstantColumns *c) {
     return c->batches * c->n;
 }
 
-static int64_t place_of(const ConstantColumns *c, int64_t depth, int64_t column) {
-    return depth * c->stride + column % c->n * c->column_stride + column / c->n * c->batch_stride;
+static int64_t place_of(const ConstantColumns *c, int64_t column) {
+    return column % c->n * c->column_stride + column / c->n * c->batch_stride;
 }
 
-/* The block that begins with the column. */
+/* The block that begins with the column, all of one matrix. */
 static void read_block(Work *k, int64_t column) {
     const ConstantColumns *c = k->columns;
     const int zero = c->v->dt == DT_u8 ? 128 : 0;
-    const uint8_t *data = k->data;
-    for (int64_t i = 0; i < k->block; i++)
-        for (int64_t depth = 0; depth < c->depth; depth++)
-            k->weight[i * c->depth + depth] = (int8_t)(data[place_of(c, depth, column + i)] - zero);
+    const uint8_t *data = (const uint8_t *)k->data + place_of(c, column);
+    for (int64_t depth = 0; depth < c->depth; depth++, data += c->stride)
+        for (int64_t i = 0; i < k->block; i++)
+            k->weight[i * c->depth + depth] = (int8_t)(data[i * c->column_stride] - zero);
 }
 
 /* Reads the four of a sum: two of the four that begins at `first`, the first or (half: 2) the last,
@@ -485,7 +486,6 @@ static Mode choose_mode(Work *k, double words, bool deals) {
     int rest = 0;
     double dealt = 0; /* steps of a block */
     DealtSteps steps_of_block = {0};
-    const int more = most_more_fours(k);
     int64_t blocks = all_columns(columns) / k->block, samples = blocks < SAMPLES ? blocks : SAMPLES;
     const bool pairs = columns->depth % (2 * FEW) == 0;
     for (int64_t i = 0; i < samples; i++) {
@@ -501,13 +501,15 @@ static Mode choose_mode(Work *k, double words, bool deals) {
     }
     k->rest.n = 0;
     arena_return(k->arena, choice, CHOICE_ROOM);
-    const double steps = (double)columns->depth / FEW, single = COST_OF_FOURS * (steps + more);
+    const double steps = (double)columns->depth / FEW;
     const double pair = COST_OF_PAIRS * steps + (rest ? COST_OF_REST * rest + COST_OF_SUMS : 0);
     const double each = k->lanes == LANES ? COST_OF_DEALT_64 : COST_OF_DEALT;
-    const double cost[] = {[MODE_none] = words * COST_OF_WORDS * steps,
-                           [MODE_single] = single,
-                           [MODE_pair] = pairs ? pair : HUGE_VAL,
-                           [MODE_dealt] = deals ? each * 2 * dealt : HUGE_VAL};
+    double cost[] = {[MODE_none] = words * COST_OF_WORDS * steps,
+                     [MODE_single] = COST_OF_FOURS * steps, /* and more */
+                     [MODE_pair] = pairs ? pair : HUGE_VAL,
+                     [MODE_dealt] = deals ? each * 2 * dealt : HUGE_VAL};
+    const double others = fmin(cost[MODE_pair], cost[MODE_dealt]);
+    if (cost[MODE_single] < others) cost[MODE_single] += COST_OF_FOURS * most_more_fours(k);
     Mode best = MODE_none;
     for (int mode = MODE_single; mode <= MODE_dealt; mode++)
         if (cost[mode] <= cost[best]) best = (Mode)mode;
