@@ -131,6 +131,9 @@ bool attr_has(const Node *n, const char *name);
 int64_t attr_int(Node *n, const char *name, int64_t fallback);
 double attr_float(Node *n, const char *name, double fallback);
 const char *attr_str(Node *n, const char *name, const char *fallback);
+/* The attribute's place in `names`, words with a blank between them, or `fallback` where it is
+ * absent; -1 after a report (E2004) where it is none of them. */
+int attr_choice(Node *n, const char *name, int fallback, const char *names);
 const int64_t *attr_ints(Node *n, const char *name, int *count); /* NULL if absent */
 const float *attr_floats(Node *n, const char *name, int *count); /* NULL if absent */
 const char *const *attr_strs(Node *n, const char *name, int *count);
@@ -193,8 +196,9 @@ const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
 
 /* False after a report if a shape has negative or absurd dimensions or too many of them. */
 bool node_shape_ok(Node *n, int rank, const int64_t *shape);
-/* False after a report if a result of this shape may have elements, but what each is read from never
- * has any. Where it has none in some runs, those with elements in the result end with a status. */
+/* False after a report if a result of this shape may have elements, but what each is read from
+ * never has any. Where it has none in some runs, those with elements in the result end with a
+ * status. */
 bool node_source_ok(Node *n, const Value *from, int rank, const int64_t *shape);
 
 /* Reports E3002 (this form is not supported) / a model error, naming the node. */

@@ -95,6 +95,19 @@ const char *attr_str(Node *n, const char *name, const char *fallback) {
     return a ? text_of(n, &a->s) : fallback;
 }
 
+int attr_choice(Node *n, const char *name, int fallback, const char *names) {
+    const Onnx__AttributeProto *a = find_kind(n, name, ATTR_string);
+    const char *given = a ? text_of(n, &a->s) : "", *at = names;
+    if (!a) return n->failed ? -1 : fallback;
+    for (int i = 0; *at; i++) {
+        size_t length = strcspn(at, " ");
+        if (strlen(given) == length && !strncmp(given, at, length)) return i;
+        at += length + (at[length] == ' ');
+    }
+    invalid(n, E2004, "attribute '%s' is '%s', none of: %s", name, given, names);
+    return -1;
+}
+
 const int64_t *attr_ints(Node *n, const char *name, int *count) {
     const Onnx__AttributeProto *a = find_kind(n, name, ATTR_ints);
     *count = a ? (int)a->n_ints : 0;
@@ -163,7 +176,7 @@ Value *node_need(Node *n, int i) {
     Value *v = node_in(n, i);
     if (v) return v;
     static const char *const kinds[] = {"tensor", "tensor of strings", "sequence", "optional",
-                                        "map", "sequence"};
+                                        "map",    "sequence"};
     if (i < n->n_in && n->entity[i])
         invalid(n, E2006, "input %d must be a tensor%s, not a %s", i,
                 n->entity[i]->kind == ENTITY_text ? " of numbers" : "", kinds[n->entity[i]->kind]);

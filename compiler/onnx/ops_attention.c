@@ -246,14 +246,9 @@ void import_linear_attention(Node *n) {
     Graph *g = n->g;
     Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2), *past = node_in(n, 3);
     int64_t q_heads = attr_int(n, "q_num_heads", 0), kv_heads = attr_int(n, "kv_num_heads", 0);
-    const char *rule = attr_str(n, "update_rule", "gated_delta");
-    if (!q || !k || !v) return;
-    bool gated = strstr(rule, "gated") != NULL, delta = strstr(rule, "delta") != NULL;
-    if (strcmp(rule, "linear") != 0 && strcmp(rule, "gated") != 0 && strcmp(rule, "delta") != 0 &&
-        strcmp(rule, "gated_delta") != 0) {
-        invalid(n, E2004, "update_rule is '%s'", rule);
-        return;
-    }
+    int rule = attr_choice(n, "update_rule", 3, "linear gated delta gated_delta");
+    if (!q || !k || !v || n->failed) return;
+    bool gated = rule & 1, delta = rule >> 1;
     if (q->rank != 3 || k->rank != 3 || v->rank != 3) {
         invalid(n, E2005, "query, key and value must have 3 dimensions");
         return;
@@ -305,13 +300,8 @@ void import_causal_conv_with_state(Node *n) {
     Exprs *x = n->x;
     Value *v = node_need(n, 0), *weight = node_need(n, 1), *bias = node_in(n, 2),
           *past = node_in(n, 3);
-    const char *activation = attr_str(n, "activation", "none");
-    if (!v || !weight) return;
-    bool silu = !strcmp(activation, "silu") || !strcmp(activation, "swish");
-    if (!silu && strcmp(activation, "none") != 0) {
-        invalid(n, E2004, "activation is '%s'", activation);
-        return;
-    }
+    bool silu = attr_choice(n, "activation", 0, "none silu swish") > 0; /* one by two names */
+    if (!v || !weight || n->failed) return;
     bool fits = v->rank == 3 && weight->rank == 3 && dim_meets(n->x, weight->dims[0], v->dims[1]) &&
                 dim_meets(n->x, weight->dims[1], 1) && dim_max(x, weight->dims[2]) >= 1;
     if (fits && bias) fits = bias->rank == 1 && dim_meets(n->x, bias->dims[0], v->dims[1]);

@@ -185,15 +185,15 @@ typedef struct Unslide {   /* all may vary */
 } Unslide;
 
 /* Output extent and padding of one dimension. */
-static bool unplace(Node *n, Slide *s, int64_t extra, const char *how, const int64_t *want) {
+static bool unplace(Node *n, Slide *s, int64_t extra, AutoPad pad, const int64_t *want) {
     Exprs *x = n->x;
     int64_t full = dim_add(x, dim_add(x, dim_mul(x, s->in - 1, s->stride), extra), s->span);
-    bool upper = !strcmp(how, "SAME_UPPER"), same = upper || !strcmp(how, "SAME_LOWER");
+    bool upper = pad == AUTO_same_upper, same = upper || pad == AUTO_same_lower;
     if (want && (*want < 1 || *want > INT32_MAX)) {
         invalid(n, E2004, "attribute 'output_shape' holds %lld", (long long)*want);
         return false;
     }
-    if (!strcmp(how, "VALID")) s->before = s->after = 0;
+    if (pad == AUTO_valid) s->before = s->after = 0;
     if (want || same) {
         int64_t aim = want ? *want : dim_mul(x, s->in, s->stride);
         int64_t total = dim_larger(x, dim_sub(x, full, aim), 0), half = dim_div(x, total, 2);
@@ -344,7 +344,6 @@ void import_conv_transpose(Node *n) {
     int n_extra, n_want;
     const int64_t *extra = attr_ints(n, "output_padding", &n_extra);
     const int64_t *want = attr_ints(n, "output_shape", &n_want);
-    const char *how = attr_str(n, "auto_pad", "NOTSET");
     if (n->failed) return;
     if ((extra && n_extra != win.n) || (want && n_want != win.n && n_want != win.n + 2)) {
         invalid(n, E2004,
@@ -370,7 +369,7 @@ void import_conv_transpose(Node *n) {
             invalid(n, E2004, "the extents of spatial dimension %d are absurd", i);
             return;
         }
-        if (!unplace(n, s, more, how, want ? want + i : NULL)) return;
+        if (!unplace(n, s, more, win.pad, want ? want + i : NULL)) return;
         int64_t stride = s->stride, end = dim_add(x, s->before, s->out);
         u[i].taps = stride == 1 ? s->kernel : dim_div(x, dim_add(x, s->span, stride - 1), stride);
         u[i].apart = stride == 1 ? s->dilation : 1;

@@ -55,7 +55,7 @@ static bool next_attr(Arena *arena, const char **text, const char **name, char *
                       const char **value) {
     const char *p = *text + strspn(*text, " ");
     if (!*p) return false;
-    size_t length = strcspn(p, "=:"), rest = strcspn(p + length, " ");
+    size_t length = strcspn(p, "=:?"), rest = strcspn(p + length, " ");
     *name = arena_strndup(arena, p, length);
     *separator = p[length];
     *value = arena_strndup(arena, p + length + 1, rest - 1);
@@ -77,14 +77,28 @@ static bool row_applies(Node *n, const Elementwise *row) {
     const char *attrs = row->attrs, *name, *value;
     char separator;
     while (next_attr(n->g->arena, &attrs, &name, &separator, &value)) {
-        if (separator != ':') continue;
+        bool has = attr_has(n, name);
+        if (separator == '=' || (separator == '?' && !has)) continue;
+        if (!has) return false;
         bool is_number = strspn(value, "0123456789") == strlen(value);
-        if (!attr_has(n, name)) return false;
         if (is_number ? attr_int(n, name, 0) != strtol(value, NULL, 10)
                       : strcmp(attr_str(n, name, ""), value) != 0)
             return false;
     }
     return true;
+}
+
+/* Reports that no row of the operator is for the node's attributes: what those are for. */
+static void refuse_attrs(Node *n) {
+    Text t = text_new(n->g->arena);
+    for (const Elementwise *row = elementwise_rows; row->name; row++) {
+        if (row->since != n->row->since || strcmp(row->name, n->row->name) != 0) continue;
+        const char *attrs = row->attrs, *name, *value;
+        char separator;
+        while (next_attr(n->g->arena, &attrs, &name, &separator, &value))
+            text_addf(&t, "%s'%s' %s", t.length ? " or " : "", name, value);
+    }
+    invalid(n, E2004, "the attributes fit no form of the operator; it has %s", text_get(&t));
 }
 
 static bool is_name_char(char c) {
@@ -153,13 +167,10 @@ void import_elementwise(Node *n) {
         type_fits = true;
         if (row_applies(n, row)) break;
     }
-    if (!row->name) {
-        if (type_fits)
-            unsupported(n, "no form of the operator has these attributes");
-        else
-            invalid(n, E2006, "the operator takes no elements of type %s", dt_name(v[0]->dt));
-        return;
-    }
+    if (!row->name && type_fits && !n->failed) refuse_attrs(n);
+    if (!row->name && !type_fits)
+        invalid(n, E2006, "the operator takes no elements of type %s", dt_name(v[0]->dt));
+    if (n->failed) return;
     const char *formula = fill_formula(n, row);
     if (count == 2) v[1] = legacy_broadcast(n, v[0], v[1]);
     if (n->failed) return;
@@ -219,9 +230,11 @@ static Value *cast_unsaturated(Node *n, Value *v, const Overflow *o) {
     return build_map(&b, o->dt, ex_bits(x, o->dt, code));
 }
 
-/* Cast to f8e8m0 (a power of two) in the rounding that the attribute names: from the bits of f32.
- */
-static Value *cast_e8m0(Node *n, Value *v, const char *round, bool saturate) {
+/* Rounding to f8e8m0. */
+typedef enum Rounding { ROUND_up, ROUND_down, ROUND_nearest } Rounding;
+
+/* Cast to f8e8m0 (a power of two): from the bits of f32. */
+static Value *cast_e8m0(Node *n, Value *v, Rounding round, bool saturate) {
     Exprs *x = n->x;
     Builder b = build(n->g, v->rank, v->dims);
     const Expr *e = ex_un(x, EX_abs, ex_cast(x, DT_f32, build_in(&b, v)));
@@ -230,9 +243,9 @@ static Value *cast_e8m0(Node *n, Value *v, const char *round, bool saturate) {
     const Expr *fraction = ex_bin(x, EX_band, bits, ex_int(x, DT_u32, 0x7fffff));
     const Expr *zero = ex_int(x, DT_u32, 0), *one = ex_int(x, DT_u32, 1);
     const Expr *up = ex_int(x, DT_bool, 0);
-    if (!strcmp(round, "up"))
+    if (round == ROUND_up)
         up = ex_lt(x, zero, fraction);
-    else if (!strcmp(round, "nearest"))
+    else if (round == ROUND_nearest)
         up = ex_le(x, ex_int(x, DT_u32, 0x400000), fraction);
     const Expr *code = ex_add(x, exponent, ex_select(x, up, one, zero));
     const Expr *is_zero = ex_bin(x, EX_eq, e, ex_num(x, DT_f32, 0));
@@ -245,9 +258,10 @@ static Value *cast_e8m0(Node *n, Value *v, const char *round, bool saturate) {
 
 static void cast_to(Node *n, Value *v, DType dt) {
     bool saturate = attr_int(n, "saturate", 1) != 0;
-    const char *round = attr_str(n, "round_mode", "up");
+    int round = attr_choice(n, "round_mode", ROUND_up, "up down nearest");
+    if (n->failed) return;
     if (dt == DT_f8e8m0 && dt_is_float(v->dt) && v->dt != dt) {
-        n->out[0] = cast_e8m0(n, v, round, saturate);
+        n->out[0] = cast_e8m0(n, v, (Rounding)round, saturate);
         return;
     }
     for (size_t i = 0; i < sizeof overflows / sizeof *overflows && !saturate; i++)

@@ -199,21 +199,14 @@ static const Expr *gather(const Sample *s, Node *n, Builder *b, Value *v) {
 
 /* Two names are for the same modes before opset 20. */
 static bool read_sample(Node *n, Sample *s) {
-    const char *mode = attr_str(n, "mode", "linear");
-    const char *beyond = attr_str(n, "padding_mode", "zeros");
+    static const SampleMode modes[] = {SAMPLE_nearest, SAMPLE_linear, SAMPLE_cubic, SAMPLE_linear,
+                                       SAMPLE_cubic};
+    int mode = attr_choice(n, "mode", SAMPLE_linear, "nearest linear cubic bilinear bicubic");
+    int beyond = attr_choice(n, "padding_mode", BEYOND_zeros, "zeros border reflection");
     s->corners = attr_int(n, "align_corners", 0) != 0;
     if (n->failed) return false;
-    bool linear = !strcmp(mode, "linear") || !strcmp(mode, "bilinear");
-    bool cubic = !strcmp(mode, "cubic") || !strcmp(mode, "bicubic");
-    s->mode = linear ? SAMPLE_linear : cubic ? SAMPLE_cubic : SAMPLE_nearest;
-    s->beyond = !strcmp(beyond, "border")       ? BEYOND_border
-                : !strcmp(beyond, "reflection") ? BEYOND_reflection
-                                                : BEYOND_zeros;
-    if ((s->mode == SAMPLE_nearest && strcmp(mode, "nearest")) ||
-        (s->beyond == BEYOND_zeros && strcmp(beyond, "zeros"))) {
-        invalid(n, E2004, "mode is '%s', padding_mode is '%s'", mode, beyond);
-        return false;
-    }
+    s->mode = modes[mode];
+    s->beyond = (Beyond)beyond;
     return true;
 }
 
@@ -483,22 +476,19 @@ static Value *roi_by_weights(const Roi *r, Graph *g, const int64_t *shape) {
 void import_roi_align(Node *n) {
     Value *v = need_float(n, 0, 4), *rois = need_float(n, 1, 2), *batch = node_need(n, 2);
     if (!v || !rois || !batch) return;
-    const char *mode = attr_str(n, "mode", "avg");
-    const char *shift = attr_str(n, "coordinate_transformation_mode",
-                                 n->version < 16 ? "output_half_pixel" : "half_pixel");
+    bool largest = attr_choice(n, "mode", 0, "avg max") == 1;
+    int shift = attr_choice(n, "coordinate_transformation_mode", n->version < 16,
+                            "half_pixel output_half_pixel");
     Roi r = {.x = n->x, .work = float_work(v->dt), .v = v, .rois = rois, .batch = batch};
     r.scale = attr_float(n, "spatial_scale", 1);
     r.ratio = attr_int(n, "sampling_ratio", 0);
     r.bins[0] = attr_int(n, "output_height", 1);
     r.bins[1] = attr_int(n, "output_width", 1);
     if (n->failed) return;
-    bool largest = !strcmp(mode, "max");
-    r.forced = !strcmp(shift, "output_half_pixel");
+    r.forced = shift == 1;
     r.offset = r.forced ? 0 : 0.5;
-    if ((!largest && strcmp(mode, "avg")) || (!r.forced && strcmp(shift, "half_pixel")) ||
-        r.ratio < 0 || r.ratio > 65536) {
-        invalid(n, E2004, "mode '%s', coordinate_transformation_mode '%s', sampling_ratio %lld",
-                mode, shift, (long long)r.ratio);
+    if (r.ratio < 0 || r.ratio > 65536) {
+        invalid(n, E2004, "sampling_ratio is %lld", (long long)r.ratio);
         return;
     }
     if (v->rank != 4 || rois->rank != 2 || !dim_meets(n->x, rois->dims[1], 4) || batch->rank != 1 ||
@@ -545,7 +535,7 @@ void import_ms_crop_and_resize(Node *n) {
     int count;
     Value *v = need_float(n, 0, 4), *rois = need_float(n, 1, 2), *batches = node_need(n, 2);
     const int64_t *size = node_need_ints(n, 3, "crop_size", &count);
-    const char *mode = attr_str(n, "mode", "bilinear");
+    bool linear = attr_choice(n, "mode", 0, "bilinear nearest") == 0;
     double beyond = attr_float(n, "extrapolation_value", 0);
     if (!v || !rois || !batches || !size || n->failed || !index_type_ok(n, batches)) return;
     if (count == 2 && (dim_varies(size[0]) || dim_varies(size[1]))) {
@@ -558,11 +548,6 @@ void import_ms_crop_and_resize(Node *n) {
         invalid(n, E2005, "rois of shape %s, batch_indices and crop_size for an input of shape %s",
                 shape_text(n->g->arena, rois->rank, rois->dims),
                 shape_text(n->g->arena, v->rank, v->dims));
-        return;
-    }
-    bool linear = !strcmp(mode, "bilinear");
-    if (!linear && strcmp(mode, "nearest") != 0) {
-        invalid(n, E2004, "mode '%s' is unknown", mode);
         return;
     }
     int64_t shape[4] = {rois->dims[0], v->dims[1], size[0], size[1]};

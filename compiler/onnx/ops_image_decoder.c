@@ -45,14 +45,10 @@ static Value *encoded_input(Node *n) {
 
 void import_image_decoder(Node *n) {
     static const char *const formats[] = {"RGB", "BGR", "Grayscale"};
-    const char *format = attr_str(n, "pixel_format", "RGB"), *name[2];
+    const char *name[2];
     int64_t low[2] = {0, 0}, high[2] = {0, 0};
-    int known = 0;
-    while (known < 3 && strcmp(format, formats[known]) != 0) known++;
-    if (known == 3) {
-        invalid(n, E2004, "pixel_format is '%s', not RGB, BGR or Grayscale", format);
-        return;
-    }
+    int format = attr_choice(n, "pixel_format", 0, "RGB BGR Grayscale");
+    if (n->failed) return;
     Value *stream = encoded_input(n);
     if (!stream) return;
     Text missing = text_new(n->g->arena);
@@ -65,6 +61,6 @@ void import_image_decoder(Node *n) {
                 text_get(&missing));
         return;
     }
-    n->out[0] = graph_image(n->g, stream, formats[known], low, high, n->proto->output[0]);
+    n->out[0] = graph_image(n->g, stream, formats[format], low, high, n->proto->output[0]);
     if (!n->out[0]) unsupported(n, "more than %d dimensions that vary", DIM_MAX_SYMBOLS);
 }

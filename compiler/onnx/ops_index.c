@@ -202,23 +202,17 @@ void import_gather_nd(Node *n) {
 
 /* How updates join what is there; false after a report. */
 static bool reduction(Node *n, const Value *data, const Value *updates, Combine *combine) {
-    static const char *const names[] = {"none", "add", "mul", "max", "min"};
     static const Combine combines[] = {COMBINE_none, COMBINE_sum, COMBINE_prod, COMBINE_max,
                                        COMBINE_min};
-    const char *name = attr_str(n, "reduction", "none");
-    if (n->failed) return false;
+    int i = attr_choice(n, "reduction", 0, "none add mul max min");
+    if (i < 0) return false;
     if (data->dt != updates->dt) {
         invalid(n, E2006, "data are %s, updates %s", dt_name(data->dt), dt_name(updates->dt));
         return false;
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(names[i], name) != 0) continue;
-        *combine = combines[i];
-        if (i == 0 || data->dt != DT_bool) return true;
-        invalid(n, E2006, "reduction '%s' does not take bool", name);
-        return false;
-    }
-    invalid(n, E2004, "reduction '%s' is none of none, add, mul, max, min", name);
+    *combine = combines[i];
+    if (i == 0 || data->dt != DT_bool) return true;
+    invalid(n, E2006, "reduction '%s' does not take bool", attr_str(n, "reduction", ""));
     return false;
 }
 
@@ -287,9 +281,9 @@ void import_tensor_scatter(Node *n) {
     if (!cache || !update || (starts && !index_type_ok(n, starts))) return;
     Exprs *x = n->x;
     int axis = node_axis(n, attr_int(n, "axis", -2), cache->rank);
-    const char *mode = attr_str(n, "mode", "linear");
+    bool circular = attr_choice(n, "mode", 0, "linear circular") == 1;
     if (axis < 0 || n->failed) return;
-    bool circular = !strcmp(mode, "circular"), fits = update->rank == cache->rank && axis > 0;
+    bool fits = update->rank == cache->rank && axis > 0;
     for (int i = 0; i < cache->rank && fits; i++)
         fits = i == axis ? dim_min(x, update->dims[i]) <= dim_max(x, cache->dims[i])
                          : dim_meets(x, update->dims[i], cache->dims[i]);
@@ -300,10 +294,6 @@ void import_tensor_scatter(Node *n) {
         invalid(n, E2005, "an update of shape %s does not fit a cache of shape %s",
                 shape_text(n->g->arena, update->rank, update->dims),
                 shape_text(n->g->arena, cache->rank, cache->dims));
-        return;
-    }
-    if (!circular && strcmp(mode, "linear") != 0) {
-        invalid(n, E2004, "mode '%s' is neither linear nor circular", mode);
         return;
     }
     if (value_numel(update) == 0) {
@@ -484,7 +474,8 @@ void import_tfidf_vectorizer(Node *n) {
     int n_weights;
     int64_t max_skip = attr_int(n, "max_skip_count", 0);
     const float *weights = attr_floats(n, "weights", &n_weights);
-    const char *mode = attr_str(n, "mode", "TF");
+    enum { TF, IDF };
+    int mode = attr_choice(n, "mode", TF, "TF IDF TFIDF");
     if (n->failed) return;
     int rank = v->rank;
     if (rank > 2 || max_skip < 0 || (weights && n_weights < grams.n)) {
@@ -512,8 +503,8 @@ void import_tfidf_vectorizer(Node *n) {
         target[1] = index_write(&b, columns, &gram, grams.columns, &guard);
         result = build_scatter(&b, result, COMBINE_sum, target, guard, build_in(&b, v));
     }
-    if (!strcmp(mode, "IDF")) result = node_formula(n, "min(a, 1)", 1, &result);
-    if (result && strcmp(mode, "TF") != 0 && weights) {
+    if (mode == IDF) result = node_formula(n, "min(a, 1)", 1, &result);
+    if (result && mode != TF && weights) {
         /* weights go with the columns, as they lie */
         float *row = ARENA_ARRAY(g->arena, grams.columns, float);
         for (int i = 0; i < n_weights && i < grams.columns; i++) row[i] = weights[i];

@@ -9,15 +9,9 @@
 typedef enum Joining { JOIN_none, JOIN_sum, JOIN_mean } Joining;
 
 static bool read_joining(Node *n, Joining *joining) {
-    static const char *const names[] = {"none", "sum", "mean"};
-    const char *name = attr_str(n, "reduction", "mean");
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(name, names[i])) {
-            *joining = (Joining)i;
-            return !n->failed;
-        }
-    if (!n->failed) invalid(n, E2004, "reduction '%s' is none of none, sum, mean", name);
-    return false;
+    int i = attr_choice(n, "reduction", JOIN_mean, "none sum mean");
+    *joining = (Joining)i;
+    return i >= 0;
 }
 
 /* False after a report if scores [N, C, D..], targets [N, D..] and weights [C] (or NULL) do not
@@ -209,13 +203,8 @@ void import_momentum(Node *n) {
     if (!read_optimiser(n, 1, &o)) return;
     Arena *arena = n->g->arena;
     double alpha = attr_float(n, "alpha", 0), beta = attr_float(n, "beta", 0);
-    const char *mode = attr_str(n, "mode", "standard");
+    bool nesterov = attr_choice(n, "mode", 0, "standard nesterov") == 1;
     if (n->failed) return;
-    bool nesterov = !strcmp(mode, "nesterov");
-    if (!nesterov && strcmp(mode, "standard") != 0) {
-        invalid(n, E2004, "mode '%s' is neither standard nor nesterov", mode);
-        return;
-    }
     const char *share = arena_printf(arena, "select(b > 0, 0 * a + (%.9g), 0 * a + 1)", beta);
     const char *moved = arena_printf(arena, "(%.9g) * a + b * c", alpha);
     const char *update =

@@ -127,23 +127,12 @@ static Column cast_values(Node *n, Column values, DType to) {
     return (Column){n->out[0], false};
 }
 
-/* One of the names that an attribute may have, by number; -1 after a report. */
-static int attr_choice(Node *n, const char *name, int count, const char *const *names) {
-    const char *given = attr_str(n, name, names[0]);
-    for (int i = 0; i < count && !n->failed; i++)
-        if (!strcmp(given, names[i])) return i;
-    if (!n->failed) invalid(n, E2004, "%s '%s' is not known", name, given);
-    return -1;
-}
-
 void import_ml_cast_map(Node *n) {
-    static const char *const types[] = {"TO_FLOAT", "TO_STRING", "TO_INT64"};
-    static const char *const forms[] = {"DENSE", "SPARSE"};
     static const DType dtypes[] = {DT_f32, DT_str, DT_i64};
     Column keys, values;
     if (!need_map(n, &keys, &values)) return;
-    int type = attr_choice(n, "cast_to", 3, types);
-    int form = attr_choice(n, "map_form", 2, forms);
+    int type = attr_choice(n, "cast_to", 0, "TO_FLOAT TO_STRING TO_INT64");
+    int form = attr_choice(n, "map_form", 0, "DENSE SPARSE");
     int64_t length = attr_int(n, "max_map", 1), shape[2] = {1, length};
     if (n->failed) return;
     if (keys.text || keys.v->dt != DT_i64 || (!values.text && values.v->dt != DT_f32)) {

@@ -14,16 +14,9 @@
 /* --- what is shared --------------------------------------------------------------------------- */
 
 bool ml_read_transform(Node *n, MlTransform *transform) {
-    static const char *const names[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
-    const char *name = attr_str(n, "post_transform", "NONE");
-    if (n->failed) return false;
-    for (int i = 0; i < 5; i++)
-        if (!strcmp(name, names[i])) {
-            *transform = (MlTransform)i;
-            return true;
-        }
-    invalid(n, E2004, "post_transform '%s' is not known", name);
-    return false;
+    int i = attr_choice(n, "post_transform", 0, "NONE SOFTMAX LOGISTIC SOFTMAX_ZERO PROBIT");
+    *transform = (MlTransform)i;
+    return i >= 0;
 }
 
 /* exp(v - max) / sum, where scores that are 0 stay 0. */
@@ -210,16 +203,12 @@ void import_ml_imputer(Node *n) {
 
 void import_ml_normalizer(Node *n) {
     Value *v = ml_rows(n);
-    const char *norm = attr_str(n, "norm", "MAX");
+    int norm = attr_choice(n, "norm", 0, "MAX L1 L2");
     if (!v || n->failed) return;
     Graph *g = n->g;
     const Value *given = n->in[0];
     v = g_cast(g, v, DT_f32);
-    bool largest = !strcmp(norm, "MAX"), squares = !strcmp(norm, "L2");
-    if (!largest && !squares && strcmp(norm, "L1") != 0) {
-        invalid(n, E2004, "norm '%s' is none of MAX, L1, L2", norm);
-        return;
-    }
+    bool largest = norm == 0, squares = norm == 2;
     Value *size = node_formula(n, squares ? "a * a" : largest ? "a" : "abs(a)", 1, &v);
     if (!size) return;
     size = g_reduce(g, largest ? COMBINE_max : COMBINE_sum, size, 1u << 1, true);

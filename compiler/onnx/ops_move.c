@@ -385,15 +385,9 @@ void import_slice(Node *n) {
 typedef enum PadMode { PAD_constant, PAD_reflect, PAD_edge, PAD_wrap } PadMode;
 
 static bool pad_mode(Node *n, PadMode *mode) {
-    static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
-    const char *name = attr_str(n, "mode", "constant");
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(name, names[i])) {
-            *mode = (PadMode)i;
-            return true;
-        }
-    invalid(n, E2004, "mode '%s' is unknown", name);
-    return false;
+    int i = attr_choice(n, "mode", PAD_constant, "constant reflect edge wrap");
+    *mode = (PadMode)i;
+    return i >= 0;
 }
 
 /* at % period, with a result in [0, period). */
@@ -695,8 +689,8 @@ static int64_t block_size(Node *n, const Value *v) {
 void import_depth_to_space(Node *n) {
     Value *v = node_need(n, 0);
     int64_t size = v ? block_size(n, v) : 0;
-    if (!size) return;
-    bool column_first = !strcmp(attr_str(n, "mode", "DCR"), "CRD");
+    bool column_first = attr_choice(n, "mode", 0, "DCR CRD") == 1;
+    if (!size || n->failed) return;
     if (!dim_varies(v->dims[1]) && v->dims[1] % (size * size)) {
         invalid(n, E2005, "%lld channels are no multiple of %lld", (long long)v->dims[1],
                 (long long)(size * size));
@@ -719,8 +713,8 @@ void import_depth_to_space(Node *n) {
 void import_space_to_depth(Node *n) {
     Value *v = node_need(n, 0);
     int64_t size = v ? block_size(n, v) : 0;
-    if (!size) return;
-    bool column_first = !strcmp(attr_str(n, "mode", "DCR"), "CRD");
+    bool column_first = attr_choice(n, "mode", 0, "DCR CRD") == 1;
+    if (!size || n->failed) return;
     if ((!dim_varies(v->dims[2]) && v->dims[2] % size) ||
         (!dim_varies(v->dims[3]) && v->dims[3] % size)) {
         invalid(n, E2005, "%lld by %lld is no multiple of %lld", (long long)v->dims[2],

@@ -9,10 +9,7 @@
 void import_ms_pad(Node *n) {
     Value *v[3] = {node_need(n, 0), node_need(n, 1), node_in(n, 2)};
     if (!v[0] || !v[1]) return;
-    if (!strcmp(attr_str(n, "mode", "constant"), "wrap")) {
-        invalid(n, E2004, "mode 'wrap' is unknown");
-        return;
-    }
+    if (attr_choice(n, "mode", 0, "constant reflect edge") < 0) return;
     if (v[1]->rank == 2 && v[1]->dims[0] == 1)
         v[1] = g_reshape(n->g, v[1], 1, (int64_t[]){v[1]->dims[1]});
     n->out[0] = import_as(n, import_pad, 13, 3, v);

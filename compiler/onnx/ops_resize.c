@@ -23,24 +23,22 @@ typedef enum Coordinates {
     AT_align_corners,
     AT_asymmetric,
     AT_tf_half_pixel_for_nn,
-    AT_tf_crop_and_resize,
-    AT_count
+    AT_tf_crop_and_resize
 } Coordinates;
 
-static const char *const coordinate_names[AT_count] = {
-    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-    "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+static const char coordinate_names[] =
+    "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric "
+    "tf_half_pixel_for_nn tf_crop_and_resize";
 
 /* Which neighbour is nearest. `simple` is that of opset 10: down where the output is larger, else
  * up. */
 typedef enum Nearest { TO_prefer_floor, TO_prefer_ceil, TO_floor, TO_ceil, TO_simple } Nearest;
 
-static const char *const nearest_names[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
-                                            "ceil"};
+static const char nearest_names[] = "round_prefer_floor round_prefer_ceil floor ceil";
 
 typedef enum Policy { FIT_stretch, FIT_not_larger, FIT_not_smaller } Policy;
 
-static const char *const policy_names[] = {"stretch", "not_larger", "not_smaller"};
+static const char policy_names[] = "stretch not_larger not_smaller";
 
 typedef struct Axis {
     int number;      /* of the input; -1: not resized */
@@ -71,27 +69,12 @@ typedef struct Resize {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* The attribute's place in a list of names; -1 after a report. */
-static int attr_choice(Node *n, const char *attr, int fallback, int count,
-                       const char *const *names) {
-    const char *have = attr_str(n, attr, names[fallback]);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(have, names[i])) return i;
-    if (!n->failed) unsupported(n, "attribute '%s' is '%s'", attr, have);
-    return -1;
-}
-
+/* Upsample had another name for `linear` at first. */
 static bool read_mode(Resize *r) {
-    const char *mode = attr_str(r->n, "mode", "nearest");
-    if (!strcmp(mode, "nearest"))
-        r->mode = RESIZE_nearest;
-    else if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear"))
-        r->mode = RESIZE_linear;
-    else if (!strcmp(mode, "cubic"))
-        r->mode = RESIZE_cubic;
-    else if (!r->n->failed)
-        unsupported(r->n, "attribute 'mode' is '%s'", mode);
-    return !r->n->failed;
+    static const ResizeMode modes[] = {RESIZE_nearest, RESIZE_linear, RESIZE_cubic, RESIZE_linear};
+    int i = attr_choice(r->n, "mode", 0, "nearest linear cubic bilinear");
+    if (i >= 0) r->mode = modes[i];
+    return i >= 0;
 }
 
 static bool read_axes(Resize *r) {
@@ -371,8 +354,6 @@ static const Expr *position(Resize *r, Builder *b, const Axis *a, const Expr *o)
         const Expr *inner = by_corners(r, a, scale, ex_mul(x, o, span), single);
         return ex_add(x, ex_mul(x, start, last), inner);
     }
-    case AT_count:
-        break;
     }
     return o;
 }
@@ -691,9 +672,9 @@ void import_resize(Node *n) {
     r.roi = nonempty(n, 1);
     r.scales = nonempty(n, 2);
     r.sizes = nonempty(n, 3);
-    int at = attr_choice(n, "coordinate_transformation_mode", 0, AT_count, coordinate_names);
-    int nearest = attr_choice(n, "nearest_mode", 0, 4, nearest_names);
-    int policy = attr_choice(n, "keep_aspect_ratio_policy", 0, 3, policy_names);
+    int at = attr_choice(n, "coordinate_transformation_mode", 0, coordinate_names);
+    int nearest = attr_choice(n, "nearest_mode", 0, nearest_names);
+    int policy = attr_choice(n, "keep_aspect_ratio_policy", 0, policy_names);
     r.antialias = attr_int(n, "antialias", 0) != 0;
     r.exclude = attr_int(n, "exclude_outside", 0) != 0;
     r.cubic_a = attr_float(n, "cubic_coeff_a", -0.75);

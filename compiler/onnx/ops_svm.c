@@ -15,7 +15,8 @@
 static Value *kernel_values(Node *n, Value *v, int64_t vectors) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    const char *kind = attr_str(n, "kernel_type", "LINEAR");
+    enum { LINEAR, POLY, RBF };
+    int kind = attr_choice(n, "kernel_type", LINEAR, "LINEAR POLY RBF SIGMOID");
     int n_params, n_numbers;
     const float *params = attr_floats(n, "kernel_params", &n_params);
     const float *numbers = attr_floats(n, "support_vectors", &n_numbers);
@@ -29,7 +30,7 @@ static Value *kernel_values(Node *n, Value *v, int64_t vectors) {
     Value *table = g_cast(g, ml_floats(g, numbers, 2, shape), v->dt);
     double gamma = n_params ? (double)params[0] : 0, offset = n_params ? (double)params[1] : 0;
     double degree = n_params ? (double)params[2] : 0;
-    bool rbf = !strcmp(kind, "RBF");
+    bool rbf = kind == RBF;
     int64_t out[2] = {v->dims[0], vectors};
     if (!node_shape_ok(n, 2, out)) return NULL;
     Builder b = build(g, 2, out);
@@ -39,19 +40,14 @@ static Value *kernel_values(Node *n, Value *v, int64_t vectors) {
     const Expr *apart = ex_sub(x, own, vector);
     const Expr *e = rbf ? ex_mul(x, apart, apart) : ex_mul(x, own, vector);
     Value *product = build_reduce(&b, v->dt, COMBINE_sum, e, NULL);
+    if (kind == LINEAR) return product;
     const char *formula;
     if (rbf)
         formula = arena_printf(g->arena, "exp((%.9g) * a)", -gamma);
-    else if (!strcmp(kind, "POLY"))
+    else if (kind == POLY)
         formula = arena_printf(g->arena, "pow((%.9g) * a + (%.9g), %.9g)", gamma, offset, degree);
-    else if (!strcmp(kind, "SIGMOID"))
+    else
         formula = arena_printf(g->arena, "tanh((%.9g) * a + (%.9g))", gamma, offset);
-    else if (!strcmp(kind, "LINEAR"))
-        return product;
-    else {
-        invalid(n, E2004, "kernel_type '%s' is not known", kind);
-        return NULL;
-    }
     return node_formula(n, formula, 1, &product);
 }
 

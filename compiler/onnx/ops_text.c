@@ -546,15 +546,9 @@ static Value *change_case(Graph *g, Value *text, Case to) {
 }
 
 static bool read_case(Node *n, Case *to) {
-    static const char *const names[] = {"NONE", "LOWER", "UPPER"};
-    const char *name = attr_str(n, "case_change_action", "NONE");
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(name, names[i])) {
-            *to = (Case)i;
-            return !n->failed;
-        }
-    invalid(n, E2004, "case_change_action '%s' is none of NONE, LOWER, UPPER", name);
-    return false;
+    int i = attr_choice(n, "case_change_action", 0, "NONE LOWER UPPER");
+    *to = (Case)i;
+    return i >= 0;
 }
 
 /* [strings, width] without those that `stop` holds, moved together: as many as the model declares,

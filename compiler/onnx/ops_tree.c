@@ -195,16 +195,9 @@ static bool read_votes(Node *n, Forest *f, const NodeId *ids, const char *what) 
 }
 
 static bool read_aggregate(Node *n, TreeAggregate *aggregate) {
-    static const char *const names[] = {"AVERAGE", "SUM", "MIN", "MAX"};
-    const char *name = attr_str(n, "aggregate_function", "SUM");
-    if (n->failed) return false;
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(names[i], name)) {
-            *aggregate = (TreeAggregate)i;
-            return true;
-        }
-    invalid(n, E2004, "aggregate_function '%s' is not known", name);
-    return false;
+    int i = attr_choice(n, "aggregate_function", 1, "AVERAGE SUM MIN MAX");
+    *aggregate = (TreeAggregate)i;
+    return i >= 0;
 }
 
 void import_ml_tree_ensemble_regressor(Node *n) {

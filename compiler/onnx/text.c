@@ -231,10 +231,9 @@ void import_text_move(Node *n) {
     Graph *g = n->g;
     const Import *im = n->im;
     Pool pool = {.start = {1}};
-    if (strcmp(attr_str(n, "reduction", "none"), "none") != 0) {
+    if (attr_choice(n, "reduction", 0, "none add mul max min") > 0)
         unsupported(n, "a reduction of strings");
-        return;
-    }
+    if (n->failed) return;
     for (int i = 0; i < n->n_in && !n->failed; i++) {
         if (n->in[i] && n->in[i]->dt == DT_f32)
             invalid(n, E2006, "input %d is of type f32, others are strings", i);

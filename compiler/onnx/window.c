@@ -40,7 +40,9 @@ static bool take_ints(Node *n, const char *name, int count, int64_t low, int64_t
 
 bool window_read(Node *n, Window *w, const Value *v, const int64_t *kernel) {
     int64_t size[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL], pads[2 * MAX_SPATIAL];
-    *w = (Window){.n = v->rank - 2};
+    int pad = attr_choice(n, "auto_pad", AUTO_notset, "NOTSET VALID SAME_UPPER SAME_LOWER");
+    if (n->failed) return false;
+    *w = (Window){.n = v->rank - 2, .pad = (AutoPad)pad};
     if (v->rank < 3) {
         invalid(n, E2005,
                 "the input has shape %s; a window slides over the dimensions from the third "
@@ -90,17 +92,17 @@ static int64_t reach_of(Exprs *x, const Slide *s) {
     return dim_add(x, dim_mul(x, s->out - 1, s->stride), s->span);
 }
 
-/* Padding and output extent of one dimension; `how` is auto_pad. */
-static void place(Exprs *x, Slide *s, const char *how, bool ceiling) {
-    if (!strncmp(how, "SAME_", 5)) {
+/* Padding and output extent of one dimension. */
+static void place(Exprs *x, Slide *s, AutoPad pad, bool ceiling) {
+    if (pad == AUTO_same_upper || pad == AUTO_same_lower) {
         s->out = dim_div(x, dim_add(x, s->in, s->stride - 1), s->stride);
         int64_t total = dim_larger(x, dim_sub(x, reach_of(x, s), s->in), 0);
         int64_t half = dim_div(x, total, 2), other = dim_sub(x, total, half);
-        s->before = !strcmp(how, "SAME_LOWER") ? other : half;
+        s->before = pad == AUTO_same_lower ? other : half;
         s->after = dim_sub(x, total, s->before);
         return;
     }
-    if (!strcmp(how, "VALID")) s->before = s->after = 0;
+    if (pad == AUTO_valid) s->before = s->after = 0;
     int64_t room = dim_sub(x, dim_add(x, s->in, s->before + s->after), s->span);
     int64_t ends = dim_add(x, room, s->stride);
     s->out = dim_div(x, dim_larger(x, ends, 0), s->stride);
@@ -113,17 +115,10 @@ static void place(Exprs *x, Slide *s, const char *how, bool ceiling) {
 
 bool window_place(Node *n, Window *w, const Value *v, const int64_t *kernel, bool ceiling) {
     if (!window_read(n, w, v, kernel)) return false;
-    const char *how = attr_str(n, "auto_pad", "NOTSET");
-    if (n->failed) return false;
-    if (strcmp(how, "NOTSET") && strcmp(how, "VALID") && strcmp(how, "SAME_UPPER") &&
-        strcmp(how, "SAME_LOWER")) {
-        invalid(n, E2004, "attribute 'auto_pad' is '%s'", how);
-        return false;
-    }
     w->ceiling = ceiling;
     for (int i = 0; i < w->n; i++) {
         Slide *s = &w->dim[i];
-        place(n->x, s, how, ceiling);
+        place(n->x, s, w->pad, ceiling);
         int64_t all = dim_add(n->x, dim_add(n->x, s->in, s->before), s->after);
         if (dim_max(n->x, s->out) <= 0) {
             invalid(n, E2005,

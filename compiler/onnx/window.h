@@ -19,8 +19,13 @@ typedef struct Slide {
     int64_t before, after; /* positions of padding, as asked for: a last window may reach further */
 } Slide;
 
+/* auto_pad: padding is as `pads` says, none, or as much as gives an output of ceil(input / stride),
+ * the odd one behind or before. */
+typedef enum AutoPad { AUTO_notset, AUTO_valid, AUTO_same_upper, AUTO_same_lower } AutoPad;
+
 typedef struct Window {
-    int n;        /* spatial dimensions */
+    int n; /* spatial dimensions */
+    AutoPad pad;
     bool ceiling; /* the last window may reach past the end */
     Slide dim[MAX_SPATIAL];
 } Window;

@@ -90,8 +90,9 @@ static void test_declared(void **state) {
                        "y = Shape(t) input z f32[M] output z";
     assert_non_null(import_text(b, info, "M=2"));
     /* an inner 0 says nothing */
-    const char *zero = "input x f32[4] input e i64[1] init s i64[1] = 0 value t f32[0] output y f32[n] "
-                       "t = Slice(x, s, e) y = Neg(t)";
+    const char *zero =
+        "input x f32[4] input e i64[1] init s i64[1] = 0 value t f32[0] output y f32[n] "
+        "t = Slice(x, s, e) y = Neg(t)";
     const char *const three[] = {"1 2 3 4", "3"};
     assert_string_equal(run_text(b, zero, NULL, 2, three), "f32[3] -1 -2 -3");
     refuse(
@@ -276,6 +277,56 @@ static void test_refusals(void **state) {
 
 /* --- functions and sub-graphs ----------------------------------------------------------------- */
 
+/* An attribute that names a way to compute must be one of the names that there are. */
+static void test_unknown_names(void **state) {
+#define V  "input x f32[2,4] output y "
+#define V4 "input x f32[1,4,4,4] output y "
+#define W4 V4 "input w f32[4,4,3,3] "
+    static const char *const rows[][2] = {
+        {"opset 20 " V "y = Gelu(x) {approximate=\"foo\"}",
+         "the attributes fit no form of the operator; it has 'approximate' tanh or 'approximate' "
+         "none"},
+        {"input x u8[2] output y y = BitShift(x, x) {direction=\"foo\"}",
+         "it has 'direction' LEFT or 'direction' RIGHT"},
+        {"input x u8[2] output y y = BitShift(x, x)",
+         "it has 'direction' LEFT or 'direction' RIGHT"},
+        {"opset 24 " V "y = Cast(x) {to=24 round_mode=\"foo\"}",
+         "'round_mode' is 'foo', none of: up down nearest"},
+        {V4 "y = DepthToSpace(x) {blocksize=2 mode=\"foo\"}", "'mode' is 'foo', none of: DCR CRD"},
+        {V4 "y = SpaceToDepth(x) {blocksize=2 mode=\"foo\"}", "'mode' is 'foo'"},
+        {V4 "init p i64[8] = 0 0 0 0 0 0 0 0 y = Pad(x, p) {mode=\"foo\"}",
+         "'mode' is 'foo', none of: constant reflect edge wrap"},
+        {V4 "y = MaxPool(x) {kernel_shape=[2 2] auto_pad=\"same_upper\"}",
+         "'auto_pad' is 'same_upper', none of: NOTSET VALID SAME_UPPER SAME_LOWER"},
+        {W4 "y = Conv(x, w) {auto_pad=\"foo\"}", "'auto_pad' is 'foo'"},
+        {W4 "y = ConvTranspose(x, w) {auto_pad=\"foo\"}", "'auto_pad' is 'foo'"},
+        {V4 "init s f32[4] = 1 1 2 2 y = Resize(x, , s) {mode=\"foo\"}", "'mode' is 'foo'"},
+        {V4 "init s f32[4] = 1 1 2 2 y = Resize(x, , s) {nearest_mode=\"foo\"}",
+         "'nearest_mode' is 'foo'"},
+        {V4 "init s f32[4] = 1 1 2 2 y = Resize(x, , s) {coordinate_transformation_mode=\"foo\"}",
+         "'coordinate_transformation_mode' is 'foo', none of: half_pixel"},
+        {V4 "input g f32[1,2,2,2] y = GridSample(x, g) {mode=\"foo\"}", "'mode' is 'foo'"},
+        {V4 "input g f32[1,2,2,2] y = GridSample(x, g) {padding_mode=\"foo\"}",
+         "'padding_mode' is 'foo', none of: zeros border reflection"},
+        {V4 "input r f32[1,4] input i i64[1] y = RoiAlign(x, r, i) {mode=\"foo\"}",
+         "'mode' is 'foo', none of: avg max"},
+        {V "input i i64[2,4] y = ScatterElements(x, i, x) {reduction=\"foo\"}",
+         "'reduction' is 'foo', none of: none add mul max min"},
+        {V "input t i64[2] y = NegativeLogLikelihoodLoss(x, t) {reduction=\"foo\"}",
+         "'reduction' is 'foo', none of: none sum mean"},
+        {"input x f32[3,2,4] input w f32[1,5,4] input r f32[1,5,5] output y "
+         "y = RNN(x, w, r) {hidden_size=5 direction=\"foo\"}",
+         "direction is 'foo'"},
+        {"input x i64[4] output y y = TfIdfVectorizer(x) {mode=\"foo\" min_gram_length=1 "
+         "max_gram_length=1 max_skip_count=0 ngram_counts=[0] ngram_indexes=[0] pool_int64s=[1]}",
+         "'mode' is 'foo', none of: TF IDF TFIDF"},
+    };
+#undef V
+#undef V4
+#undef W4
+    for (size_t i = 0; i < N(rows); i++) refuse(*state, rows[i][0], E2004, rows[i][1]);
+}
+
 static void test_functions(void **state) {
     Bench *b = *state;
     const char *text = "opset 17 opset f 1 input x f32[2] output y output z "
@@ -343,6 +394,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fixed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unsupported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unknown_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_functions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unfolding, set_up, tear_down),
     };

@@ -184,7 +184,7 @@ static void test_moves(void **state) {
         {V6 "input s f32[1] init e i64[1] = 1 y = Slice(x, s, e)", E2006, "must be integers"},
         {"opset 1 " V6 "y = Slice(x) {ends=[1]}", E2004, "'starts' and 'ends' are missing"},
         {V6 "init p i64[3] = 1 1 1 y = Pad(x, p)", E2005, "3 pads for 1 dimensions"},
-        {V6 "init p i64[2] = 1 1 y = Pad(x, p) {mode=\"fold\"}", E2004, "mode 'fold'"},
+        {V6 "init p i64[2] = 1 1 y = Pad(x, p) {mode=\"fold\"}", E2004, "'mode' is 'fold'"},
         {V6 "init p i64[2] = -9 1 y = Pad(x, p)", E2005, "shape [-2]"},
         {V6 "input p i64[2] y = Pad(x, p)", E3004, "give --dim y.0=LOW..HIGH"},
         {"input x f32[0] output y init p i64[2] = 1 1 y = Pad(x, p) {mode=\"edge\"}", E2005,

@@ -362,7 +362,7 @@ static void test_refusals(void **state) {
         {TOKENS("2", "mark=0 mincharnum=0 tokenexp=\"a\""), E2004, "mincharnum is 0"},
         {TOKENS("2", "mark=0 mincharnum=2 tokenexp=\".\""), E2004, "but characters are tokens"},
         {TOKENS("1,1,1", "mark=0 mincharnum=1 tokenexp=\"a\""), E2005, "shape [C] or [N, C]"},
-        {S3 "y = StringNormalizer(s) {case_change_action=\"UP\"}", E2004, "none of NONE, LOWER"},
+        {S3 "y = StringNormalizer(s) {case_change_action=\"UP\"}", E2004, "none of: NONE LOWER"},
         {S3 "y = ai.onnx.ml:LabelEncoder(s) {keys_int64s=[1] values_int64s=[2]}", E2004,
          "1 keys (i64) and 1 values for an input of str"},
         {S3 "y = ai.onnx.ml:OneHotEncoder(s) {cats_int64s=[1]}", E2004, "not of the input's type"},
