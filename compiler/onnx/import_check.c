@@ -162,6 +162,26 @@ typedef struct Check {
 static void check_nodes(Check *c, const Function *function, size_t n,
                         Onnx__NodeProto *const *nodes);
 
+/* The newest opsets that import functions were written for: those of ONNX 1.22. What operators do
+ * in later ones is not known. */
+static const struct {
+    const char *domain;
+    int version;
+} newest[] = {{"", 27}, {"ai.onnx.ml", 5}};
+
+/* Reports an opset that a node needs and that is newer, once. */
+static void check_newest(Check *c, const char *domain, int version) {
+    for (size_t i = 0; i < sizeof newest / sizeof *newest; i++) {
+        if (version <= newest[i].version || strcmp(domain, newest[i].domain) != 0) continue;
+        void **slot = strmap_put(&c->seen, arena_printf(c->im->arena, "%s:%d", domain, version));
+        if (!*slot)
+            diag_error(c->im->diag, E3007,
+                       "opset %d of %s is not supported: the newest is %d, of ONNX 1.22", version,
+                       *domain ? domain : "ai.onnx", newest[i].version);
+        *slot = c;
+    }
+}
+
 static void check_node(Check *c, const Function *function, const Onnx__NodeProto *node,
                        size_t number) {
     Import *im = c->im;
@@ -179,6 +199,7 @@ static void check_node(Check *c, const Function *function, const Onnx__NodeProto
         return;
     }
     int version = check_opset(im, function, domain);
+    check_newest(c, domain, version);
     if (version && check_node_row(im, domain, op, version, false)) return;
     void **slot = strmap_put(&c->seen, arena_printf(im->arena, "%s:%s:%d", domain, op, version));
     Missing *m = *slot;
