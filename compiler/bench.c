@@ -257,7 +257,7 @@ static const char *library_of(Bench *b, const char *folder) {
     Session *s = b->s;
     const char *dot = strrchr(s->o->model, '.');
     if (dot && !strcmp(dot, ".so")) return s->o->model;
-    Graph *g = session_graph(s);
+    Graph *g = march_runs(s) ? session_graph(s) : NULL;
     if (!g) return NULL;
     pass_dce(g, NULL);
     if (!s->o->extents.n) b->macs = (uint64_t)count_macs(g);
@@ -294,7 +294,8 @@ int command_bench(Session *s) {
         if (!o.march && library == o.model)
             o.march = "native"; /* nothing says what it was made for */
         s->target = target_find("c");
-        if (measure_latency(&b, runs) && (!on_cpu || measure_peak(&b, folder)) &&
+        bool peak_runs = !on_cpu || library != o.model || march_runs(s);
+        if (peak_runs && measure_latency(&b, runs) && (!on_cpu || measure_peak(&b, folder)) &&
             measure_kernels(&b)) {
             if (o.json)
                 print_json(&b);

@@ -98,12 +98,16 @@ int compile_several(Session *s);
 /* Writes a library made of runtime sources, compiled as a model's code is. */
 bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources);
 
-/* What the C compiler writes to its output for `words` with our -march, as text. NULL after a
- * diagnostic. */
-const char *ask_c_compiler(Session *s, const char *words);
+/* The macros that the C compiler defines with -march=`march`, as lines "#define NAME VALUE". NULL
+ * where it does not know the name, and after a diagnostic where it is missing or always fails. */
+const char *c_macros(Session *s, const char *march);
 /* The facts of s->target for -march=. Names that ir/target.c does not know are the C compiler's: it
  * is asked what vectors they have. False after a diagnostic, as for names that it does not know. */
 bool target_of_march(Session *s, Target *result);
+/* Does the C compiler know our -march? False after a diagnostic. */
+bool march_known(Session *s);
+/* Can this machine run what is compiled with our -march? False after a diagnostic. */
+bool march_runs(Session *s);
 
 int command_compile(Session *s);
 int command_run(Session *s);
@@ -148,6 +152,8 @@ bool write_outputs(Session *s, int n, const OutputFile *files);
 /* Where to write what becomes the output `path` with write_outputs, before it is called: beside its
  * place, where that can be. NULL after a diagnostic. */
 const char *output_begin(Session *s, const char *path);
+/* Before long work: can the output `path` be written? False after a diagnostic. */
+bool output_reserve(Session *s, const char *path);
 /* Reads a finished file, to be written to file->path. */
 bool load_file(Session *s, const char *from, OutputFile *file);
 /* Copies a finished file to its place in one step. */
@@ -159,8 +165,11 @@ const char *shown_name(Session *s, const char *name);
  * A signal that ends mlcc meanwhile ends the program too and leaves no temporary folder. False
  * after a diagnostic. */
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint);
-/* The same for n programs, as many at once as there are processors, 8 at most. After one that fails
- * no more are started; the diagnostic is about the first in the list that did. */
+/* Runs one whose messages nobody wants to see; its exit status, or another number but 0 where it
+ * was not started or a signal ended it. */
+int run_quietly(Session *s, const char *folder, const char *const *argv);
+/* The same as run_tool for n programs, as many at once as there are processors, 8 at most. After
+ * one that fails no more are started; the diagnostic is about the first in the list that did. */
 bool run_tools(Session *s, const char *folder, int n, const char *const *const *argv,
                const char *missing_hint);
 

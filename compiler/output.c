@@ -91,9 +91,9 @@ static void cc_words(Session *s, Words *argv) {
 }
 
 /* -march= for the C compiler, for which a processor's own name is another option. */
-static const char *march_flag(Session *s) {
-    const bool core = !strncmp(s->o->march, "cortex-", 7);
-    return arena_printf(&s->arena, "-m%s=%s", core ? "cpu" : "arch", s->o->march);
+static const char *march_flag(Session *s, const char *march) {
+    const bool core = !strncmp(march, "cortex-", 7);
+    return arena_printf(&s->arena, "-m%s=%s", core ? "cpu" : "arch", march);
 }
 
 static void compiler_words(Session *s, Words *argv, const char *flags) {
@@ -103,7 +103,7 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     add_words(s, argv, C_FLAGS " -fvisibility=hidden -I.");
     bool plain = !strcmp(s->target->name, "c");
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)
-        vec_push(&s->arena, argv, march_flag(s));
+        vec_push(&s->arena, argv, march_flag(s, s->o->march));
     const bool fast = !s->o->optimize || !strcmp(s->o->optimize, "3");
     if (plain && s->target->vector_types && fast) add_words(s, argv, LOOP_FLAGS);
     add_words(s, argv, flags);
@@ -113,17 +113,23 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
             arena_printf(&s->arena, "-Dmlcc_model_v1=mlcc_model_v1_%d", s->o->variant->number));
 }
 
-const char *ask_c_compiler(Session *s, const char *words) {
+const char *c_macros(Session *s, const char *march) {
     const char *folder = temp_folder(s);
     if (!folder) return NULL;
-    Words argv = {0};
+    Words argv = {0}, plain = {0};
     cc_words(s, &argv);
-    vec_push(&s->arena, &argv, march_flag(s));
-    add_words(s, &argv, words);
-    add_words(s, &argv, "-o answer");
+    vec_push(&s->arena, &argv, march_flag(s, march));
+    add_words(s, &argv, "-dM -E -x c /dev/null -o answer");
+    vec_push(&s->arena, &argv, NULL);
     OutputFile answer = {0};
-    bool ok = run_words(s, folder, &argv) &&
-              load_file(s, arena_printf(&s->arena, "%s/answer", folder), &answer);
+    bool ok = run_quietly(s, folder, argv.items) == 0;
+    if (ok) {
+        ok = load_file(s, arena_printf(&s->arena, "%s/answer", folder), &answer);
+    } else { /* if it is not for the name that it fails, it may say why */
+        cc_words(s, &plain);
+        add_words(s, &plain, "-E -x c /dev/null -o answer");
+        run_words(s, folder, &plain);
+    }
     temp_remove(folder);
     return ok ? arena_strndup(&s->arena, answer.data, answer.bytes) : NULL;
 }
@@ -478,7 +484,7 @@ static bool add_binary(Session *s, Program *p, EmitOptions *e, Form form, const 
     e->descriptor = e->threads = form == FORM_library || s->o->variant;
     if (form == FORM_library) e->prefix = "model";
     Units units = {.decoder = {"", ""}};
-    bool ok = (!p->graph->images.n || find_decoder(s, folder, &units.decoder)) &&
+    bool ok = march_known(s) && (!p->graph->images.n || find_decoder(s, folder, &units.decoder)) &&
               write_embedded(s, folder) && assembled_weights(s, p, e, folder, &units) &&
               make(s, p, e, folder, &units) && build_units(s, folder, &units, form, path, out);
     if (ok && units.header && form != FORM_library && !s->o->variant)
@@ -575,7 +581,8 @@ bool write_program(Session *s, Program *p, const char *path) {
         e.vector_bytes = s->target->vector_bytes;
         e.whole_vectors = s->target->whole_vectors;
     }
-    if (s->target->vector_types || s->target->scalar_registers) e.march = march_flag(s);
+    if (s->target->vector_types || s->target->scalar_registers)
+        e.march = march_flag(s, s->o->march);
     e.scalars = s->target->scalar_registers > 0;
     const char *slash = strrchr(s->o->model, '/');
     e.model_name = slash ? slash + 1 : s->o->model;

@@ -370,6 +370,7 @@ int command_verify(Session *s) {
         diag_error(&s->diag, E0001, "--seed wants a whole number, not '%s'", s->o->seed);
         return 0;
     }
+    if (!march_runs(s)) return 0;
     /* the reference first: the passes change the graph */
     Graph *g = session_graph(s);
     if (!g) return 0;

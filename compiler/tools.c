@@ -166,6 +166,20 @@ static bool check_places(Session *s, int n, const OutputFile *files) {
     return true;
 }
 
+bool output_reserve(Session *s, const char *path) {
+    OutputFile file = {.path = path};
+    struct stat st;
+    if (!check_places(s, 1, &file)) return false;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        diag_error(&s->diag, E0002, "cannot write '%s': %s", path, strerror(EISDIR));
+        return false;
+    }
+    const char *name = output_begin(s, path);
+    FileWriter w = {0};
+    if (name) w = writer_open(s, name, path);
+    return name && writer_close(&w, false);
+}
+
 static bool copy_file(Session *s, const char *from, const char *to, const char *shown) {
     const size_t room = (size_t)1 << 20;
     int fd = open(from, O_RDONLY | O_CLOEXEC);
@@ -251,6 +265,7 @@ typedef struct Tools {
     int started, running;
     pid_t *child; /* 0: it has ended, or was never started */
     int *status;
+    bool quiet;   /* what they say is not shown */
     int error;    /* errno of what could not be started */
     int ended_by; /* a signal that asks mlcc to end */
 } Tools;
@@ -260,6 +275,8 @@ static void start_tool(Tools *t, const char *folder, const char *const *argv,
     pid_t child = fork();
     if (child == 0) {
         pthread_sigmask(SIG_SETMASK, before, NULL);
+        int nowhere = t->quiet ? open("/dev/null", O_WRONLY) : -1;
+        if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
         if (chdir(folder) == 0) {
             union {
                 const char *const *in;
@@ -305,10 +322,12 @@ static bool ended_well(Session *s, const char *tool, int status, const char *mis
     return false;
 }
 
-bool run_tools(Session *s, const char *folder, int n, const char *const *const *argv,
-               const char *missing_hint) {
+/* Starts them all, but no more after one that fails, and waits for their ends. */
+static void run_all(Session *s, Tools *t, const char *folder, int n,
+                    const char *const *const *argv) {
     static const int watched[] = {SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-    Tools t = {.child = ARENA_ARRAY(&s->arena, n, pid_t), .status = ARENA_ARRAY(&s->arena, n, int)};
+    t->child = ARENA_ARRAY(&s->arena, n, pid_t);
+    t->status = ARENA_ARRAY(&s->arena, n, int);
     cpu_set_t processors;
     const int most =
         sched_getaffinity(0, sizeof processors, &processors) ? 1 : CPU_COUNT(&processors);
@@ -322,18 +341,24 @@ bool run_tools(Session *s, const char *folder, int n, const char *const *const *
     pthread_sigmask(SIG_BLOCK, &set, &before);
     bool well = true;
     for (;;) {
-        while (well && !t.error && !t.ended_by && t.started < n && t.running < MOST_AT_ONCE &&
-               t.running < most)
-            start_tool(&t, folder, argv[t.started], &before);
-        if (!t.running) break;
-        wait_for_one(&t, &set);
-        for (int i = 0; i < t.started; i++) well &= t.child[i] != 0 || t.status[i] == 0;
+        while (well && !t->error && !t->ended_by && t->started < n && t->running < MOST_AT_ONCE &&
+               t->running < most)
+            start_tool(t, folder, argv[t->started], &before);
+        if (!t->running) break;
+        wait_for_one(t, &set);
+        for (int i = 0; i < t->started; i++) well &= t->child[i] != 0 || t->status[i] == 0;
     }
-    if (t.ended_by) { /* as without the children, but for what lies in the temporary folders */
+    if (t->ended_by) { /* as without the children, but for what lies in the temporary folders */
         temp_remove_all(s);
-        raise(t.ended_by);
+        raise(t->ended_by);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+bool run_tools(Session *s, const char *folder, int n, const char *const *const *argv,
+               const char *missing_hint) {
+    Tools t = {0};
+    run_all(s, &t, folder, n, argv);
     for (int i = 0; i < t.started; i++)
         if (t.child[i] == 0 && !ended_well(s, argv[i][0], t.status[i], missing_hint)) return false;
     if (!t.error) return true;
@@ -343,4 +368,10 @@ bool run_tools(Session *s, const char *folder, int n, const char *const *const *
 
 bool run_tool(Session *s, const char *folder, const char *const *argv, const char *missing_hint) {
     return run_tools(s, folder, 1, &argv, missing_hint);
+}
+
+int run_quietly(Session *s, const char *folder, const char *const *argv) {
+    Tools t = {.quiet = true};
+    run_all(s, &t, folder, 1, &argv);
+    return t.error ? -1 : WIFEXITED(*t.status) ? WEXITSTATUS(*t.status) : -1;
 }

@@ -288,6 +288,9 @@ static int try_schedules(Tune *t) {
 
 static int tune(Tune *t) {
     Session *s = t->s;
+    s->target = target_find("c");
+    const char *path = s->o->output ? s->o->output : default_path(s);
+    if (!march_runs(s) || !output_reserve(s, path)) return 0;
     if (!compile(s, &t->first) || !load(s, &t->first) || !measure(NULL, &t->first, TRIAL_SECONDS))
         return 0;
     t->longest = seconds_now() - t->begin;
@@ -299,9 +302,7 @@ static int tune(Tune *t) {
     Schedules table = winners(t);
     Text text = text_new(&s->arena);
     schedules_print(&text, &table);
-    OutputFile file = {.path = s->o->output ? s->o->output : default_path(s),
-                       .data = text_get(&text),
-                       .bytes = text.length};
+    OutputFile file = {.path = path, .data = text_get(&text), .bytes = text.length};
     if (write_outputs(s, 1, &file)) print_result(t, file.path);
     return 0;
 }

@@ -114,6 +114,11 @@ static const struct {
     {"rv32", 27, false, false},           {"rv64", 27, false, false},
 };
 
+const char *target_arch(int i) {
+    const int n = sizeof archs / sizeof *archs, n_cores = sizeof cores / sizeof *cores;
+    return i < n ? archs[i].name : i - n < n_cores ? cores[i - n].name : NULL;
+}
+
 #define SCALAR_FLOATS 32 /* registers of a floating-point unit of such */
 #define KEPT_FLOATS   6  /* where functions compute with floats: registers that they leave alone */
 

@@ -53,6 +53,9 @@ const Target *target_find(const char *name);
  * them can do. An unknown name, "generic" among them, leaves them as they are: kernels are portable
  * plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
+/* The i-th name of an architecture that target_for_arch knows, NULL past the end; those of cores
+ * without vectors may have extensions behind them. */
+const char *target_arch(int i);
 /* The part of a panel of so many bytes that the L2 cache loses while other operands go by: half of
  * the cache stays. */
 double target_lost(const Target *t, double bytes);

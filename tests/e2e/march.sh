@@ -35,6 +35,30 @@ for march in armv7e-m+fp cortex-m4; do
 done
 cmp "$work/cortex-m4.c" "$work/armv7e-m+fp.c"
 if cmp -s "$work/cortex-m4.c" "$work/generic.c"; then echo "cortex-m4: as any machine" && exit 1; fi
+# what this processor lacks is said before anything runs, and nothing is left behind
+cat >"$work/less" <<'EOC'
+#!/bin/bash
+exec cc "${@/#-march=native/-march=x86-64}"
+EOC
+chmod +x "$work/less"
+refused() { # COMMAND MARCH CC LACKS
+    mkdir -p "$work/empty"
+    status=0
+    TMPDIR=$work/empty "$build/mlcc" "$1" $model "$2" --cc "$3" >"$work/told" 2>&1 || status=$?
+    cat "$work/told"
+    [ $status = 3 ]
+    grep -q "error\[E0010\]: $2: this machine's processor lacks .*$4" "$work/told"
+    [ "$(wc -l <"$work/told")" = 1 ]
+    rmdir "$work/empty"
+}
+if [ "$(uname -m)" = x86_64 ]; then
+    refused verify -march=x86-64-v3 "$work/less" "AVX, AVX2, FMA, F16C, BMI, BMI2, LZCNT, MOVBE"
+    refused bench -march=haswell "$work/less" AVX2
+    refused tune -march=x86-64-v2 "$work/less" SSSE3
+    if ! grep -qw avx512f /proc/cpuinfo; then
+        for command in verify bench tune; do refused $command -march=x86-64-v4 cc AVX512F; done
+    fi
+fi
 # several in one library: it takes the last that the machine has, and exports one name
 if [ "$(uname -m)" = x86_64 ]; then
     levels=x86-64,x86-64-v2,x86-64-v3,x86-64-v4
