@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define VERSION "0.1.0"
 
@@ -35,7 +36,7 @@ static const CommandRow command_rows[] = {
      "compare a target with the interpreter on random inputs"},
     {"bench", 'b', command_bench, "bench MODEL[.onnx|.so] [--threads N] [-n RUNS] [--json]",
      "measure a model as a library of target c: latency, and the time of each kernel"},
-    {"tune", 't', command_tune, "tune MODEL.onnx -march=ARCH [-o FILE]",
+    {"tune", 't', command_tune, "tune MODEL.onnx [-march=ARCH] [-o FILE]",
      "measure schedules on this machine; the fastest go into a text file"},
     {"inspect", 'i', command_inspect, "inspect MODEL.onnx",
      "print inputs, outputs, operators, weights, multiply-adds, what is not supported"},
@@ -123,6 +124,8 @@ int main(int argc, char **argv) {
             return 0;
         }
         if (!options || word[0] != '-' || word[1] == 0) {
+            if (o.model && access(o.model, F_OK) != 0)
+                return usage_error("there is no command and no file '%s'", o.model);
             if (o.model) return usage_error("a second model '%s'", word);
             o.model = word;
             continue;
