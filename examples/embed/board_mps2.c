@@ -24,7 +24,7 @@ extern uint32_t ld_bss_start[], ld_bss_end[], ld_stack_top[];
 int main(void);
 void board_start(void);
 
-static uint32_t *painted_to;
+static uint32_t *stack_begin; /* of whoever is called next */
 
 static int semihost(int operation, const void *argument) {
     register int r0 __asm__("r0") = operation;
@@ -70,16 +70,19 @@ void board_write(const char *text) {
     semihost(SYS_WRITE0, text);
 }
 
+/* What is in use lies at the stack pointer and above. The caller's, where the stack of the next
+ * call begins, may be a little higher: between them is what this function itself has put there. */
 void board_stack_paint(void) {
-    uint32_t *here = (uint32_t *)((uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)3) - 16;
-    for (volatile uint32_t *p = ld_bss_end; p < here; p++) *p = PAINT;
-    painted_to = here;
+    uint32_t *own;
+    __asm__ volatile("mov %0, sp" : "=r"(own));
+    for (volatile uint32_t *p = ld_bss_end; p < own; p++) *p = PAINT;
+    stack_begin = __builtin_dwarf_cfa();
 }
 
 unsigned board_stack_used(void) {
     uint32_t *p = ld_bss_end;
-    while (p < painted_to && *(volatile uint32_t *)p == PAINT) p++;
-    return (unsigned)(painted_to - p) * 4u;
+    while (p < stack_begin && *(volatile uint32_t *)p == PAINT) p++;
+    return (unsigned)(stack_begin - p) * 4u;
 }
 
 unsigned board_instructions(void) {
