@@ -52,6 +52,7 @@ void pass_slice(Graph *g, const PassOptions *o);
 void pass_stack(Graph *g, const PassOptions *o);
 void pass_cascade(Graph *g, const PassOptions *o);
 void pass_turn(Graph *g, const PassOptions *o);
+void pass_compact(Graph *g, const PassOptions *o);
 void pass_relieve(Graph *g, const PassOptions *o);
 void pass_place(Graph *g, const PassOptions *o);
 void pass_tidy(Graph *g, const PassOptions *o);
