@@ -275,7 +275,7 @@ static void start_tool(Tools *t, const char *folder, const char *const *argv,
     pid_t child = fork();
     if (child == 0) {
         pthread_sigmask(SIG_SETMASK, before, NULL);
-        int nowhere = t->quiet ? open("/dev/null", O_WRONLY) : -1;
+        int nowhere = t->quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
         if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
         if (chdir(folder) == 0) {
             union {

@@ -5,15 +5,17 @@
  * there. Where they lie one behind the other, those of all lines are rows of one matrix, of which
  * tiles are cut without regard to lines (of 14 pixels of a line, tiles of 6 compute 4 twice). So
  * they are copied, as are other rows that are read in steps: little beside what the product does,
- * if it has many columns. (ResNet-50's strided convolutions in f32: windows of 1 0.88 of the time,
- * of 3 x 3 with lines of 14 and 7 pixels 0.91.)
+ * if it has many columns. Memory it may take much of, where `strips` computed a few rows at a time
+ * of a chain that ends at the copy now. With a matrix unit tiles of 16 bits and bytes go over lines
+ * (ir/tile_plan.h) and need no copy. (ResNet-50's strided convolutions in f32: windows of 1 0.88 of
+ * the time, of 3 x 3 with lines of 14 and 7 pixels 0.91.)
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#define LEAST_COLUMNS 128
-#define MOST_COPIES   4  /* of the tensor's size: windows overlap; */
-#define LONGEST_LINE  16 /* of those: what tiles compute twice of longer ones is little */
+#define LEAST_COLUMNS 128 /* results that read each element, */
+#define MOST_COPIES   4   /* elements for each of the tensor (windows overlap), */
+#define LONGEST_LINE  16  /* and, of windows, pixels of a line, for which a copy pays */
 
 /* A factor of a product as a copy: a tensor with a dimension for each coordinate that it depends
  * on. */
@@ -22,12 +24,14 @@ typedef struct Copy {
     int64_t dims[MAX_RANK];
     const Expr *to[MAX_RANK];  /* the product's coordinates are these of the copy's, */
     const Expr *own[MAX_RANK]; /* and the copy's these of the product's */
-    int64_t elements, columns; /* at most; and results that read each */
+    int64_t elements;          /* at most */
+    int64_t columns;           /* results that read each of them */
     int64_t line;              /* length of the last of the result's coordinates in it */
     bool windows;              /* it has places of a window */
 } Copy;
 
-/* Does the index leave places out, as the result's coordinates take steps of more than 1? */
+/* Does the index leave places out, as the result's coordinates take steps of more than 1? Not if it
+ * goes back, or elsewhere. */
 static bool takes_steps(const Op *op, const Expr *index) {
     bool steps = false;
     for (int k = 0; k < op->out[0]->rank; k++) {
@@ -86,17 +90,14 @@ static bool pays(const Copy *c, const Value *of) {
 static void copy_rows(Graph *g, Op *op, int i, const Copy *c) {
     Exprs *x = g->x;
     Op *last = g->last;
-    const Expr *factor = op->body->arg[i], *load = without_casts(factor), *index[MAX_RANK];
+    const Expr *factor = op->body->arg[i], *load = without_casts(factor);
     const Expr *part[2] = {op->body->arg[0], op->body->arg[1]};
-    Value *from = op->in[load->k.i];
-    int64_t extent[MAX_RANK];
-    const int n = op_extents(op, extent);
+    const Expr *moved = ex_subst_vars(x, load, op->out[0]->rank + op->n_red, c->to);
     Builder b = build(g, c->rank, c->dims);
-    for (int d = 0; d < load->n; d++) index[d] = ex_subst_vars(x, load->arg[d], n, c->to);
-    Value *rows = build_map(&b, from->dt, build_load(&b, from, index));
+    Value *rows = build_map(&b, (DType)load->dt, build_rebased(&b, op->in, moved));
     graph_take_in(g, last, op);
-    load = ex_load(x, rows->dt, op_add_input(g, op, rows), c->rank, c->own);
-    part[i] = with_casts(x, factor, without_casts(factor), load);
+    const Expr *own = ex_load(x, rows->dt, op_add_input(g, op, rows), c->rank, c->own);
+    part[i] = with_casts(x, factor, load, own);
     op->body = ex_mul(x, part[0], part[1]);
     graph_drop_inputs(g, op);
 }

@@ -505,7 +505,7 @@ static Mode choose_mode(Work *k, double words, bool deals) {
     const double pair = COST_OF_PAIRS * steps + (rest ? COST_OF_REST * rest + COST_OF_SUMS : 0);
     const double each = k->lanes == LANES ? COST_OF_DEALT_64 : COST_OF_DEALT;
     double cost[] = {[MODE_none] = words * COST_OF_WORDS * steps,
-                     [MODE_single] = COST_OF_FOURS * steps, /* and more */
+                     [MODE_single] = COST_OF_FOURS * steps, /* at least */
                      [MODE_pair] = pairs ? pair : HUGE_VAL,
                      [MODE_dealt] = deals ? each * 2 * dealt : HUGE_VAL};
     const double others = fmin(cost[MODE_pair], cost[MODE_dealt]);
