@@ -42,6 +42,7 @@ int with_session(const Options *o, int (*body)(Session *)) {
     arena_init(&s->arena, o->max_memory ? parse_size(o->max_memory) : default_limit, limit_hit, s);
     diag_init(&s->diag, &s->arena, o->model);
     exprs_init(&s->x, &s->arena);
+    strmap_init(&s->macros, &s->arena);
     volatile int status = 0;
     if (!s->arena.limit) {
         diag_error(&s->diag, E0001, "--max-memory wants a size such as 512M, not '%s'",

@@ -61,6 +61,7 @@ struct Session {
     OnnxModel model;
     bool model_open;
     const Target *target;
+    StrMap macros;                /* of names of -march, as c_macros found them */
     VEC(const char *) folders;    /* temporary ones that may still be there */
     VEC(const char *) unfinished; /* outputs that are written, but have not got their names yet */
     size_t refused;               /* bytes that the system did not give; 0: --max-memory was hit */

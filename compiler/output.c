@@ -114,8 +114,9 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
 }
 
 const char *c_macros(Session *s, const char *march) {
-    const char *folder = temp_folder(s);
-    if (!folder) return NULL;
+    void **known = strmap_put(&s->macros, march);
+    const char *folder = *known ? NULL : temp_folder(s);
+    if (!folder) return *known;
     Words argv = {0}, plain = {0};
     cc_words(s, &argv);
     vec_push(&s->arena, &argv, march_flag(s, march));
@@ -131,7 +132,8 @@ const char *c_macros(Session *s, const char *march) {
         run_words(s, folder, &plain);
     }
     temp_remove(folder);
-    return ok ? arena_strndup(&s->arena, answer.data, answer.bytes) : NULL;
+    if (ok) *known = arena_strndup(&s->arena, answer.data, answer.bytes);
+    return *known;
 }
 
 static const char *embedded_text(const char *name) {

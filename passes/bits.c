@@ -223,19 +223,10 @@ static Value *per_block(Graph *g, const Decoded *d, const Expr *load, DType dt, 
  * go to `coordinate`. */
 static Value *other_factor(Graph *g, const Decoded *d, int *coordinate) {
     Exprs *x = g->x;
-    const Expr *to[MAX_RANK + 1] = {NULL};
-    int64_t extent[MAX_RANK + 1];
-    int n = 0;
-    for (int i = 0; i < d->depth; i++) {
-        if (!(vars_of(d, d->other) >> i & 1)) continue;
-        coordinate[n] = i;
-        to[i] = ex_var(x, n);
-        extent[n++] = d->op.out[0]->dims[i];
-    }
-    extent[n] = d->op.red[0];
-    to[d->depth] = ex_var(x, n);
-    Builder b = build(g, n + 1, extent);
-    const Expr *e = ex_subst_vars(x, d->other, d->depth + 1, to);
+    const LaidOut l = lay_out(x, &d->op, vars_of(d, d->other), d->depth);
+    for (int i = 0; i < l.rank - 1; i++) coordinate[i] = (int)l.own[i]->k.i;
+    Builder b = build(g, l.rank, l.dims);
+    const Expr *e = ex_subst_vars(x, d->other, d->depth + 1, l.to);
     return build_map(&b, DT_f32, build_rebased(&b, d->op.in, e));
 }
 

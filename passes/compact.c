@@ -17,19 +17,6 @@
 #define MOST_COPIES   4   /* elements for each of the tensor (windows overlap), */
 #define LONGEST_LINE  16  /* and, of windows, pixels of a line, for which a copy pays */
 
-/* A factor of a product as a copy: a tensor with a dimension for each coordinate that it depends
- * on. */
-typedef struct Copy {
-    int rank;
-    int64_t dims[MAX_RANK];
-    const Expr *to[MAX_RANK];  /* the product's coordinates are these of the copy's, */
-    const Expr *own[MAX_RANK]; /* and the copy's these of the product's */
-    int64_t elements;          /* at most */
-    int64_t columns;           /* results that read each of them */
-    int64_t line;              /* length of the last of the result's coordinates in it */
-    bool windows;              /* it has places of a window */
-} Copy;
-
 /* Does the index leave places out, as the result's coordinates take steps of more than 1? Not if it
  * goes back, or elsewhere. */
 static bool takes_steps(const Op *op, const Expr *index) {
@@ -55,48 +42,33 @@ static int depth_of(const Graph *g, const Op *op, const Expr *load) {
     return -1;
 }
 
-/* The copy's next dimension is the product's coordinate k. */
-static void add_dimension(Graph *g, Copy *c, int k, int64_t extent) {
-    c->own[c->rank] = ex_var(g->x, k);
-    c->to[k] = ex_var(g->x, c->rank);
-    c->dims[c->rank++] = extent;
-    c->elements *= dim_max(g->x, extent);
-}
-
-/* Of a factor in the product's order, but for coordinate `depth`, which comes last. */
-static Copy copy_of(Graph *g, const Op *op, const Expr *load, int depth) {
-    Copy c = {.columns = 1, .elements = 1};
-    int64_t extent[MAX_RANK];
-    const int n = op_extents(op, extent), rank = op->out[0]->rank;
+/* Does it pay to copy what the product loads, laid out like this? */
+static bool pays(const Graph *g, const Op *op, const Expr *load, const LaidOut *l) {
+    const Value *out = op->out[0];
     const uint64_t vars = ex_vars(g->arena, load);
-    for (int k = 0; k < n; k++) {
-        c.to[k] = ex_i(g->x, 0);
-        const bool reads = vars >> k & 1;
-        if (reads && k != depth)
-            add_dimension(g, &c, k, k < rank ? op->out[0]->dims[k] : extent[k]);
-        if (!reads && k < rank) c.columns *= extent[k];
-        if (reads && k < rank) c.line = extent[k];
-        c.windows |= reads && k >= rank && k != depth;
-    }
-    add_dimension(g, &c, depth, extent[depth]);
-    return c;
+    int64_t elements = 1, columns = 1, line = 1;
+    bool windows = false;
+    for (int d = 0; d < l->rank; d++) elements *= dim_max(g->x, l->dims[d]);
+    for (int d = 0; d < l->rank - 1; d++) windows |= l->own[d]->k.i >= out->rank;
+    for (int k = 0; k < out->rank; k++)
+        if (vars >> k & 1)
+            line = out->shape[k]; /* the last one's */
+        else
+            columns *= out->shape[k];
+    return columns >= LEAST_COLUMNS && elements <= MOST_COPIES * value_numel(op->in[load->k.i]) &&
+           (!windows || line <= LONGEST_LINE);
 }
 
-static bool pays(const Copy *c, const Value *of) {
-    return c->columns >= LEAST_COLUMNS && c->elements <= MOST_COPIES * value_numel(of) &&
-           (!c->windows || c->line <= LONGEST_LINE);
-}
-
-static void copy_rows(Graph *g, Op *op, int i, const Copy *c) {
+static void copy_rows(Graph *g, Op *op, int i, const LaidOut *l) {
     Exprs *x = g->x;
     Op *last = g->last;
     const Expr *factor = op->body->arg[i], *load = without_casts(factor);
     const Expr *part[2] = {op->body->arg[0], op->body->arg[1]};
-    const Expr *moved = ex_subst_vars(x, load, op->out[0]->rank + op->n_red, c->to);
-    Builder b = build(g, c->rank, c->dims);
+    const Expr *moved = ex_subst_vars(x, load, op->out[0]->rank + op->n_red, l->to);
+    Builder b = build(g, l->rank, l->dims);
     Value *rows = build_map(&b, (DType)load->dt, build_rebased(&b, op->in, moved));
     graph_take_in(g, last, op);
-    const Expr *own = ex_load(x, rows->dt, op_add_input(g, op, rows), c->rank, c->own);
+    const Expr *own = ex_load(x, rows->dt, op_add_input(g, op, rows), l->rank, l->own);
     part[i] = with_casts(x, factor, load, own);
     op->body = ex_mul(x, part[0], part[1]);
     graph_drop_inputs(g, op);
@@ -111,8 +83,8 @@ void pass_compact(Graph *g, const PassOptions *o) {
             const Expr *load = without_casts(op->body->arg[i]);
             const int depth = depth_of(g, op, load);
             if (depth < 0 || (o->target->matrix_tiles && load->dt != DT_f32)) continue;
-            const Copy c = copy_of(g, op, load, depth);
-            if (pays(&c, op->in[load->k.i])) copy_rows(g, op, i, &c);
+            const LaidOut l = lay_out(g->x, op, ex_vars(g->arena, load), depth);
+            if (pays(g, op, load, &l)) copy_rows(g, op, i, &l);
         }
     }
 }

@@ -63,26 +63,19 @@ static bool coordinate_to_pad(Graph *g, const Op *op, const Factor f[2], int64_t
  * `by` zeros behind coordinate r. */
 static const Expr *laid_out(Graph *g, Op *op, const Factor *f, int r, int64_t by) {
     Exprs *x = g->x;
-    int64_t extent[MAX_RANK], shape[MAX_RANK];
-    const Expr *to[MAX_RANK], *own[MAX_RANK], *there = NULL;
-    int n = op_extents(op, extent), rank = 0;
-    for (int k = 0; k < n; k++) {
-        to[k] = ex_i(x, 0);
-        if (!(f->vars >> k & 1)) continue;
-        if (k == r) there = ex_lt(x, ex_var(x, rank), ex_i(x, extent[k]));
-        own[rank] = ex_var(x, k);
-        to[k] = ex_var(x, rank);
-        shape[rank++] = extent[k] + (k == r ? by : 0);
-    }
     Op *last = g->last;
-    Builder b = build(g, rank, shape);
-    const Expr *index[MAX_RANK];
-    for (int i = 0; i < f->load->n; i++) index[i] = ex_subst_vars(x, f->load->arg[i], n, to);
+    LaidOut l = lay_out(x, op, f->vars, -1);
+    int64_t *extent = &l.dims[l.to[r]->k.i];
+    const Expr *there = ex_lt(x, l.to[r], ex_i(x, *extent)), *index[MAX_RANK];
+    *extent += by;
+    Builder b = build(g, l.rank, l.dims);
+    for (int i = 0; i < f->load->n; i++)
+        index[i] = ex_subst_vars(x, f->load->arg[i], op->out[0]->rank + op->n_red, l.to);
     const Expr *e = build_load(&b, f->v, index);
     Value *v = build_map(&b, f->v->dt,
                          ex_select(x, there, e, ex_const(x, (DType)e->dt, (Scalar){.i = 0})));
     graph_take_in(g, last, op);
-    return ex_load(x, v->dt, op_add_input(g, op, v), rank, own);
+    return ex_load(x, v->dt, op_add_input(g, op, v), l.rank, l.own);
 }
 
 /* A factor with `by` zeros behind coordinate r; what it reads then is added to the inputs. */

@@ -288,6 +288,23 @@ int load_dimension(Arena *a, const Expr *load, int var) {
     return found;
 }
 
+static void add_dimension(Exprs *x, const Op *op, LaidOut *l, int k) {
+    const int rank = op->out[0]->rank;
+    l->own[l->rank] = ex_var(x, k);
+    l->to[k] = ex_var(x, l->rank);
+    l->dims[l->rank++] = k < rank ? op->out[0]->dims[k] : op->red[k - rank];
+}
+
+LaidOut lay_out(Exprs *x, const Op *op, uint64_t vars, int last) {
+    LaidOut l = {.rank = 0};
+    for (int k = 0; k < op->out[0]->rank + op->n_red; k++) {
+        l.to[k] = ex_i(x, 0);
+        if (vars >> k & 1 && k != last) add_dimension(x, op, &l, k);
+    }
+    if (last >= 0) add_dimension(x, op, &l, last);
+    return l;
+}
+
 /* The integers that a body which moves, widens and adds bytes gives; false: it does something else.
  */
 static bool range_of_body(Arena *a, const Op *op, const Expr *e, int64_t *low, int64_t *high) {

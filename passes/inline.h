@@ -69,6 +69,16 @@ const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Ex
 /* The dimension of the load that coordinate `var` alone runs through, and that alone; -1: none. */
 int load_dimension(Arena *a, const Expr *load, int var);
 
+/* Coordinates of an operator as the dimensions of a tensor: that of a factor that is copied. */
+typedef struct LaidOut {
+    int rank;
+    int64_t dims[MAX_RANK];
+    const Expr *to[MAX_RANK]; /* the operator's coordinates are these of the tensor's (others 0), */
+    const Expr *own[MAX_RANK]; /* and the tensor's these of the operator's */
+} LaidOut;
+/* Those in the set `vars`, in order but for `last`, one of them, which comes last; -1: all are. */
+LaidOut lay_out(Exprs *x, const Op *op, uint64_t vars, int last);
+
 /* The only operand that `e`, in the body of `op`, loads at the operator's own coordinates; NULL if
  * it is no such load. */
 Value *own_load(const Op *op, const Expr *e);
