@@ -282,7 +282,7 @@ void import_ml_one_hot_encoder(Node *n) {
         build_map(&b, DT_f32, ex_select(x, hit, ex_num(x, DT_f32, 1), ex_num(x, DT_f32, 0)));
 }
 
-/* --- ZipMap and linear models ----------------------------------------------------------------- */
+/* --- ZipMap ----------------------------------------------------------------------------------- */
 
 /* A list of maps from labels to the numbers of a row: here the rows themselves, since the labels
  * are known when compiling. */
@@ -292,15 +292,16 @@ void import_ml_zip_map(Node *n) {
 
 /* --- linear models ---------------------------------------------------------------------------- */
 
-/* v [rows, features] times coefficients [lines, features], plus an intercept for each line. NULL
- * after a report. */
+/* v [rows, features] times coefficients [lines, features], plus an intercept for each line.
+ * Coefficients behind those are not looked at, as in ONNX Runtime (its own example logreg_iris.onnx
+ * has twice as many as it needs). NULL after a report. */
 static Value *linear(Node *n, Value *v, int64_t lines) {
     Graph *g = n->g;
     int count, n_intercepts;
     const float *coefficients = attr_floats(n, "coefficients", &count);
     const float *intercepts = attr_floats(n, "intercepts", &n_intercepts);
     if (n->failed) return NULL;
-    if (lines < 1 || !coefficients || count != lines * v->dims[1] ||
+    if (lines < 1 || !coefficients || count / v->dims[1] < lines ||
         (n_intercepts && n_intercepts != lines)) {
         invalid(n, E2004, "%d coefficients and %d intercepts for %lld outputs of %lld features",
                 count, n_intercepts, (long long)lines, (long long)v->dims[1]);
@@ -328,12 +329,13 @@ void import_ml_linear_classifier(Node *n) {
     Value *v = ml_features(n);
     MlTransform transform;
     MlLabels labels;
-    int n_coefficients;
+    int n_coefficients, n_intercepts;
     if (!v || !ml_read_transform(n, &transform)) return;
     if (!ml_read_labels(n, "classlabels_ints", "classlabels_strings", &labels)) return;
     Graph *g = n->g;
     attr_floats(n, "coefficients", &n_coefficients);
-    int64_t lines = n_coefficients / v->dims[1];
+    attr_floats(n, "intercepts", &n_intercepts);
+    int64_t lines = n_intercepts ? n_intercepts : n_coefficients / v->dims[1];
     Value *scores = linear(n, v, lines), *position, *raw = scores;
     if (!scores) return;
     if (lines > 1) {

@@ -244,6 +244,11 @@ static void test_models(void **state) {
          "{coefficients=[1.0 -1.0] intercepts=[0.0 0.0] classlabels_ints=[4 8]}",
          {"1 -2"},
          "i64[2] 4 8; f32[2, 2] 1 -1 -2 2"},
+        /* more coefficients than features times intercepts: the first ones count */
+        {"input x f32[2,1] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
+         "{coefficients=[1.0 -1.0 7.0 7.0] intercepts=[0.0 0.0] classlabels_ints=[4 8]}",
+         {"1 -2"},
+         "i64[2] 4 8; f32[2, 2] 1 -1 -2 2"},
         /* one score for two classes */
         {"input x f32[2,1] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
          "{coefficients=[1.0] intercepts=[0.0] classlabels_ints=[4 8] post_transform=\"LOGISTIC\"}",
@@ -388,10 +393,17 @@ static void test_refusals(void **state) {
         ErrCode code;
         const char *part;
     } wrong[] = {
-        {X2 "y = ai.onnx.ml:LinearRegressor(x) {coefficients=[1.0 2.0]}", E2004, "2 coefficients"},
+        {X2 "y = ai.onnx.ml:LinearRegressor(x) {coefficients=[1.0 2.0] targets=3}", E2004,
+         "2 coefficients"},
         {X2 "output z y, z = ai.onnx.ml:LinearClassifier(x) {coefficients=[1.0] "
             "classlabels_strings=[\"a\"]}",
          E3002, "a single label that is a string"},
+        {"input x f32[2,0] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
+         "{coefficients=[1.0] classlabels_ints=[4]}",
+         E2005, "no matrix of rows and features"},
+        {"input x f32[2,2] output y output z y, z = ai.onnx.ml:LinearClassifier(x) "
+         "{coefficients=[1.0 2.0 3.0] intercepts=[1.0 2.0] classlabels_ints=[4 8]}",
+         E2004, "3 coefficients and 2 intercepts for 2 outputs of 2 features"},
         {X2 "y = ai.onnx.ml:LinearRegressor(x) {coefficients=[1.0] post_transform=\"TANH\"}", E2004,
          "'TANH'"},
         {X2 "y = ai.onnx.ml:Imputer(x) {imputed_value_floats=[1.0 2.0 3.0]}", E2004, "3 numbers"},
