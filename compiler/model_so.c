@@ -3,10 +3,34 @@
 #include "compiler/driver.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* What is said where a library has an instruction that the processor lacks: ready before anything
+ * runs, since a signal's handler may only write and leave. */
+static char illegal_message[1024];
+
+static void leave_illegal(int signal) {
+    (void)signal;
+    ssize_t written = write(STDERR_FILENO, illegal_message, strlen(illegal_message));
+    (void)written;
+    _exit(ERR_SYSTEM);
+}
+
+/* A library does not state what it was compiled for, so that of another processor is only noticed
+ * when it runs. */
+static void expect_illegal(const Session *s) {
+    snprintf(illegal_message, sizeof illegal_message,
+             "%s: error[E%04d]: has instructions that this machine's processor lacks (it was "
+             "compiled for another -march)\n",
+             s->diag.file ? s->diag.file : "mlcc", E0010);
+    struct sigaction action = {.sa_handler = leave_illegal};
+    sigaction(SIGILL, &action, NULL);
+}
 
 /* Does the file end before its section headers, which come last? The loader maps such a library all
  * the same and dies of reading what is not there. */
@@ -68,6 +92,7 @@ bool model_load(Session *s, LoadedModel *m, const char *path, const char *weight
         diag_error(&s->diag, E0008, "is no model compiled by mlcc (it exports no mlcc_model_v1)");
         return false;
     }
+    expect_illegal(s);
     m->model = symbol.function();
     if (m->model->abi_version != MLCC_ABI_VERSION) {
         diag_error(&s->diag, E0008, "has ABI version %u, this mlcc knows %u", m->model->abi_version,

@@ -69,6 +69,15 @@ if [ "$(uname -m)" = x86_64 ]; then
     printf '\223NUMPY\001\000v\000%-117s\n' \
         "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 8, 8), }" >"$work/x.npy"
     for i in 1 2 3 4 5 6 7 8; do printf '%32s' '' | tr ' ' '>'; done >>"$work/x.npy"
+    if ! grep -qw avx512f /proc/cpuinfo; then
+        "$build/mlcc" $model -march=x86-64-v4 -o "$work/larger.so"
+        for command in "run --input input=$work/x.npy" "bench -n 3"; do
+            status=0
+            "$build/mlcc" $command "$work/larger.so" >"$work/told" 2>&1 || status=$?
+            [ $status = 3 ]
+            grep -q "larger.so: error\[E0010\]: has instructions" "$work/told"
+        done
+    fi
     for library in several first; do
         "$build/mlcc" run "$work/$library.so" --input "input=$work/x.npy" --output "$work/$library"
         od -An -tf4 -j128 "$work/$library"/*.npy | tr -s ' ' '\n' | sort -g | tail -1 |
