@@ -569,7 +569,8 @@ static bool has_tile(const Host *h, const Kernel *k) {
     return false;
 }
 
-/* Prints the kernel, and the head of one with a tile as a declaration. */
+/* Prints the kernel, and its head as a declaration: declarations[1] of those with a tile,
+ * declarations[0] of others. */
 static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
     const Program *p = h->p;
     const Kernel *k = p->kernels.items[index];
@@ -589,13 +590,13 @@ static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
     const char *how = tile ? "MLCC_APART " : h->unit.vector_bytes ? "MLCC_KERNEL " : "";
     if (printer.mixed) how = "MLCC_MIXED ";
     if (*how) h->unit.needs |= printer.mixed ? NEEDS_mixed : NEEDS_kernel;
-    const char *link = tile && h->o->parts ? "MLCC_LINK" : "static";
+    const char *link = !h->o->parts ? "static" : tile ? "MLCC_LINK" : "MLCC_NEAR";
     const char *begin = PRINTF("%s %svoid %s(", link, how, h->kernel[index]);
     Text head = text_new(&scratch);
     text_add(&head, begin);
     kernel_parameters(&printer, words, "int32_t", &head, (int)strlen(begin));
     text_add(&head, k->n_params + k->n_scalars || shared ? ")" : "void)");
-    if (tile) text_addf(declarations, "%s;\n", text_get(&head));
+    text_addf(&declarations[tile], "%s;\n", text_get(&head));
     text_addf(out, "%s {\n", text_get(&head));
     print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
@@ -825,7 +826,7 @@ static const char no_put_back[] = "#if defined(__GNUC__) && !defined(__clang__)\
                                   "#pragma GCC optimize(\"no-predictive-commoning\")\n"
                                   "#endif\n";
 
-static void print_includes(Host *h, Text *out) {
+static void print_includes(Host *h, bool many, Text *out) {
     const EmitOptions *o = h->o;
     if (h->team) text_add(out, no_put_back);
     if (o->descriptor && o->weights_file)
@@ -864,10 +865,11 @@ static void print_includes(Host *h, Text *out) {
             "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
             " * a function without effects, and not call it. APART, before those with tiles:\n"
             " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
-            "#if defined(__clang__)\n#define MLCC_KERNEL\n"
+            "#if defined(__clang__)\n#define MLCC_KERNEL%s\n"
             "#define MLCC_APART __attribute__((noinline))\n"
-            "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((noclone))\n"
+            "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((%s))\n"
             "%s#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n",
+            many ? " __attribute__((noinline))" : "", many ? "noinline, noclone" : "noclone",
             h->unit.vector_bytes
                 ? "/* So it does where it reads all rows of a step first (Arm), or where it gives\n"
                   " * registers loop by loop and what is done to the sums takes many. */\n"
@@ -923,37 +925,65 @@ static void print_includes(Host *h, Text *out) {
                  "#define MLCC_PREFETCH(x, i, near) ((void)0)\n#endif\n\n");
 }
 
+/* The texts of all kernels, one behind the other. */
+typedef struct KernelTexts {
+    Text all;
+    size_t *end;          /* where that of each ends */
+    size_t bytes[2];      /* without and with tiles */
+    Text declarations[2]; /* of both kinds */
+} KernelTexts;
+
+static KernelTexts print_each_kernel(Host *h) {
+    const Program *p = h->p;
+    KernelTexts k = {
+        text_new(p->arena), ARENA_ARRAY(p->arena, p->kernels.n + 1, size_t), {0}, {{0}}};
+    for (int i = 0; i < 2; i++) k.declarations[i] = text_new(p->arena);
+    for (int i = 0; i < p->kernels.n; i++) {
+        const size_t begin = k.all.length;
+        print_kernel(h, i, &k.all, k.declarations);
+        k.end[i] = k.all.length;
+        k.bytes[has_tile(h, p->kernels.items[i])] += k.end[i] - begin;
+    }
+    return k;
+}
+
 #define PART_BYTES (96 << 10) /* of kernels: seconds of GCC's, which takes 0.3 to begin */
 #define MOST_PARTS 16
 
-/* All kernels: number i ends at end[i]. Those with tiles, which are never inlined, are dealt out to
- * parts. */
-static void print_kernels(const Host *h, const Text *kernels, const size_t *end,
-                          const Text *declarations, Text *out) {
+/* Are there so many kernels without tiles that, inlined into the one function that runs them all,
+ * they would take the compiler long? */
+static bool many_apart(const KernelTexts *k) {
+    return k->bytes[0] >= PART_BYTES;
+}
+
+/* All kernels. Those that are never inlined are dealt out to parts. */
+static void print_kernels(const Host *h, const KernelTexts *k, Text *out) {
     const Program *p = h->p;
-    const char *text = text_get(kernels);
-    size_t whole = 0, before = 0;
+    const char *text = text_get(&k->all);
+    const bool many = many_apart(k);
+    const size_t whole = k->bytes[1] + (many ? k->bytes[0] : 0);
+    size_t before = 0;
     int now = 0, parts = 1;
-    for (int i = 0; i < p->kernels.n && h->o->parts; i++)
-        if (has_tile(h, p->kernels.items[i])) whole += end[i] - (i ? end[i - 1] : 0);
     if (h->o->parts) {
         parts = whole / PART_BYTES > MOST_PARTS ? MOST_PARTS : (int)(whole / PART_BYTES);
         *h->o->parts = parts = parts ? parts : 1;
-        text_addf(out, "#define MLCC_LINK%s\n\n", parts > 1 ? "" : " static");
+        text_addf(out, "#define MLCC_LINK%s\n#define MLCC_NEAR%s\n\n", parts > 1 ? "" : " static",
+                  parts > 1 && many ? "" : " static");
     }
     if (parts == 1) {
-        text_addn(out, text, kernels->length);
+        text_addn(out, text, k->all.length);
         return;
     }
-    text_addf(out, "%s\n#if MLCC_PART == 0\n", text_get(declarations));
-    for (int tiles = 0; tiles < 2; tiles++)
+    for (int tiles = !many; tiles < 2; tiles++) text_add(out, text_get(&k->declarations[tiles]));
+    text_add(out, "\n#if MLCC_PART == 0\n");
+    for (int dealt = 0; dealt < 2; dealt++)
         for (int i = 0; i < p->kernels.n; i++) {
-            const size_t begin = i ? end[i - 1] : 0;
-            if (has_tile(h, p->kernels.items[i]) != tiles) continue;
+            const size_t begin = i ? k->end[i - 1] : 0;
+            if ((many || has_tile(h, p->kernels.items[i])) != dealt) continue;
             const int part = (int)(before * (size_t)parts / whole);
             if (part != now) text_addf(out, "#elif MLCC_PART == %d\n", now = part);
-            text_addn(out, text + begin, end[i] - begin);
-            if (tiles) before += end[i] - begin;
+            text_addn(out, text + begin, k->end[i] - begin);
+            if (dealt) before += k->end[i] - begin;
         }
     text_add(out, "#endif\n\n");
 }
@@ -996,22 +1026,18 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     name_steps(h);
     claim_tensors(h, false);
 
-    Text kernels = text_new(p->arena), run = text_new(p->arena), declarations = text_new(p->arena);
-    size_t *end = ARENA_ARRAY(p->arena, p->kernels.n + 1, size_t);
-    for (int i = 0; i < p->kernels.n; i++) {
-        print_kernel(h, i, &kernels, &declarations);
-        end[i] = kernels.length;
-    }
+    Text run = text_new(p->arena);
+    const KernelTexts kernels = print_each_kernel(h);
     note_weights(h);
     print_reset(h, &run);
     print_run(h, &run);
     print_head(h, "a neural network as C99", source);
-    print_includes(h, source);
+    print_includes(h, many_apart(&kernels), source);
     begin_first(h, source);
     print_weights(h, source);
     end_first(h, source);
-    unit_print_helpers(&h->unit, text_get(&kernels), source);
-    print_kernels(h, &kernels, end, &declarations, source);
+    unit_print_helpers(&h->unit, text_get(&kernels.all), source);
+    print_kernels(h, &kernels, source);
     begin_first(h, source);
     if (o->profile) print_profile(p, h->kernel, source);
     text_addn(source, text_get(&run), run.length);
