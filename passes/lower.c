@@ -363,28 +363,51 @@ static void count_trips(Lower *l, const Op *op, Step *begin) {
     begin->each = many ? e->arg[1]->k.i : 1;
 }
 
+static void note_load(void *user, const Expr *e) {
+    bool *first_loaded = user;
+    if (e->op == EX_load && e->k.i == 0) *first_loaded = true;
+}
+
+/* Do the expressions of a scatter load what it changes? */
+static bool loads_data(Arena *arena, const Op *op) {
+    bool loaded = false;
+    for (int i = 0; i < op->out[0]->rank; i++) ex_visit(arena, op->target[i], note_load, &loaded);
+    if (op->guard) ex_visit(arena, op->guard, note_load, &loaded);
+    ex_visit(arena, op->body, note_load, &loaded);
+    return loaded;
+}
+
+/* May `op` make its result where its input i lies? */
+static bool may_change(const Lower *l, const Op *op, int i) {
+    if (op->kind == OP_scatter) return i == 0 && !loads_data(l->p->arena, op);
+    return may_write_over(l->p->arena, op, i);
+}
+
 /* Does a map make the next of state `at` of a loop's body, storing each element where it alone
- * reads what was there, and does nothing else want that any more? Then it is made where the state
- * lies. */
+ * reads what was there, or a scatter, and does nothing else want that any more? Then it is made
+ * where the state lies. */
 static bool steps_in_place(const Lower *l, const Graph *sub, int at) {
     const Value *state = sub->inputs.items[at], *next = sub->outputs.items[at];
-    const Op *map = next->def;
-    bool own = false, before = true; /* or at `map` */
-    if (map->kind != OP_map || next->storage || next->inside || next->gap) return false;
+    const Op *last = next->def;
+    bool own = false, before = true; /* or at `last` */
+    if ((last->kind != OP_map && last->kind != OP_scatter) || next->storage || next->inside ||
+        next->gap)
+        return false;
     for (int i = 0; i < sub->outputs.n; i++)
         if (sub->outputs.items[i] == state || (i != at && sub->outputs.items[i] == next))
             return false;
     for (const Op *op = sub->first; op; op = op->next) {
         for (int i = 0; i < op->n_in; i++) {
             if (op->in[i] != state) continue;
-            if (!before || (op->kind != OP_map && op->kind != OP_reduce)) return false;
-            if (op != map && l->target->blocks) return false; /* it may be in a kernel with `map` */
-            if (op != map) continue;
-            if (value_numel(state) != value_numel(next) || !may_write_over(l->p->arena, op, i))
+            if (!before || (op != last && op->kind != OP_map && op->kind != OP_reduce))
                 return false;
+            /* it may be in a kernel with the map */
+            if (op != last && l->target->blocks && last->kind == OP_map) return false;
+            if (op != last) continue;
+            if (value_numel(state) != value_numel(next) || !may_change(l, op, i)) return false;
             own = true;
         }
-        before &= op != map;
+        before &= op != last;
     }
     return own;
 }
@@ -429,11 +452,6 @@ static void lower_loop(Lower *l, Op *op) {
     vec_push(l->p->arena, &l->p->steps, end);
 }
 
-static void note_load(void *user, const Expr *e) {
-    bool *first_loaded = user;
-    if (e->op == EX_load && e->k.i == 0) *first_loaded = true;
-}
-
 static const Expr *load_before(void *user, const Expr *e, const Expr *const *args) {
     Exprs *x = user;
     return e->op == EX_load ? ex_load(x, (DType)e->dt, (int)e->k.i - 1, e->n, args) : e;
@@ -442,12 +460,8 @@ static const Expr *load_before(void *user, const Expr *e, const Expr *const *arg
 /* A scatter whose output has been filled: it needs input 0 no more, unless its expressions load it.
  */
 static const Op *without_data(Arena *arena, Exprs *x, const Op *op) {
-    bool loaded = false;
+    if (loads_data(arena, op)) return op;
     int n = op->out[0]->rank;
-    for (int i = 0; i < n; i++) ex_visit(arena, op->target[i], note_load, &loaded);
-    if (op->guard) ex_visit(arena, op->guard, note_load, &loaded);
-    ex_visit(arena, op->body, note_load, &loaded);
-    if (loaded) return op;
     Op *bare = arena_copy(arena, op, sizeof *op);
     bare->in++;
     bare->n_in--;
@@ -482,7 +496,7 @@ static void lower_graph(Lower *l, Graph *g) {
             lower_loop(l, op);
             break;
         case OP_scatter:
-            lower_copy(l, op->in[0], op->out[0], -1, op->src);
+            if (op->out[0]->storage != op->in[0]) lower_copy(l, op->in[0], op->out[0], -1, op->src);
             lower_compute(l, without_data(l->p->arena, l->p->x, op));
             break;
         default:
