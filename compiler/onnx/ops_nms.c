@@ -186,10 +186,8 @@ static Value *append(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *
     const Expr *target[3] = {ex_var(x, 0), ex_var(x, 1), build_in(&b, chosen->count)};
     const Expr *e = box_of(&b, boxes, target[0], target[1], build_in(&b, box));
     if (k < CORNERS) e = corner_of(&b, boxes, target[0], e, k);
-    const Expr *inside = ex_lt(x, target[2], ex_i(x, chosen->box->dims[2]));
-    const Expr *guard = ex_and(x, build_in(&b, more), inside);
     Value *v = k < CORNERS ? chosen->corner[k] : chosen->box;
-    return build_scatter(&b, v, COMBINE_none, target, guard, e);
+    return build_scatter(&b, v, COMBINE_none, target, build_in(&b, more), e);
 }
 
 /* Could any batch and class choose more, after this iteration? */

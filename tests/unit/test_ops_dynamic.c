@@ -175,6 +175,23 @@ static const Row rows[] = {
      "B=0..4",
      {"0 0 1 1 0 0 1 0.9 2 2 3 3", "1 2 3", "3"},
      "i64[2, 3] 0 0 2 0 0 1"},
+    /* of each class what has a score above the threshold, which nothing may have */
+    {"input b f32[1,B,4] input s f32[1,2,B] init m i64[1] = 9 init i f32[1] = 0.5 "
+     "init t f32[1] = 0.5 output y i64[n,3] y = NonMaxSuppression(b, s, m, i, t)",
+     "B=0..4",
+     {"0 0 1 1 0 0 1 0.9 2 2 3 3", "0.5 0.6 0.4 0.8 0.7 0.9", "3"},
+     "i64[3, 3] 0 0 1 0 1 2 0 1 0"},
+    {"input b f32[1,B,4] input s f32[1,2,B] init m i64[1] = 9 init i f32[1] = 0.5 "
+     "init t f32[1] = 0.5 output y i64[n,3] y = NonMaxSuppression(b, s, m, i, t)",
+     "B=0..4",
+     {"0 0 1 1 0 0 1 0.9 2 2 3 3", "0.5 0.1 0.4 nan 0.2 0.3", "3"},
+     "i64[0, 3] "},
+    /* of two batches one has more boxes than the other */
+    {"input b f32[2,B,4] input s f32[2,1,B] init m i64[1] = 1 init i f32[1] = 0.5 "
+     "init t f32[1] = 0 output y i64[n,3] y = NonMaxSuppression(b, s, m, i, t)",
+     "B=0..4",
+     {"0 0 1 1 2 2 3 3 4 4 5 5 6 6 7 7", "0 0.5 1 2", "2"},
+     "i64[2, 3] 0 0 1 1 0 1"},
     {"input b f32[1,3,4] input s f32[1,1,3] init m i64[1] = 9 "
      "output y i64[n,3] y = NonMaxSuppression(b, s, m)",
      "n=0..2",
