@@ -2,9 +2,10 @@
  *
  * Builders fold operators of constants unless that would bloat the program: two rows of a hundred
  * numbers, added to a table, are computed in every run. Where functions follow, such as the cosines
- * of positions or of a window, that takes longer than to read the table; and where a product reads
- * it, the weights of a convolution too, only a constant is packed. So these are computed now, if
- * they are no larger than SLOW_BYTES, on targets with memory for them.
+ * of positions or of a window, or long sums, or elements are put into their places one by one, that
+ * takes longer than to read the table; and where a product reads it, the weights of a convolution
+ * too, only a constant is packed. So these are computed now, if they are no larger than SLOW_BYTES,
+ * on targets with memory for them.
  */
 #include "ir/constant.h"
 #include "ir/interp.h"
@@ -23,12 +24,28 @@ typedef struct Late {
     Value *table;     /* the constant that is used for it */
 } Late;
 
+/* How slowly an element is computed of what the operator reads. */
+static int cycles_of(Graph *g, const Op *op) {
+    switch (op->kind) {
+    case OP_reshape:
+        return 0;
+    case OP_scan:
+    case OP_scatter: /* a kernel of its own, which no vectors help */
+        return SLOW_CYCLES;
+    default:
+        break;
+    }
+    const int slow = ex_slow_cycles(g->arena, op->body);
+    const int64_t terms = shape_numel(op->n_red, op->red);
+    return slow < SLOW_CYCLES && terms >= SLOW_CYCLES ? SLOW_CYCLES : slow;
+}
+
 /* Is the operator one of constants that was not folded? */
 static bool is_late(Graph *g, const Op *op, Late *late) {
     const Value *out = op->out[0];
-    if (op->kind != OP_map && op->kind != OP_reduce && op->kind != OP_reshape) return false;
+    if (op->kind == OP_input || op->kind == OP_const || op->kind == OP_loop) return false;
     if (g->depth || op->n_out != 1 || dims_vary(out->rank, out->dims)) return false;
-    int cycles = op->kind == OP_reshape ? 0 : ex_slow_cycles(g->arena, op->body);
+    int cycles = cycles_of(g, op);
     int64_t extent[MAX_RANK];
     int n = op->kind == OP_reshape ? 0 : op_extents(op, extent);
     if (shape_numel(n, extent) > MOST_WORK) return false;
