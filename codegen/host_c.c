@@ -569,9 +569,8 @@ static bool has_tile(const Host *h, const Kernel *k) {
     return false;
 }
 
-/* Prints the kernel, and its head as a declaration: declarations[1] of those with a tile,
- * declarations[0] of others. */
-static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
+/* Prints the kernel, and its head as a declaration. */
+static void print_kernel(Host *h, int index, bool tile, Text *out, Text *declarations) {
     const Program *p = h->p;
     const Kernel *k = p->kernels.items[index];
     if (!h->kernel[index]) return;
@@ -581,13 +580,14 @@ static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
     printer_init(&printer, &h->unit, p, &scratch, k);
     const Stmt *shared = h->team ? shared_loop(k) : NULL;
     if (shared) printer_share(&printer, shared, shared_unit(shared));
-    const bool tile = printer.has_tile = has_tile(h, k);
+    printer.has_tile = tile;
     print_body(&printer);
 
     kernel_comment(k, &scratch, out);
     const char **words = ARENA_ARRAY(&scratch, k->n_params + 1, const char *);
     for (int i = 0; i < k->n_params; i++) words[i] = parameter_alone(p, k, i) ? "restrict " : "";
-    const char *how = tile ? "MLCC_APART " : h->unit.vector_bytes ? "MLCC_KERNEL " : "";
+    const bool marked = h->unit.vector_bytes || h->o->parts;
+    const char *how = tile ? "MLCC_APART " : marked ? "MLCC_KERNEL " : "";
     if (printer.mixed) how = "MLCC_MIXED ";
     if (*how) h->unit.needs |= printer.mixed ? NEEDS_mixed : NEEDS_kernel;
     const char *link = !h->o->parts ? "static" : tile ? "MLCC_LINK" : "MLCC_NEAR";
@@ -596,7 +596,7 @@ static void print_kernel(Host *h, int index, Text *out, Text *declarations) {
     text_add(&head, begin);
     kernel_parameters(&printer, words, "int32_t", &head, (int)strlen(begin));
     text_add(&head, k->n_params + k->n_scalars || shared ? ")" : "void)");
-    text_addf(&declarations[tile], "%s;\n", text_get(&head));
+    text_addf(declarations, "%s;\n", text_get(&head));
     text_addf(out, "%s {\n", text_get(&head));
     print_unused(&printer, out);
     text_addn(out, text_get(&printer.out), printer.out.length);
@@ -863,12 +863,14 @@ static void print_includes(Host *h, bool many, Text *out) {
         text_addf(
             out,
             "/* Before kernels: GCC 12 may take a clone that knows where its operands lie for\n"
-            " * a function without effects, and not call it. APART, before those with tiles:\n"
-            " * inlined into one function with others, GCC keeps tiles on the stack. */\n"
+            " * a function without effects, and not call it%s. APART, before those\n"
+            " * with tiles: inlined into one function with others, GCC keeps tiles on the stack. "
+            "*/\n"
             "#if defined(__clang__)\n#define MLCC_KERNEL%s\n"
             "#define MLCC_APART __attribute__((noinline))\n"
             "#elif defined(__GNUC__)\n#define MLCC_KERNEL __attribute__((%s))\n"
             "%s#else\n#define MLCC_KERNEL\n#define MLCC_APART\n#endif\n\n",
+            many ? "; and inlined all into one\n * function, so many would take it long" : "",
             many ? " __attribute__((noinline))" : "", many ? "noinline, noclone" : "noclone",
             h->unit.vector_bytes
                 ? "/* So it does where it reads all rows of a step first (Arm), or where it gives\n"
@@ -928,21 +930,25 @@ static void print_includes(Host *h, bool many, Text *out) {
 /* The texts of all kernels, one behind the other. */
 typedef struct KernelTexts {
     Text all;
-    size_t *end;          /* where that of each ends */
-    size_t bytes[2];      /* without and with tiles */
-    Text declarations[2]; /* of both kinds */
+    size_t *end;                    /* where that of each ends */
+    bool *tile;                     /* has it one? */
+    size_t plain_bytes, tile_bytes; /* of those without, and with */
+    Text plain_heads, tile_heads;   /* their declarations */
 } KernelTexts;
 
 static KernelTexts print_each_kernel(Host *h) {
     const Program *p = h->p;
-    KernelTexts k = {
-        text_new(p->arena), ARENA_ARRAY(p->arena, p->kernels.n + 1, size_t), {0}, {{0}}};
-    for (int i = 0; i < 2; i++) k.declarations[i] = text_new(p->arena);
+    KernelTexts k = {.all = text_new(p->arena)};
+    k.end = ARENA_ARRAY(p->arena, p->kernels.n + 1, size_t);
+    k.tile = ARENA_ARRAY(p->arena, p->kernels.n + 1, bool);
+    k.plain_heads = text_new(p->arena);
+    k.tile_heads = text_new(p->arena);
     for (int i = 0; i < p->kernels.n; i++) {
         const size_t begin = k.all.length;
-        print_kernel(h, i, &k.all, k.declarations);
+        const bool tile = k.tile[i] = has_tile(h, p->kernels.items[i]);
+        print_kernel(h, i, tile, &k.all, tile ? &k.tile_heads : &k.plain_heads);
         k.end[i] = k.all.length;
-        k.bytes[has_tile(h, p->kernels.items[i])] += k.end[i] - begin;
+        *(tile ? &k.tile_bytes : &k.plain_bytes) += k.end[i] - begin;
     }
     return k;
 }
@@ -953,7 +959,7 @@ static KernelTexts print_each_kernel(Host *h) {
 /* Are there so many kernels without tiles that, inlined into the one function that runs them all,
  * they would take the compiler long? */
 static bool many_apart(const KernelTexts *k) {
-    return k->bytes[0] >= PART_BYTES;
+    return k->plain_bytes >= PART_BYTES;
 }
 
 /* All kernels. Those that are never inlined are dealt out to parts. */
@@ -961,7 +967,7 @@ static void print_kernels(const Host *h, const KernelTexts *k, Text *out) {
     const Program *p = h->p;
     const char *text = text_get(&k->all);
     const bool many = many_apart(k);
-    const size_t whole = k->bytes[1] + (many ? k->bytes[0] : 0);
+    const size_t whole = k->tile_bytes + (many ? k->plain_bytes : 0);
     size_t before = 0;
     int now = 0, parts = 1;
     if (h->o->parts) {
@@ -974,12 +980,13 @@ static void print_kernels(const Host *h, const KernelTexts *k, Text *out) {
         text_addn(out, text, k->all.length);
         return;
     }
-    for (int tiles = !many; tiles < 2; tiles++) text_add(out, text_get(&k->declarations[tiles]));
+    if (many) text_add(out, text_get(&k->plain_heads));
+    text_add(out, text_get(&k->tile_heads));
     text_add(out, "\n#if MLCC_PART == 0\n");
     for (int dealt = 0; dealt < 2; dealt++)
         for (int i = 0; i < p->kernels.n; i++) {
             const size_t begin = i ? k->end[i - 1] : 0;
-            if ((many || has_tile(h, p->kernels.items[i])) != dealt) continue;
+            if ((many || k->tile[i]) != dealt) continue;
             const int part = (int)(before * (size_t)parts / whole);
             if (part != now) text_addf(out, "#elif MLCC_PART == %d\n", now = part);
             text_addn(out, text + begin, k->end[i] - begin);

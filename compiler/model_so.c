@@ -150,4 +150,5 @@ void model_unload(LoadedModel *m) {
     if (m->model && m->state) m->model->close(m->state);
     free(m->arena);
     if (m->library) dlclose(m->library);
+    signal(SIGILL, SIG_DFL);
 }

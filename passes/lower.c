@@ -2,8 +2,8 @@
  *
  * Values that share memory are tied together here (Value.storage): reshapes with their operand, the
  * invariants of a loop with the outer values, a loop's carried outputs with the state it updates
- * (the next of a state, too, where a map makes it of elements at its own places), what it stacks
- * with its outputs.
+ * (the next of a state, too, where a map makes it of elements at its own places, or a scatter),
+ * what it stacks with its outputs.
  */
 #include "ir/text.h"
 #include "passes/inline.h"
@@ -210,6 +210,29 @@ static const Op *by_coordinates(Lower *l, const Op *op, const Expr **extent) {
     return own;
 }
 
+/* Has something else been written by now where `v` lies? The next of a loop's state may be made
+ * where the state lies, and a row of a loop's result where lies what it is made of: whoever reads
+ * them was asked before. */
+static bool is_gone(const Lower *l, Value *v) {
+    for (int i = 0; l->g->parent && i < l->g->outputs.n; i++) {
+        Value *made = l->g->outputs.items[i];
+        if (made != v && made->index == 1 && value_storage(made) == value_storage(v)) return true;
+    }
+    return false;
+}
+
+/* How far the reduction has anything to combine (reach.h), unless what says so is gone. */
+static const Expr *find_reach(const Lower *l, const Op **op) {
+    const Op *given = *op;
+    const Expr *reach = l->target->blocks ? NULL : reach_of_reduction(l->g, op);
+    for (int i = given->n_in; i < (*op)->n_in; i++) {
+        if (!is_gone(l, (*op)->in[i])) continue;
+        *op = given;
+        return NULL;
+    }
+    return reach;
+}
+
 static void lower_compute(Lower *l, const Op *op) {
     int64_t extent[MAX_RANK];
     int n_extents = op_extents(op, extent);
@@ -223,7 +246,7 @@ static void lower_compute(Lower *l, const Op *op) {
     const Expr *limit[MAX_RANK] = {NULL}, *lies[MAX_RANK];
     const Op *dense = by_coordinates(l, op, lies);
     if (dense) op = dense;
-    const Expr *reach = l->target->blocks ? NULL : reach_of_reduction(l->g, &op);
+    const Expr *reach = find_reach(l, &op);
     op = limited(l, op, limit);
     nest_begin(&n, l->p, op, l->target);
     if (reach) nest_reach(&n, reach);
@@ -383,9 +406,9 @@ static bool may_change(const Lower *l, const Op *op, int i) {
     return may_write_over(l->p->arena, op, i);
 }
 
-/* Does a map make the next of state `at` of a loop's body, storing each element where it alone
- * reads what was there, or a scatter, and does nothing else want that any more? Then it is made
- * where the state lies. */
+/* May the next of state `at` of a loop's body be made where the state lies? A map may that stores
+ * each element where it alone reads what was there, and a scatter into the state, unless it reads
+ * it; nothing may want the state behind. */
 static bool steps_in_place(const Lower *l, const Graph *sub, int at) {
     const Value *state = sub->inputs.items[at], *next = sub->outputs.items[at];
     const Op *last = next->def;
@@ -401,7 +424,7 @@ static bool steps_in_place(const Lower *l, const Graph *sub, int at) {
             if (op->in[i] != state) continue;
             if (!before || (op != last && op->kind != OP_map && op->kind != OP_reduce))
                 return false;
-            /* it may be in a kernel with the map */
+            /* it may be in a kernel with the map: chains of rows, which hold no scatter */
             if (op != last && l->target->blocks && last->kind == OP_map) return false;
             if (op != last) continue;
             if (value_numel(state) != value_numel(next) || !may_change(l, op, i)) return false;

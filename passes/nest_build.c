@@ -316,6 +316,13 @@ static const Expr *count_to(Build *b, const Expr *at, const NestLoop *l, const E
     return ex_div(x, ex_add(x, rest, ex_i(x, step - 1)), ex_i(x, step));
 }
 
+/* `limit`, which has no variables, of a coordinate: not beyond its extent, whatever a run loads. */
+static const Expr *end_of(Build *b, const Expr *limit, int64_t extent) {
+    int64_t low, high;
+    if (kernel_bounds(b->k, b->x, limit, &low, &high) && high <= extent) return limit;
+    return ex_bin(b->x, EX_min, limit, ex_i(b->x, extent));
+}
+
 /* How often loop `l` runs until coordinate `d`, which is `at` in it and was `before` in the loops
  * outside (below the limit), comes to its limit; NULL if that cannot be said, or the loop is not
  * all of the coordinate. */
@@ -328,7 +335,9 @@ static const Expr *iterations(Build *b, const Expr *at, const Expr *before, cons
         const Expr *count = count_to(b, at, l, limit, &whole);
         int64_t extent[MAX_RANK];
         op_extents(b->n->op, extent);
-        return count && whole >= extent[d] ? count : NULL;
+        if (!count || whole < extent[d]) return NULL;
+        /* a guard of updates may allow more of them than there are */
+        return b->n->op->kind == OP_scatter ? end_of(b, count, l->extent) : count;
     }
     at = nest_simplify(b, ex_sub(x, at, before));
     const Expr *count = count_to(b, at, l, ex_sub(x, limit, before), &whole);
@@ -563,13 +572,6 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
     stmt_append(&list, f.finish);
     stmt_append(&list, nest_wrap(b, rows, b->tile, store));
     return list;
-}
-
-/* `limit`, which has no variables, of a coordinate: not beyond its extent, whatever a run loads. */
-static const Expr *end_of(Build *b, const Expr *limit, int64_t extent) {
-    int64_t low, high;
-    if (kernel_bounds(b->k, b->x, limit, &low, &high) && high <= extent) return limit;
-    return ex_bin(b->x, EX_min, limit, ex_i(b->x, extent));
 }
 
 /* Has the innermost serial loop of the reduction that says where `part` of its guard begins to

@@ -830,10 +830,11 @@ def main():
     names = [n for n in names if not (folder / f"{n}.onnx").exists()]
     with multiprocessing.pool.ThreadPool(2) as pool:
         rows = [(exporter, folder, name, made[name]) for name in names]
-        for name, done in zip(names, pool.starmap(export_alone, rows)):
-            if not done:
-                print(f"not exported: {name}, see {folder / name}.log", file=sys.stderr)
+        failed = [n for n, done in zip(names, pool.starmap(export_alone, rows)) if not done]
+    for name in failed:
+        print(f"not exported: {name}, see {folder / name}.log", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -29,7 +29,7 @@ def set_sizes(folder, name):
             if isinstance(dim, str):
                 size = given[key].shape[axis]
                 models.DIMENSIONS.setdefault(name, {})[dim] = size
-                other = [size, 2] if size == 1 else [size, size - 5, size + 3]
+                other = [size, 2] if size == 1 else [size, max(size - 5, 1), size + 3]
                 models.SIZES.setdefault(name, {})[dim] = other
 
 
@@ -57,7 +57,7 @@ if __name__ == "__main__":
     folder = FOLDER / own.exporter
     folder.mkdir(parents=True, exist_ok=True)
     script = models.ROOT / "scripts" / "export_models.py"
-    subprocess.run([own.python, script, own.exporter, folder, own.filter], check=True)
+    exported = subprocess.run([own.python, script, own.exporter, folder, own.filter], check=False)
     names = sorted(path.stem for path in folder.glob("*.onnx"))
     for model in names:
         set_sizes(folder, model)
@@ -66,4 +66,4 @@ if __name__ == "__main__":
     models.special_inputs = inputs_like(folder)
     sys.argv[1:] = [*rest, "--filter", own.filter, "--dir", folder, "--out", folder / "out"]
     sys.argv[1:] = map(str, sys.argv[1:])
-    sys.exit(models.main())
+    sys.exit(models.main() or exported.returncode)

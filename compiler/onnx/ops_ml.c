@@ -293,15 +293,16 @@ void import_ml_zip_map(Node *n) {
 /* --- linear models ---------------------------------------------------------------------------- */
 
 /* v [rows, features] times coefficients [lines, features], plus an intercept for each line.
- * Coefficients behind those are not looked at, as in ONNX Runtime (its own example logreg_iris.onnx
- * has twice as many as it needs). NULL after a report. */
+ * There may be more coefficients, a multiple of the lines: those behind are not looked at, as in
+ * ONNX Runtime (whose example logreg_iris.onnx has twice as many as it needs). NULL after a report.
+ */
 static Value *linear(Node *n, Value *v, int64_t lines) {
     Graph *g = n->g;
     int count, n_intercepts;
     const float *coefficients = attr_floats(n, "coefficients", &count);
     const float *intercepts = attr_floats(n, "intercepts", &n_intercepts);
     if (n->failed) return NULL;
-    if (lines < 1 || !coefficients || count / v->dims[1] < lines ||
+    if (lines < 1 || !coefficients || count % lines || count / lines < v->dims[1] ||
         (n_intercepts && n_intercepts != lines)) {
         invalid(n, E2004, "%d coefficients and %d intercepts for %lld outputs of %lld features",
                 count, n_intercepts, (long long)lines, (long long)v->dims[1]);

@@ -3,9 +3,9 @@
  *
  * Boxes are looked at from the best score on, one of each batch and class in an iteration of a
  * loop. One that none of those chosen before overlaps is chosen, too, and written behind them; so
- * the loop ends once enough are chosen, and a box is compared with those chosen alone. Boxes whose
- * scores are not above the threshold, nearly all of a detector's, are left out before: the loop
- * numbers what is left of each batch and class.
+ * the loop ends once enough are chosen, and a box is compared with few. Boxes whose scores are not
+ * above the threshold, nearly all of a detector's, are left out before, where a dimension may vary:
+ * the loop numbers what is left of each batch and class.
  */
 #include "compiler/onnx/index.h"
 
@@ -90,7 +90,8 @@ static bool look_at(Node *n, Value *scores, Value *least, Boxes *boxes) {
     }
     /* infinite scores are there */
     const Expr *score = build_load(&b, scores, at), *key = ex_bin(x, EX_max, score, lowest);
-    if (!there) there = is_open(&b, score, least);
+    const Expr *open = is_open(&b, score, least);
+    there = there ? ex_and(x, there, open) : open;
     boxes->key = build_map(&b, DT_f32, ex_select(x, there, key, gone));
     return true;
 }
@@ -167,7 +168,7 @@ static Value *is_chosen(Graph *g, const Boxes *boxes, const Chosen *chosen, Valu
         two[k] = corner_of(&b, boxes, at[0], looked_at, k);
     }
     const Expr *limit = boxes->threshold ? build_in(&b, boxes->threshold) : ex_num(x, DT_f32, 0);
-    /* counted in floats, of which there are vectors beside the shares */
+    /* the sum is one of floats, like the shares: vectors of both have as many lanes */
     const Expr *zero = ex_num(x, DT_f32, 0), *more = ex_num(x, DT_f32, 1);
     const Expr *over = ex_select(x, ex_lt(x, limit, overlap(x, one, two)), more, zero);
     over = ex_select(x, ex_lt(x, at[2], count), over, zero);
@@ -207,7 +208,7 @@ static Value *input_like(Graph *g, const Value *v) {
     return v ? graph_input(g, NULL, v->dt, v->rank, v->dims) : NULL;
 }
 
-#define STATES (CORNERS + 3)
+#define STATES (CORNERS + 3) /* the keys, how many are chosen, their corners, which they are */
 
 /* Looks at one box of every batch and class: the body of a loop that is left when nothing changes
  * any more. States: the keys, minus infinity of what has been looked at, and what is chosen. */

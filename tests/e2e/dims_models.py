@@ -54,6 +54,8 @@ IMAGE = varying("B 3 H W", octets(2, 3, 5, 6))
 CASES = [
     ("", "Conv", 1, [varying("B 16 7 9", floats(2, 16, 7, 9)), floats(16, 16, 3, 3), floats(16)],
      {"pads": [1, 1, 1, 1]}),
+    # fewer updates than elements, the first ones
+    ("", "ScatterElements", 1, [varying("S", floats(3)), numpy.array([0, 1]), floats(2)], {}),
     ("", "MatMul", 1, [varying("B S 8192", floats(2, 3, 8192)), floats(8192, 64) / 90], {}),
     (MS, "MultiHeadAttention", 1, QKV, {"num_heads": 4}),
     (MS, "MultiHeadAttention", 1, [*QKV, floats(48), varying("B K", ints(2, 2, 4))], {"num_heads": 4}),

@@ -52,7 +52,9 @@ printf '#!/bin/sh\nfor word; do case $word in -DMLCC_PART=1) exit 1 ;; esac; don
 chmod +x "$work/counting" "$work/failing"
 
 for model in products others; do
-    compile="$build/mlcc $work/$model.onnx -march=native -O1"
+    # with vectors most of the others would have tiles
+    case $model in products) march=-march=native ;; *) march= ;; esac
+    compile="$build/mlcc $work/$model.onnx $march -O1"
     rm -f "$work/parts"
     $compile --cc "$work/counting" -o "$work/a.so"
     parts=$(wc -l <"$work/parts")
@@ -60,7 +62,7 @@ for model in products others; do
     test "$parts" -gt 1
     taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" $compile -o "$work/b.so"
     cmp "$work/a.so" "$work/b.so"
-    "$build/mlcc" verify "$work/$model.onnx" -march=native
+    "$build/mlcc" verify "$work/$model.onnx" $march
 
     status=0
     $compile --cc "$work/failing" -o "$work/c.so" || status=$?
