@@ -45,6 +45,7 @@ typedef struct Unit {
     unsigned needs;                 /* NEEDS_* */
     StrMap helpers;                 /* those used: name -> row of helpers.def */
     int vector_bytes;               /* loops of role vector become vector types; 0: they do not */
+    bool inlines;                   /* short helpers are inlined by force */
     bool whole_vectors;             /* rather whole ones than narrower ones at the end of a row */
     uint8_t vectors[DT_count];      /* which vector types are used: bit i: 4 << i lanes */
     uint64_t lane_rows[LANE_WORDS]; /* ... which rows of lanes.def */

@@ -223,7 +223,10 @@ static void find_used(const Unit *unit, const char *text, StrMap *used) {
     }
 }
 
+#define SHORT_BODY 200 /* characters, of a minimum, a shift, a rounding */
+
 void unit_print_helpers(Unit *unit, const char *text, Text *out) {
+    static const char inlined[] = "static inline __attribute__((always_inline)) ";
     StrMap used;
     strmap_init(&used, unit->arena);
     find_used(unit, text, &used);
@@ -235,6 +238,8 @@ void unit_print_helpers(Unit *unit, const char *text, Text *out) {
         Text head = text_new(unit->arena), body = text_new(unit->arena);
         translate(unit, helpers[i].head, &head);
         translate(unit, helpers[i].body, &body);
-        print_function(unit->dialect->function, text_get(&head), text_get(&body), out);
+        const bool by_force = unit->inlines && body.length <= SHORT_BODY;
+        print_function(by_force ? inlined : unit->dialect->function, text_get(&head),
+                       text_get(&body), out);
     }
 }

@@ -354,6 +354,8 @@ void import_non_max_suppression(Node *n) {
     /* one row more than there may be in all shows that there are too many */
     if (!node_declared_extent(n, 0, 0, &rows, &name)) rows = node_most_extent(n, name, INT32_MAX);
     room = dim_smaller(x, room, dim_add(x, rows, 1));
+    room =
+        dim_max(x, room); /* as much in every run: so boxes chosen are compared with by vectors */
     int64_t space[2] = {3, dim_mul(x, room, lines)}, none[2] = {0, 3};
     if (!node_shape_ok(n, 2, space)) return;
     if (space[1] == 0) {
