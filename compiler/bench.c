@@ -115,7 +115,7 @@ static void add_step(Bench *b, const mlcc_profile_row *row, uint64_t nanoseconds
         b->n_kernels++;
         *k = (KernelTime){.kernel = row->kernel, .nodes = row->nodes};
     }
-    if (!b->s->o->extents.n) {
+    if (!b->r.extents) {
         k->times += row->times;
         k->macs += row->macs;
         k->bytes += row->bytes;
@@ -183,9 +183,7 @@ static void print_text(const Bench *b) {
            b->n_runs);
     printf("latency: min %.*f ms, median %.*f, p90 %.*f, p99 %.*f\n", digits, b->run[0] * 1e3,
            digits, median * 1e3, digits, percentile(b, 90) * 1e3, digits, percentile(b, 99) * 1e3);
-    for (int i = 0; i < b->s->o->extents.n; i++)
-        printf("%s%s%s", i ? ", " : "extents: ", b->s->o->extents.items[i],
-               i + 1 < b->s->o->extents.n ? "" : "; what a run does is not counted\n");
+    if (b->r.extents) printf("extents: %s; what a run does is not counted\n", b->r.extents);
     if (b->macs)
         printf("multiply-adds: %s; at the median %.2f GFLOP/s\n", in_units(b->s, (double)b->macs),
                flops_of(b->macs, median) * 1e-9);
@@ -260,7 +258,7 @@ static const char *library_of(Bench *b, const char *folder) {
     Graph *g = march_runs(s) ? session_graph(s) : NULL;
     if (!g) return NULL;
     pass_dce(g, NULL);
-    if (!s->o->extents.n) b->macs = (uint64_t)count_macs(g);
+    b->macs = (uint64_t)count_macs(g); /* of the largest extents */
     Program *p = session_lower(s, g);
     const char *path = arena_printf(&s->arena, "%s/model.so", folder);
     return p && write_program(s, p, path) ? path : NULL;
@@ -291,6 +289,7 @@ int command_bench(Session *s) {
     const char *library = library_of(&b, folder);
     if (library && runner_open(&b.r, s, library, library == o.model ? weights : NULL)) {
         bool on_cpu = !strcmp(b.r.m.model->target, "c");
+        if (b.r.extents) b.macs = 0;
         if (!o.march && library == o.model)
             o.march = "native"; /* nothing says what it was made for */
         s->target = target_find("c");

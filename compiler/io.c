@@ -175,31 +175,6 @@ static int64_t extent_of(const Io *io, int i) {
     return value;
 }
 
-bool io_set_extents(Session *s, Io *io) {
-    for (int i = 0; i < io->n_in; i++)
-        if (io_input_hidden(io, i)) set_extent(io, i, -1);
-    for (int i = 0; i < io->n_in; i++) {
-        const TensorInfo *t = &io->in[i];
-        for (int d = 0; t->extent_input && d < t->rank; d++) {
-            int at = t->extent_input[d];
-            if (at < 0) continue;
-            const TensorInfo *symbol = &io->in[at];
-            int64_t extent = t->shape[d], before = extent_of(io, at);
-            if (extent < symbol->low || extent > symbol->high)
-                diag_error(&s->diag, E0009,
-                           "input '%s': dimension %d, '%s', is %lld, not in %lld..%lld", t->name, d,
-                           symbol->name, (long long)extent, (long long)symbol->low,
-                           (long long)symbol->high);
-            else if (before >= 0 && before != extent)
-                diag_error(&s->diag, E0009,
-                           "input '%s': dimension %d, '%s', is %lld; that of another input is %lld",
-                           t->name, d, symbol->name, (long long)extent, (long long)before);
-            set_extent(io, at, extent);
-        }
-    }
-    return s->diag.n_errors == 0;
-}
-
 /* Gives the inputs the shapes that the extents say. */
 static void follow_extents(Io *io) {
     for (int i = 0; i < io->n_in; i++) {
@@ -219,44 +194,153 @@ static int extent_input(const Io *io, const char *name, size_t length) {
     return -1;
 }
 
-bool io_named_extents(Session *s, Io *io) {
+static void name_extents(Session *s, Io *io) {
     for (int k = 0; k < s->o->extents.n; k++) {
         const char *word = s->o->extents.items[k], *equals = strrchr(word, '=');
         char *end = NULL;
         const long long extent = equals ? strtoll(equals + 1, &end, 10) : -1;
         if (!equals || end == equals + 1 || *end) {
             diag_error(&s->diag, E0001, "--extent wants NAME=N, not '%s'", word);
-            return false;
+            continue;
         }
         const int at = extent_input(io, word, (size_t)(equals - word));
         if (at < 0) {
             diag_error(&s->diag, E0001, "--extent %s: no dimension of this name varies", word);
-            return false;
+            continue;
         }
         const TensorInfo *symbol = &io->in[at];
-        if (extent < symbol->low || extent > symbol->high) {
+        if (extent < symbol->low || extent > symbol->high)
             diag_error(&s->diag, E0001, "--extent %s: it is in %lld..%lld", word,
                        (long long)symbol->low, (long long)symbol->high);
-            return false;
-        }
         set_extent(io, at, extent);
     }
+}
+
+/* The extents of an input's shape. */
+static void take_extents(Session *s, Io *io, const TensorInfo *t) {
+    for (int d = 0; t->extent_input && d < t->rank; d++) {
+        int at = t->extent_input[d];
+        if (at < 0) continue;
+        const TensorInfo *symbol = &io->in[at];
+        int64_t extent = t->shape[d], before = extent_of(io, at);
+        if (extent < symbol->low || extent > symbol->high)
+            diag_error(&s->diag, E0009,
+                       "input '%s': dimension %d, '%s', is %lld, not in %lld..%lld", t->name, d,
+                       symbol->name, (long long)extent, (long long)symbol->low,
+                       (long long)symbol->high);
+        else if (before >= 0 && before != extent)
+            diag_error(&s->diag, E0009,
+                       "input '%s': dimension %d, '%s', is %lld, but %lld elsewhere", t->name, d,
+                       symbol->name, (long long)extent, (long long)before);
+        set_extent(io, at, extent);
+    }
+}
+
+/* Sets the extents that --extent and the inputs that are given (NULL: all) say, all others to -1.
+ */
+static bool known_extents(Session *s, Io *io, const bool *given) {
+    for (int i = 0; i < io->n_in; i++)
+        if (io_input_hidden(io, i)) set_extent(io, i, -1);
+    name_extents(s, io);
+    for (int i = 0; i < io->n_in; i++)
+        if (!given || given[i]) take_extents(s, io, &io->in[i]);
+    return s->diag.n_errors == 0;
+}
+
+bool io_set_extents(Session *s, Io *io) {
+    return known_extents(s, io, NULL);
+}
+
+static int64_t choose_extent(const TensorInfo *symbol, Extents which, uint64_t *state) {
+    if (which != EXTENTS_random) return which == EXTENTS_smallest ? symbol->low : symbol->high;
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return symbol->low + (int64_t)((*state >> 33) % (uint64_t)(symbol->high - symbol->low + 1));
+}
+
+/* The input that "NAME=FILE" is for, the longest name that fits, for names may hold '='; -1: none.
+ */
+static int named_input(const Io *io, const char *word) {
+    int found = -1;
+    size_t length = 0;
+    for (int i = 0; i < io->n_in; i++) {
+        size_t n = strlen(io->in[i].name);
+        if (io_input_hidden(io, i) || strncmp(word, io->in[i].name, n) != 0 || word[n] != '=' ||
+            (found >= 0 && n <= length))
+            continue;
+        found = i;
+        length = n;
+    }
+    return found;
+}
+
+TensorInfo io_in_file(Session *s, const Io *io, const TensorInfo *t) {
+    TensorInfo all = *t;
+    if (!s->o->calls) return all;
+    int64_t *shape = ARENA_ARRAY(&s->arena, t->rank + 1, int64_t);
+    shape[0] = io->calls;
+    for (int i = 0; i < t->rank; i++) shape[i + 1] = t->shape[i];
+    all.shape = shape;
+    all.rank++;
+    all.bytes *= (size_t)io->calls;
+    return all;
+}
+
+static void read_inputs(Session *s, Io *io, bool *given) {
+    const StringList *list = &s->o->inputs;
+    for (int k = 0; k < list->n; k++) {
+        const char *word = list->items[k];
+        int at = named_input(io, word);
+        if (at < 0 && strchr(word, '='))
+            diag_error(&s->diag, E0001, "--input %s: the model has no such input", word);
+        else if (at < 0)
+            diag_error(&s->diag, E0001, "--input wants NAME=FILE, not '%s'", word);
+        else if (given[at])
+            diag_error(&s->diag, E0001, "input '%s' is given twice", io->in[at].name);
+        if (at < 0) continue;
+        given[at] = true;
+        TensorInfo t = io_in_file(s, io, &io->in[at]);
+        tensor_read(s, s->o->calls ? &t : &io->in[at], word + strlen(io->in[at].name) + 1,
+                    io->in_data[at]);
+    }
+}
+
+bool io_set_inputs(Session *s, Io *io, Extents which, uint64_t *state) {
+    bool *given = ARENA_ARRAY(&s->arena, io->n_in + 1, bool);
+    if (s->o->calls && io_varies(io) && (s->o->inputs.n || !state)) {
+        /* the tensors of all calls in one are of one shape */
+        diag_error(&s->diag, E0001, "--calls %s: the model has dimensions that vary", s->o->calls);
+        return false;
+    }
+    read_inputs(s, io, given);
+    for (int i = 0; i < io->n_in && !state; i++) {
+        if (given[i] || io_input_hidden(io, i)) continue;
+        TensorInfo t = io_in_file(s, io, &io->in[i]);
+        diag_error(&s->diag, E0001, "input '%s' (%s%s) is missing: --input %s=FILE", t.name,
+                   dt_name(t.dt), shape_text(&s->arena, t.rank, t.shape), t.name);
+    }
+    if (s->diag.n_errors || !known_extents(s, io, given)) return false;
+    for (int i = 0; i < io->n_in; i++)
+        if (io_input_hidden(io, i) && extent_of(io, i) < 0)
+            set_extent(io, i, choose_extent(&io->in[i], which, state));
     follow_extents(io);
+    for (int call = 0; call < io->calls; call++)
+        for (int i = 0; i < io->n_in; i++)
+            if (!given[i] && !io_input_hidden(io, i))
+                tensor_random(&io->in[i], (char *)io->in_data[i] + io->in[i].bytes * (size_t)call,
+                              state);
     return true;
 }
 
-void io_choose_extents(Io *io, Extents which, uint64_t *state) {
+const char *io_smaller_extents(Session *s, const Io *io) {
+    Text t = text_new(&s->arena);
+    bool smaller = false;
     for (int i = 0; i < io->n_in; i++) {
-        const TensorInfo *t = &io->in[i];
         if (!io_input_hidden(io, i)) continue;
-        int64_t extent = which == EXTENTS_smallest ? t->low : t->high;
-        if (which == EXTENTS_random) {
-            *state = *state * 6364136223846793005u + 1442695040888963407u;
-            extent = t->low + (int64_t)((*state >> 33) % (uint64_t)(t->high - t->low + 1));
-        }
-        set_extent(io, i, extent);
+        const int64_t extent = extent_of(io, i);
+        text_addf(&t, "%s%s=%lld", t.length ? ", " : "", io->in[i].name, (long long)extent);
+        smaller |= extent < io->in[i].high;
     }
-    follow_extents(io);
+    return smaller ? text_get(&t) : NULL;
 }
 
 void io_take_shapes(Io *io) {

@@ -40,14 +40,19 @@ bool io_run(Session *s, LoadedModel *m, Io *io, void *const *out);
 bool io_input_hidden(const Io *io, int i);
 bool io_output_hidden(const Io *io, int i);
 
+typedef enum Extents { EXTENTS_largest, EXTENTS_smallest, EXTENTS_random } Extents;
+/* Sets the inputs of all calls: reads the files of --input (with --calls they hold the tensors of
+ * all calls, in a dimension more), takes extents from the shapes that these have, by --extent or,
+ * of the others, by `which`, and makes all other tensors random. *state is the generator's; NULL:
+ * none may be missing. False after a diagnostic. */
+bool io_set_inputs(Session *s, Io *io, Extents which, uint64_t *state);
 /* Sets the inputs that hold extents from the other inputs' shapes. False after a diagnostic: two of
  * them say different things, or one is out of its range. */
 bool io_set_extents(Session *s, Io *io);
-typedef enum Extents { EXTENTS_largest, EXTENTS_smallest, EXTENTS_random } Extents;
-/* Chooses extents, and shapes by them. */
-void io_choose_extents(Io *io, Extents which, uint64_t *state);
-/* The same by --extent, all others as they are. False after a diagnostic. */
-bool io_named_extents(Session *s, Io *io);
+/* The tensor as it is in a file. */
+TensorInfo io_in_file(Session *s, const Io *io, const TensorInfo *t);
+/* "NAME=N, ..." of the dimensions that vary; NULL: all are the largest, or there is none. */
+const char *io_smaller_extents(Session *s, const Io *io);
 bool io_varies(const Io *io);
 /* After a run: gives the outputs the shapes that it found. */
 void io_take_shapes(Io *io);

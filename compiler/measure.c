@@ -19,10 +19,8 @@ static bool allocate(Runner *r) {
     uint64_t state = r->s->o->seed ? strtoull(r->s->o->seed, NULL, 10) : 1;
     Io io;
     io_of_model(r->s, &io, model, 1);
-    io_choose_extents(&io, EXTENTS_largest, &state);
-    if (!io_named_extents(r->s, &io)) return false;
-    for (int i = 0; i < io.n_in; i++)
-        if (!io_input_hidden(&io, i)) tensor_random(&io.in[i], io.in_data[i], &state);
+    if (!io_set_inputs(r->s, &io, EXTENTS_largest, &state)) return false;
+    r->extents = io_smaller_extents(r->s, &io);
     r->in = io.in_data;
     r->out = io.out_data;
     memset(r->m.arena, 0, (size_t)model->arena_bytes);

@@ -21,60 +21,7 @@ static int read_calls(Session *s, int fallback) {
     return 0;
 }
 
-/* A tensor as it is in a file: with --calls of all calls, in a dimension more. */
-static TensorInfo in_file(Session *s, const Io *io, const TensorInfo *t) {
-    TensorInfo all = *t;
-    if (!s->o->calls) return all;
-    int64_t *shape = ARENA_ARRAY(&s->arena, t->rank + 1, int64_t);
-    shape[0] = io->calls;
-    for (int i = 0; i < t->rank; i++) shape[i + 1] = t->shape[i];
-    all.shape = shape;
-    all.rank++;
-    all.bytes *= (size_t)io->calls;
-    return all;
-}
-
 /* --- run -------------------------------------------------------------------------------------- */
-
-static bool read_inputs(Session *s, Io *io) {
-    const StringList *list = &s->o->inputs;
-    bool *given = ARENA_ARRAY(&s->arena, io->n_in + 1, bool);
-    for (int k = 0; k < list->n; k++) {
-        int found = -1;
-        size_t length = 0;
-        /* names may hold '=': the longest that fits */
-        for (int i = 0; i < io->n_in; i++) {
-            size_t n = strlen(io->in[i].name);
-            if (io_input_hidden(io, i)) continue;
-            if (!strncmp(list->items[k], io->in[i].name, n) && list->items[k][n] == '=' &&
-                (found < 0 || n > length)) {
-                found = i;
-                length = n;
-            }
-        }
-        if (found < 0) {
-            if (strchr(list->items[k], '='))
-                diag_error(&s->diag, E0001, "--input %s: the model has no such input",
-                           list->items[k]);
-            else
-                diag_error(&s->diag, E0001, "--input wants NAME=FILE, not '%s'", list->items[k]);
-            continue;
-        }
-        if (given[found])
-            diag_error(&s->diag, E0001, "input '%s' is given twice", io->in[found].name);
-        given[found] = true;
-        TensorInfo t = in_file(s, io, &io->in[found]);
-        tensor_read(s, s->o->calls ? &t : &io->in[found], list->items[k] + length + 1,
-                    io->in_data[found]);
-    }
-    for (int i = 0; i < io->n_in; i++)
-        if (!given[i] && !io_input_hidden(io, i)) {
-            TensorInfo t = in_file(s, io, &io->in[i]);
-            diag_error(&s->diag, E0001, "input '%s' (%s%s) is missing: --input %s=FILE", t.name,
-                       dt_name(t.dt), shape_text(&s->arena, t.rank, t.shape), t.name);
-        }
-    return s->diag.n_errors == 0 && io_set_extents(s, io);
-}
 
 /* DIR/NAME.npy for output `i`. Characters of the name other than letters, digits, '_', '.', '-'
  * become
@@ -99,7 +46,7 @@ static void write_results(Session *s, Io *io) {
     io_take_shapes(io);
     if (!s->o->out_dir) {
         for (int i = 0; i < io->n_out; i++) {
-            TensorInfo t = in_file(s, io, &io->out[i]);
+            TensorInfo t = io_in_file(s, io, &io->out[i]);
             if (!io_output_hidden(io, i))
                 printf("%s: %s%s\n", shown_name(s, t.name), dt_name(t.dt),
                        shape_text(&s->arena, t.rank, t.shape));
@@ -111,7 +58,7 @@ static void write_results(Session *s, Io *io) {
     int n = 0;
     for (int i = 0; i < io->n_out; i++) {
         if (io_output_hidden(io, i)) continue;
-        TensorInfo t = in_file(s, io, &io->out[i]);
+        TensorInfo t = io_in_file(s, io, &io->out[i]);
         files[n] = tensor_npy(s, &t, result_path(s, io, i, n, files), io->out_data[i]);
         n++;
     }
@@ -147,13 +94,6 @@ static bool check_library_options(Session *s) {
     return !s->diag.n_errors;
 }
 
-/* Files have the tensors of all calls in a dimension more, so they are of one shape. */
-static bool check_calls(Session *s, const Io *io) {
-    if (!s->o->calls || !io_varies(io)) return true;
-    diag_error(&s->diag, E0001, "--calls %s: the model has dimensions that vary", s->o->calls);
-    return false;
-}
-
 int command_run(Session *s) {
     Io io;
     int calls = read_calls(s, 1);
@@ -163,7 +103,7 @@ int command_run(Session *s) {
         LoadedModel m;
         if (model_load(s, &m, s->o->model, s->o->weights)) {
             io_of_model(s, &io, m.model, calls);
-            if (check_calls(s, &io) && read_inputs(s, &io) && io_run(s, &m, &io, io.out_data))
+            if (io_set_inputs(s, &io, EXTENTS_largest, NULL) && io_run(s, &m, &io, io.out_data))
                 write_results(s, &io);
         }
         model_unload(&m);
@@ -180,7 +120,7 @@ int command_run(Session *s) {
     Graph *g = session_graph(s);
     if (!g) return 0;
     io_of_graph(s, &io, g, calls);
-    if (check_calls(s, &io) && read_inputs(s, &io) && io_interpret(g, &io, io.out_data))
+    if (io_set_inputs(s, &io, EXTENTS_largest, NULL) && io_interpret(g, &io, io.out_data))
         write_results(s, &io);
     return 0;
 }
@@ -274,12 +214,7 @@ static bool make_reference(Session *s, Graph *g, Reference *r, int calls, Extent
     Io *io = &r->io;
     io_of_graph(s, io, g, calls);
     io->may_fault = true;
-    io_choose_extents(io, extents, state);
-    for (int call = 0; call < calls; call++)
-        for (int i = 0; i < io->n_in; i++)
-            if (!io_input_hidden(io, i))
-                tensor_random(&io->in[i], (char *)io->in_data[i] + io->in[i].bytes * (size_t)call,
-                              state);
+    if (!io_set_inputs(s, io, extents, state)) return false;
     r->want = ARENA_ARRAY(&s->arena, io->n_out + 1, void *);
     for (int i = 0; i < io->n_out; i++) r->want[i] = io_alloc_output(s, io, i);
     return io_interpret(g, io, r->want);
@@ -346,7 +281,7 @@ static bool compare_reference(Session *s, LoadedModel *m, Reference *r, double m
                    d.absolute, d.relative, d.at, bad ? "  DIFFERS" : "");
             if (d.nothing)
                 printf(
-                    "  %zu of its elements are NaN or infinite, which tells nothing; --fix gives "
+                    "  %zu of its elements are NaN or infinite, which tells nothing; --input gives "
                     "an input other values than random ones\n",
                     d.nothing);
         }
@@ -374,13 +309,13 @@ int command_verify(Session *s) {
     /* the reference first: the passes change the graph */
     Graph *g = session_graph(s);
     if (!g) return 0;
-    int calls = read_calls(s, g->n_states ? CALLS_OF_STATES : 1);
+    int calls = read_calls(s, g->n_states && !s->o->inputs.n ? CALLS_OF_STATES : 1);
     if (!calls) return 0;
     Io io;
     io_of_graph(s, &io, g, 1);
-    /* where dimensions vary: the largest, the smallest, and some between */
+    /* where dimensions vary and nobody says how: the largest, the smallest, and some between */
     Reference reference[3];
-    int n_references = io_varies(&io) ? 3 : 1;
+    int n_references = io_varies(&io) && !s->o->inputs.n ? 3 : 1;
     for (int i = 0; i < n_references; i++)
         if (!make_reference(s, g, &reference[i], calls, (Extents)i, &state)) return 0;
     double more = slack(s, g);

@@ -54,3 +54,13 @@ for wrong in "$name=0x" "$name=1000000" "other=2"; do
     ! "$build/mlcc" bench "$work/softmax.so" -n 3 --extent "$wrong" 2>"$work/wrong"
     grep -q "E0001" "$work/wrong"
 done
+
+# or with inputs that are given: their shapes are the extents, and must not contradict others
+"$python" -c "import numpy; numpy.save('$work/x.npy', numpy.zeros(($n, 3, $n), 'f4'))"
+"$build/mlcc" bench "$work/softmax.so" -n 3 --input x="$work/x.npy" >"$work/bench"
+grep -q "extents: .*=$n, .*=3, .*=$n;" "$work/bench"
+! "$build/mlcc" bench "$work/softmax.so" -n 3 --input x="$work/x.npy" --extent "$name=1" 2>"$work/wrong"
+grep -q "E0009" "$work/wrong"
+# shellcheck disable=SC2086
+"$build/mlcc" verify "$model" $dims --input x="$work/x.npy" | tee "$work/verify"
+grep -q "y: f32\[$n, 3, $n\] largest error 0," "$work/verify"
