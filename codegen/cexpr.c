@@ -96,11 +96,7 @@ static void collect(Printer *p, const Expr *e) {
     }
     node->stamp = p->stamp;
     node->uses = 1;
-    node->pure = e->op != EX_load;
-    for (int i = 0; i < e->n; i++) {
-        collect(p, e->arg[i]);
-        node->pure &= node_of(p, e->arg[i])->pure;
-    }
+    for (int i = 0; i < e->n; i++) collect(p, e->arg[i]);
     vec_push(p->scratch, &p->local, node);
 }
 
@@ -167,7 +163,7 @@ static void bind_needed(Printer *p, const Expr *e, bool top) {
         Node *node = p->local.items[i];
         if (node->uses < 2 || node->name || is_cheap(node->e)) continue;
         /* Index arithmetic never fails, so it need not stand behind its guard. */
-        bool safe = top && node->pure && dt_is_int((DType)node->e->dt);
+        bool safe = top && !node->e->loads && dt_is_int((DType)node->e->dt);
         if (safe || (must[i / 64] >> (i % 64) & 1)) name_expr(p, node->e);
     }
 }
@@ -251,7 +247,7 @@ void end_statement(Printer *p, int mark) {
     int kept = mark;
     for (int i = mark; i < p->named.n; i++) {
         Node *node = p->named.items[i];
-        if (node->pure)
+        if (!node->e->loads)
             p->named.items[kept++] = node;
         else
             node->name = NULL;

@@ -15,13 +15,6 @@
 
 /* --- what can be in lanes --------------------------------------------------------------------- */
 
-bool lanes_vary(const Expr *e, int var) {
-    if (e->op == EX_var) return e->k.i == var;
-    for (int i = 0; i < e->n; i++)
-        if (lanes_vary(e->arg[i], var)) return true;
-    return false;
-}
-
 bool lanes_apart(const Expr *index, int var, int64_t step) {
     int64_t stride;
     return index && ex_stride(index, var, &stride) && stride == step;
@@ -97,7 +90,7 @@ static bool compares_floats(const Expr *e) {
 }
 
 bool lanes_can(Printer *p, const Expr *e, int var) {
-    if (!lanes_vary(e, var) || is_counted(e, var)) return true;
+    if (!ex_depends(e, var) || is_counted(e, var)) return true;
     DType dt = (DType)e->dt;
     bool is_i32 = dt == DT_i32 || dt == DT_u32;
     switch ((ExprOp)e->op) {
@@ -136,7 +129,7 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
         if (!loads_inside(p, e->arg[1])) return false;
         break;
     case EX_select:
-        if (!lanes_vary(e->arg[0], var)) {
+        if (!ex_depends(e->arg[0], var)) {
             if (!is_lane_type(dt)) return false;
             break;
         }
@@ -158,7 +151,7 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
 }
 
 int lanes_widest(const Expr *e, int var, int widest) {
-    if (!lanes_vary(e, var)) return widest;
+    if (!ex_depends(e, var)) return widest;
     int bytes = e->dt == DT_bool ? 4 : (int)dt_store((DType)e->dt);
     if (bytes > widest) widest = bytes;
     for (int i = 0; i < e->n && (e->op != EX_load || is_gather(e, var)); i++)
@@ -175,7 +168,7 @@ const Expr *widened_load(const Expr *e, DType dt) {
  * them share tells, one of such? */
 static bool is_row_of_bytes(const Expr *e, DType dt, int var) {
     if (e->op == EX_select)
-        return !lanes_vary(e->arg[0], var) && is_row_of_bytes(e->arg[1], dt, var) &&
+        return !ex_depends(e->arg[0], var) && is_row_of_bytes(e->arg[1], dt, var) &&
                is_row_of_bytes(e->arg[2], dt, var);
     const Expr *load = widened_load(e, dt);
     return load ? lanes_apart(load->arg[0], var, 1) : ex_is_int(e, 0);
@@ -200,15 +193,15 @@ static bool read_moved(Printer *p, const Stmt *s, int var, LaneDot *dot) {
     while (!to && place->op == EX_add) {
         for (int i = 0; i < 2 && !to; i++) {
             const Expr *e = widened_load(place->arg[i], DT_u8);
-            if (e && lanes_vary(e, var)) to = e;
+            if (e && ex_depends(e, var)) to = e;
         }
-        if (!to) place = place->arg[lanes_vary(place->arg[1], var)];
+        if (!to) place = place->arg[ex_depends(place->arg[1], var)];
     }
     if (!to || !lanes_apart(to->arg[0], s->var, 1) || !lanes_apart(to->arg[0], var, dot->count))
         return false;
     const Expr *shared =
         ex_replace(p->x, dot->rows->arg[0], ex_cast(p->x, DT_i32, to), ex_i(p->x, 0));
-    if (lanes_vary(shared, var) || lanes_vary(shared, s->var)) return false;
+    if (ex_depends(shared, var) || ex_depends(shared, s->var)) return false;
     dot->rows = ex_load(p->x, DT_u8, (int)dot->rows->k.i, 1, &shared);
     dot->to = to;
     return true;
@@ -260,7 +253,7 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
         LaneDot part = {0};
         const Expr *columns = row->parts ? part_of_byte(p, product->arg[1 - k], &part)
                                          : widened_load(product->arg[1 - k], row->columns);
-        if (part.shift && (lanes_vary(part.shift, var) || lanes_vary(part.shift, s->var))) continue;
+        if (part.shift && (ex_depends(part.shift, var) || ex_depends(part.shift, s->var))) continue;
         if (!columns || !lanes_apart(columns->arg[0], s->var, 1) ||
             !lanes_apart(columns->arg[0], var, row->count))
             continue;
@@ -274,7 +267,7 @@ static bool read_product(Printer *p, const Expr *product, const Stmt *s, int var
                          .columns = columns,
                          .shift = part.shift,
                          .mask = part.mask};
-        if (rows && lanes_apart(rows->arg[0], s->var, 1) && !lanes_vary(rows->arg[0], var))
+        if (rows && lanes_apart(rows->arg[0], s->var, 1) && !ex_depends(rows->arg[0], var))
             return true;
         if (s->role == ROLE_moved && rows && read_moved(p, s, var, dot)) return true;
         dot->each = row->each && read_each(p, product->arg[k], row->rows, s->var, var, dot->row);
@@ -293,7 +286,7 @@ bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot) {
     const Buffer *b = p->k->buffers.items[store->buffer];
     if (b->space != SPACE_reg || b->rank != 1) return false;
     const Expr *value = prepare(p, store->value), *index = prepare(p, store->index[0]);
-    if (value->op != EX_add || !lanes_apart(index, var, 1) || lanes_vary(index, s->var))
+    if (value->op != EX_add || !lanes_apart(index, var, 1) || ex_depends(index, s->var))
         return false;
     for (size_t r = 0; r < sizeof dots / sizeof *dots; r++) {
         if (b->dt != dots[r].sum || s->extent->k.i != dots[r].count) continue;
@@ -569,7 +562,7 @@ static void count_uses(void *user, const Expr *e) {
                 break;
             }
     LaneValue value = {.e = e};
-    if (lanes_vary(e, l->var)) vec_push(l->p->scratch, &l->values, value);
+    if (ex_depends(e, l->var)) vec_push(l->p->scratch, &l->values, value);
 }
 
 void lanes_begin(Lanes *l, const Expr *e) {
@@ -736,7 +729,7 @@ static const char *counted(Lanes *l, const Expr *e) {
 static const char *compared(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     const char *sign = ex_infix((ExprOp)e->op);
-    if (is_counted(e->arg[0], l->var) && !lanes_vary(e->arg[1], l->var))
+    if (is_counted(e->arg[0], l->var) && !ex_depends(e->arg[1], l->var))
         return TEXT("(%s %s %s)", counted(l, e->arg[0]), sign, scalar_text(l, e->arg[1]));
     return TEXT("(%s %s %s)", lanes_text(l, e->arg[0], true), sign, lanes_text(l, e->arg[1], true));
 }
@@ -746,7 +739,7 @@ static const char *combined(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     const char *part[2];
     for (int i = 0; i < 2; i++) {
-        bool same = l->width > 1 && !lanes_vary(e->arg[i], l->var);
+        bool same = l->width > 1 && !ex_depends(e->arg[i], l->var);
         part[i] = same ? TEXT("-(%s)", scalar_text(l, e->arg[i])) : lanes_text(l, e->arg[i], true);
     }
     const char *sign = e->op == EX_and ? "&" : "|";
@@ -821,7 +814,7 @@ static const char *compute(Lanes *l, const Expr *e) {
     case EX_cast:
         return converted(l, e);
     case EX_select: {
-        if (!lanes_vary(e->arg[0], l->var)) return chosen(l, e);
+        if (!ex_depends(e->arg[0], l->var)) return chosen(l, e);
         if (l->width == 1)
             return TEXT("(%s ? %s : %s)", lanes_text(l, e->arg[0], false),
                         lanes_text(l, e->arg[1], false), lanes_text(l, e->arg[2], false));
@@ -895,7 +888,7 @@ void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {
 
 const char *lanes_text(Lanes *l, const Expr *e, bool spread) {
     Printer *p = l->p;
-    if (!lanes_vary(e, l->var)) {
+    if (!ex_depends(e, l->var)) {
         const char *text = same_text(l, e);
         if (l->width == 1 || !spread) return text;
         /* minus zero stays what it is */

@@ -63,8 +63,6 @@ typedef struct LaneDot {
 
 /* Types whose lanes can lie in memory. */
 bool is_lane_type(DType dt);
-/* Does `e` differ from lane to lane? */
-bool lanes_vary(const Expr *e, int var);
 /* Does the index grow by `step` with the variable? */
 bool lanes_apart(const Expr *index, int var, int64_t step);
 /* The load of elements of `dt` that a cast widens; NULL: none. */

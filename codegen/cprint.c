@@ -96,11 +96,24 @@ void printer_share(Printer *p, const Stmt *loop, int unit) {
 
 /* --- declarations ----------------------------------------------------------------------------- */
 
-static bool reads_buffer(Printer *p, const Expr *e, int buffer) {
-    if (e->op == EX_load && e->k.i == buffer) return true;
-    for (int i = 0; i < e->n; i++)
-        if (reads_buffer(p, e->arg[i], buffer)) return true;
-    return false;
+typedef struct Reading {
+    int buffer;
+    const Expr *const *place; /* NULL: any is elsewhere */
+    bool elsewhere;
+} Reading;
+
+static void look_at_place(void *user, const Expr *e) {
+    Reading *r = user;
+    if (e->op != EX_load || e->k.i != r->buffer) return;
+    for (int i = 0; i < e->n && r->place; i++) r->elsewhere |= e->arg[i] != r->place[i];
+    r->elsewhere |= !r->place;
+}
+
+/* Does `e` read the buffer, in another place than that (NULL: in any)? */
+static bool reads_buffer(Printer *p, const Expr *e, int buffer, const Expr *const *place) {
+    Reading r = {buffer, place, false};
+    ex_visit(p->scratch, e, look_at_place, &r);
+    return r.elsewhere;
 }
 
 /* True if the register that `alloc` makes is set by a store before anything else happens, so that
@@ -108,7 +121,7 @@ static bool reads_buffer(Printer *p, const Expr *e, int buffer) {
 static bool set_at_once(Printer *p, const Stmt *alloc) {
     for (const Stmt *s = alloc->next; s; s = s->next) {
         if (s->kind == ST_alloc) continue;
-        if (s->kind != ST_store || reads_buffer(p, s->value, alloc->buffer)) return false;
+        if (s->kind != ST_store || reads_buffer(p, s->value, alloc->buffer, NULL)) return false;
         if (s->buffer == alloc->buffer) return true;
         if (!is_scalar_buffer(p->k->buffers.items[s->buffer])) return false;
     }
@@ -297,16 +310,6 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
     }
 }
 
-/* True if `e` reads what `store` stores to in the place it stores to, or not at all. */
-static bool reads_own_place(const Expr *e, const Stmt *store) {
-    if (e->op == EX_load && e->k.i == store->buffer)
-        for (int i = 0; i < e->n; i++)
-            if (e->arg[i] != store->index[i]) return false;
-    for (int i = 0; i < e->n; i++)
-        if (!reads_own_place(e->arg[i], store)) return false;
-    return true;
-}
-
 /* A vector loop that stands alone inside of unrolled loops, with one store in it whose iterations
  * are independent, goes outside: compilers then keep the rows of the array that the unrolled loops
  * go through in registers. (gcc 12 does not do so otherwise, and is up to 25 times slower.) Returns
@@ -318,7 +321,7 @@ static const Stmt *vector_outside(Printer *p, const Stmt *unrolled) {
     const Stmt *store = inner->body;
     if (inner->kind != ST_for || inner->role != ROLE_vector || !store || store->next ||
         store->kind != ST_store || !ex_is_const(inner->extent) ||
-        !reads_own_place(store->value, store))
+        reads_buffer(p, store->value, store->buffer, store->index))
         return unrolled;
     Stmt *vector = arena_copy(p->scratch, inner, sizeof *inner), **place = &vector->body;
     vector->next = unrolled->next;

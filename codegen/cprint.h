@@ -72,9 +72,9 @@ typedef struct Node {
     int uses;         /* how often that statement mentions it */
     int local;        /* its place in the statement's list */
     const char *name; /* the constant or variable that holds it, or NULL */
-    bool pure;        /* no load in it: stays valid over statements */
-    bool ranged;      /* lo, hi are set ... */
-    bool bounded;     /* ... and known: lo <= value <= hi */
+    enum { LOADS_unasked, LOADS_inside, LOADS_anywhere } reach; /* loads_inside */
+    bool ranged;                                                /* lo, hi are set ... */
+    bool bounded; /* ... and known: lo <= value <= hi */
     int64_t lo, hi;
 } Node;
 

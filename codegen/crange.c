@@ -130,7 +130,7 @@ const Node *range_of(Printer *p, const Expr *e) {
     return node;
 }
 
-bool loads_inside(Printer *p, const Expr *e) {
+static bool find_inside(Printer *p, const Expr *e) {
     if (e->op == EX_load && e->n == 1) {
         const Node *at = range_of(p, e->arg[0]);
         const Buffer *b = p->k->buffers.items[e->k.i];
@@ -140,4 +140,12 @@ bool loads_inside(Printer *p, const Expr *e) {
     for (int i = 0; i < e->n; i++)
         if (!loads_inside(p, e->arg[i])) return false;
     return true;
+}
+
+bool loads_inside(Printer *p, const Expr *e) {
+    if (!e->loads) return true;
+    Node *node = node_of(p, e);
+    if (node->reach == LOADS_unasked)
+        node->reach = find_inside(p, e) ? LOADS_inside : LOADS_anywhere;
+    return node->reach == LOADS_inside;
 }

@@ -136,8 +136,8 @@ static void note_row(Printer *p, const VectorNest *n, int buffer, const Expr *in
     bool fits = rows * n->extent == buffer_elements(p->k->buffers.items[buffer]);
     int64_t stride;
     const Stmt *s = n->shorts;
-    if (n->repeat) fits &= !lanes_vary(index, n->repeat->var);
-    for (int i = 0; i < n->n_shorts; i++, s = s->body) fits &= !lanes_vary(index, s->var);
+    if (n->repeat) fits &= !ex_depends(index, n->repeat->var);
+    for (int i = 0; i < n->n_shorts; i++, s = s->body) fits &= !ex_depends(index, s->var);
     for (int i = 0; fits && i < n->n_unrolled; i++)
         fits = ex_stride(index, n->unrolled[i]->var, &stride) && stride % n->extent == 0;
     if (fits && p->held[buffer] != 0) fits = p->held[buffer] == n->extent;
@@ -201,7 +201,7 @@ typedef struct Across {
 static void find_across(void *user, const Expr *e) {
     Across *u = user;
     if (e->op != EX_load || e->n != 1) return;
-    u->found |= lanes_vary(e->arg[0], u->var) && !lanes_apart(e->arg[0], u->var, 1);
+    u->found |= ex_depends(e->arg[0], u->var) && !lanes_apart(e->arg[0], u->var, 1);
 }
 
 /* May vectors have lanes beyond their rows? Not if these would read what is not there. */
@@ -335,7 +335,7 @@ static void take_lanes(Lanes *l, const VectorNest *n) {
 /* Do all steps of the unrolled loops use the same? */
 static bool is_shared(const VectorNest *n, const Expr *e) {
     for (int i = 0; i < n->n_unrolled; i++)
-        if (lanes_vary(e, n->unrolled[i]->var)) return false;
+        if (ex_depends(e, n->unrolled[i]->var)) return false;
     return true;
 }
 
@@ -353,6 +353,7 @@ static void keep_column(const Columns *u, const Expr *e) {
 
 /* Of loads that a condition guards there is perhaps nothing to be read. */
 static void keep_what_is_certain(const Columns *u, const Expr *e) {
+    if (!ex_depends(e, u->nest->loop->var)) return;
     bool guards = e->op == EX_select || e->op == EX_and || e->op == EX_or;
     keep_column(u, e);
     for (int i = 0; i < (guards ? 1 : e->n); i++) keep_what_is_certain(u, e->arg[i]);
@@ -581,7 +582,7 @@ typedef struct Rows {
 static void look_at_row(void *user, const Expr *e) {
     Rows *u = user;
     if (e->op == EX_load && u->p->held[e->k.i] <= 0)
-        u->vectors |= lanes_vary(e, u->nest->loop->var) && !is_shared(u->nest, e);
+        u->vectors |= ex_depends(e, u->nest->loop->var) && !is_shared(u->nest, e);
 }
 
 /* Does the nest add products of columns, which all steps use, and rows, the same for all lanes? */
@@ -694,7 +695,7 @@ typedef struct Rest {
 
 static void look_at_lanes(void *user, const Expr *e) {
     Rest *r = user;
-    if (e->op != EX_load || !lanes_vary(e, r->var)) return;
+    if (e->op != EX_load || !ex_depends(e, r->var)) return;
     r->f32 &= e->dt == DT_f32 && lanes_apart(e->arg[0], r->var, 1);
 }
 

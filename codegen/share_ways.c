@@ -71,7 +71,7 @@ static bool stores_apart(Arena *arena, const Kernel *k, const Stmt *s, int var, 
         if (s->kind == ST_store) {
             const Buffer *b = k->buffers.items[s->buffer];
             bool depends = false;
-            for (int i = 0; i < b->rank; i++) depends |= lanes_vary(s->index[i], var);
+            for (int i = 0; i < b->rank; i++) depends |= ex_depends(s->index[i], var);
             if (s->buffer >= k->n_params || read[s->buffer] || !depends) return false;
             if (!is_known(arena, b, s->index)) return false;
         }

@@ -101,7 +101,7 @@ static bool read_nest(Printer *p, const Stmt *s, TileNest *t) {
     if (t->depth < 1 || t->depth > TILE_SIDE || !lanes_apart(sums, row->var, t->columns) ||
         (outer && !lanes_apart(sums, outer->var, t->columns * t->stretch)) ||
         !ex_is_const(placed(p, t, sums, 0, 0)) || !lanes_apart(rows, s->var, t->dot.count) ||
-        lanes_vary(columns, row->var) || (outer && lanes_vary(columns, outer->var)) ||
+        ex_depends(columns, row->var) || (outer && ex_depends(columns, outer->var)) ||
         !ex_stride(columns, s->var, &t->column_stride))
         return false;
     t->column_stride *= bytes_of(t->dot.columns);
@@ -199,9 +199,9 @@ bool begin_tiles(Printer *p, const Stmt *s) {
 
 static bool mentions_var(const Stmt *s, int var) {
     for (; s; s = s->next) {
-        if ((s->extent && lanes_vary(s->extent, var)) || (s->value && lanes_vary(s->value, var)))
+        if ((s->extent && ex_depends(s->extent, var)) || (s->value && ex_depends(s->value, var)))
             return true;
-        if (s->index && lanes_vary(s->index[0], var)) return true;
+        if (s->index && ex_depends(s->index[0], var)) return true;
         if (mentions_var(s->body, var) || mentions_var(s->other, var)) return true;
     }
     return false;
@@ -241,9 +241,8 @@ static int64_t count_steps(const TileNest *t, const Stmt *s) {
 static void find_finish(Printer *p, const Stmt *product, int64_t steps) {
     TileNest *t = p->tiles;
     const Stmt *finish = product ? product->next : NULL;
-    if (p->k->body->next || t->around.n == 0 || !finish || finish->next ||
-        finish->kind != ST_for || finish->role != ROLE_serial || !ex_is_const(finish->extent) ||
-        steps == 0)
+    if (p->k->body->next || t->around.n == 0 || !finish || finish->next || finish->kind != ST_for ||
+        finish->role != ROLE_serial || !ex_is_const(finish->extent) || steps == 0)
         return;
     const int64_t parts = finish->extent->k.i;
     int n = 0;

@@ -19,6 +19,7 @@ typedef struct Interval {
 typedef struct Known {
     const Expr *key;    /* NULL: free */
     const Expr *normal; /* NULL: not asked for yet */
+    const Expr *i32;    /* as_i32; NULL: not asked for yet, or there is none */
     enum { BOUNDS_unasked, BOUNDS_none, BOUNDS_known } bounds;
     Interval interval;
 } Known;
@@ -725,28 +726,35 @@ int64_t dim_min(Exprs *x, int64_t d) {
     return dim_bounds(x, dim_expr(x, d), &low, &high) ? low : 0;
 }
 
-/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into; NULL if a
- * constant does not. */
-static const Expr *as_i32(Exprs *x, const Expr *e) {
-    if (e->dt == DT_i32 && e->op != EX_cast) {
-        if (e->n == 0) return e;
-    } else if (e->op == EX_const && dt_is_int((DType)e->dt)) {
+static const Expr *find_i32(Exprs *x, const Expr *e) {
+    if (e->op == EX_const && dt_is_int((DType)e->dt)) {
         int64_t k = e->k.i;
         k = k > INT32_MAX ? INT32_MAX : k < -INT32_MAX ? -INT32_MAX : k;
         return ex_i(x, k);
     }
     if (e->op == EX_cast && dt_is_int((DType)e->dt)) {
         if (dt_is_int((DType)e->arg[0]->dt)) return as_i32(x, e->arg[0]);
-        if (e->arg[0]->dt == DT_bool) return ex_cast(x, DT_i32, e->arg[0]);
         return ex_cast(x, DT_i32, e->arg[0]);
     }
-    if (!dt_is_int((DType)e->dt) || e->n == 0) return NULL;
+    if (!dt_is_int((DType)e->dt) || e->n == 0 || e->n > 3) return NULL;
     const Expr *arg[3] = {NULL};
-    for (int i = 0; i < e->n && i < 3; i++) {
+    for (int i = 0; i < e->n; i++) {
         arg[i] = e->arg[i]->dt == DT_bool ? e->arg[i] : as_i32(x, e->arg[i]);
         if (!arg[i]) return NULL;
     }
-    return e->n > 3 ? NULL : ex_rebuild(x, e, arg);
+    return ex_rebuild(x, e, arg);
+}
+
+/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into; NULL if a
+ * constant does not. */
+static const Expr *as_i32(Exprs *x, const Expr *e) {
+    if (e->dt == DT_i32 && e->n == 0) return e;
+    if (!x->dims) return find_i32(x, e);
+    const Expr *found = known_of(x, e)->i32;
+    if (found) return found;
+    found = find_i32(x, e);
+    known_of(x, e)->i32 = found;
+    return found;
 }
 
 bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d) {
@@ -808,6 +816,8 @@ void dims_max(Exprs *x, int rank, const int64_t *dims, int64_t *shape) {
     for (int i = 0; i < rank; i++) shape[i] = dim_max(x, dims[i]);
 }
 
+#define MOST_TEXT 200 /* nodes of a dimension that is written out */
+
 static void add_text(Exprs *x, const Expr *e, Text *to) {
     static const char *const infix[EX_count] = {
         [EX_add] = " + ", [EX_sub] = " - ", [EX_mul] = "*", [EX_div] = "/", [EX_rem] = "%"};
@@ -818,6 +828,8 @@ static void add_text(Exprs *x, const Expr *e, Text *to) {
     } else if (e->op == EX_var) {
         const char *name = x->dims->symbol.items[e->k.i - DIM_VAR].name;
         text_add(to, name ? name : arena_printf(x->arena, "n%d", (int)e->k.i - DIM_VAR));
+    } else if (e->size > MOST_TEXT) { /* shared parts are many written out */
+        text_add(to, "...");
     } else {
         const char *between = infix[e->op];
         if (!between) text_add(to, ex_name((ExprOp)e->op));

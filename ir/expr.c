@@ -64,6 +64,10 @@ static void grow_table(Exprs *x) {
     x->cap = cap;
 }
 
+static uint64_t var_bit(int var) {
+    return (uint64_t)1 << (var < EX_OTHER_VARS ? var : EX_OTHER_VARS);
+}
+
 /* The one node of this content. */
 static const Expr *node(Exprs *x, ExprOp op, DType dt, Scalar k, int n, const Expr *const *arg) {
     if (x->n * 2 >= x->cap) grow_table(x);
@@ -78,9 +82,13 @@ static const Expr *node(Exprs *x, ExprOp op, DType dt, Scalar k, int n, const Ex
                 .hash = hash,
                 .id = x->n++,
                 .size = 1,
+                .loads = op == EX_load,
                 .k = k};
+    if (op == EX_var) e->vars = var_bit((int)k.i);
     for (int i = 0; i < n; i++) {
         e->arg[i] = arg[i];
+        e->loads |= arg[i]->loads;
+        e->vars |= arg[i]->vars;
         e->size = e->size + arg[i]->size < (1u << 30) ? e->size + arg[i]->size : 1u << 30;
     }
     x->slots[at] = e;
@@ -743,25 +751,13 @@ int ex_slow_cycles(Arena *scratch, const Expr *e) {
     return cycles;
 }
 
-static void mark_var(void *user, const Expr *e) {
-    uint64_t *set = user;
-    if (e->op == EX_var && e->k.i < 64) *set |= (uint64_t)1 << e->k.i;
-}
-
-uint64_t ex_vars(Arena *scratch, const Expr *e) {
-    uint64_t set = 0;
-    ex_visit(scratch, e, mark_var, &set);
-    return set;
-}
-
-static void mark_load(void *user, const Expr *e) {
-    *(bool *)user |= e->op == EX_load;
-}
-
-bool ex_loads(Arena *scratch, const Expr *e) {
-    bool any = false;
-    ex_visit(scratch, e, mark_load, &any);
-    return any;
+bool ex_depends(const Expr *e, int var) {
+    if (!(e->vars & var_bit(var))) return false;
+    if (var < EX_OTHER_VARS) return true;
+    if (e->op == EX_var) return e->k.i == var;
+    for (int i = 0; i < e->n; i++)
+        if (ex_depends(e->arg[i], var)) return true;
+    return false;
 }
 
 typedef struct Shift {

@@ -24,14 +24,19 @@ typedef enum ExprOp {
     EX_count
 } ExprOp;
 
+#define EX_OTHER_VARS 63
+
 typedef struct Expr {
     uint8_t op; /* ExprOp */
     uint8_t dt; /* DType of the value */
     uint16_t n; /* operands */
+    bool loads; /* anything */
     uint32_t hash;
     uint32_t id;   /* order of creation; operands have smaller ids */
     uint32_t size; /* nodes of the tree it stands for, saturating: a cost to bound fusion with */
-    Scalar k;      /* const: the value; var, ctr, load: the number in k.i */
+    uint64_t
+        vars; /* that it depends on: bit i for var i below EX_OTHER_VARS, that for all others */
+    Scalar k; /* const: the value; var, ctr, load: the number in k.i */
     const struct Expr *arg[];
 } Expr;
 
@@ -118,10 +123,11 @@ const Expr *ex_rebuild(Exprs *x, const Expr *e, const Expr *const *arg);
 const Expr *ex_subst_vars(Exprs *x, const Expr *e, int n, const Expr *const *to);
 /* Puts `to` in the place of `part` wherever it stands in `e`. */
 const Expr *ex_replace(Exprs *x, const Expr *e, const Expr *part, const Expr *to);
-/* The variables that `e` depends on: bit i for var i, of those below 64. */
-uint64_t ex_vars(Arena *scratch, const Expr *e);
-/* Does `e` load anything? */
-bool ex_loads(Arena *scratch, const Expr *e);
+/* The variables that `e` depends on: bit i for var i, of those below EX_OTHER_VARS. */
+static inline uint64_t ex_vars(const Expr *e) {
+    return e->vars & ~((uint64_t)1 << EX_OTHER_VARS);
+}
+bool ex_depends(const Expr *e, int var);
 /* Adds `by` to the number of every load. */
 const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by);
 

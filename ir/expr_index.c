@@ -253,7 +253,7 @@ static bool is_index_type(const Expr *e) {
 bool ex_stride(const Expr *e, int var, int64_t *stride) {
     int64_t a = 0, b = 0;
     *stride = e->op == EX_var && e->k.i == var;
-    if (e->n == 0) return true;
+    if (e->n == 0 || !ex_depends(e, var)) return true;
     if (e->size > MAX_WALK) return false;
     if (e->op == EX_cast)
         return ex_stride(e->arg[0], var, stride) &&

@@ -263,7 +263,7 @@ static void note_risk(void *user, const Expr *e) {
     const Value *v = r->b->in.items[e->k.i];
     for (int i = 0; i < e->n; i++) {
         if (!index_beyond(r, e->arg[i], v->shape[i])) continue;
-        r->risky |= ex_vars(r->b->g->arena, e->arg[i]);
+        r->risky |= ex_vars(e->arg[i]);
         ex_visit(r->b->g->arena, e->arg[i], note_variable, &r->risky);
     }
 }
@@ -271,7 +271,7 @@ static void note_risk(void *user, const Expr *e) {
 static void note_related(void *user, const Expr *e) {
     Reads *r = user;
     if (e->dt != DT_bool || e->op == EX_load || e->op == EX_and) return;
-    uint64_t found = ex_vars(r->b->g->arena, e);
+    uint64_t found = ex_vars(e);
     if (found & r->risky) r->risky |= found;
 }
 
@@ -350,7 +350,7 @@ static const Expr *guarded(const Builder *b, const Expr *e, int n, Scalar otherw
 #define FOLD_ALWAYS_BYTES ((size_t)64 << 10)
 #define FOLD_MAX_WORK     ((int64_t)1 << 26)
 #define FOLD_MAX_PRODUCTS ((int64_t)1 << 29) /* multiply-adds (DotPlan): about half a second */
-#define FOLD_LATE_BYTES   ((size_t)1 << 20) /* of floats: computed when somebody wants them */
+#define FOLD_LATE_BYTES   ((size_t)1 << 20)  /* of floats: computed when somebody wants them */
 
 static void note_counter(void *user, const Expr *e) {
     if (e->op == EX_ctr) *(bool *)user = true;

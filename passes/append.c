@@ -32,7 +32,7 @@ static const Expr *symbol_leaf(void *user, const Expr *e, const Expr *const *arg
 
 /* The dimension that an expression without coordinates is; false: it is none. */
 static bool read_dim(Graph *g, const Op *op, const Expr *e, int64_t *d) {
-    Reading r = {g, op, ex_vars(g->arena, e) == 0};
+    Reading r = {g, op, ex_vars(e) == 0};
     if (r.known) e = ex_rewrite(g->x, e, symbol_leaf, &r);
     return r.known && dim_from_expr(g->x, e, d);
 }

@@ -63,8 +63,8 @@ static bool all_constant(const Decoded *d, const Expr *load) {
     return value_is_const(d->op.in[load->k.i]);
 }
 
-static uint64_t vars_of(const Decoded *d, const Expr *e) {
-    return e ? ex_vars(d->arena, e) : 0;
+static uint64_t vars_of(const Expr *e) {
+    return e ? ex_vars(e) : 0;
 }
 
 /* `e` at row `row` of block `block` of the depth. */
@@ -86,7 +86,7 @@ static bool is_shared(Decoded *d, const Expr *e) {
     extent[n + 1] = d->rows;
     e = at_row(d, e, ex_var(d->x, n), ex_var(d->x, n + 1));
     e = ex_simplify(d->x, e, n + 2, extent);
-    return !(vars_of(d, e) >> (n + 1) & 1);
+    return !(vars_of(e) >> (n + 1) & 1);
 }
 
 /* Does the place of what is loaded grow evenly along `var`? */
@@ -99,7 +99,7 @@ static bool is_even(const Expr *load, int var) {
 
 /* The coordinate that the weight depends on beside the depth; -1: there is none, or several. */
 static int column_of(const Decoded *d) {
-    const uint64_t vars = vars_of(d, d->q) & ~(UINT64_C(1) << d->depth);
+    const uint64_t vars = vars_of(d->q) & ~(UINT64_C(1) << d->depth);
     for (int i = 0; i < d->depth; i++)
         if (vars == UINT64_C(1) << i) return i;
     return -1;
@@ -138,8 +138,8 @@ static bool read_decoded(Graph *g, const Op *op, Decoded *d) {
             const uint64_t both = UINT64_C(1) << d->depth | UINT64_C(1) << d->column;
             return all_constant(d, d->q) && all_constant(d, d->scale) && d->scale->dt == DT_f32 &&
                    (!zero || all_constant(d, zero)) &&
-                   !((vars_of(d, d->scale) | vars_of(d, d->zero)) & ~both) &&
-                   !(vars_of(d, d->other) >> d->column & 1) && is_even(d->q, d->depth) &&
+                   !((vars_of(d->scale) | vars_of(d->zero)) & ~both) &&
+                   !(vars_of(d->other) >> d->column & 1) && is_even(d->q, d->depth) &&
                    is_even(d->q, d->column) && find_blocks(d);
         }
         int inlined = -1;
@@ -223,7 +223,7 @@ static Value *per_block(Graph *g, const Decoded *d, const Expr *load, DType dt, 
  * go to `coordinate`. */
 static Value *other_factor(Graph *g, const Decoded *d, int *coordinate) {
     Exprs *x = g->x;
-    const LaidOut l = lay_out(x, &d->op, vars_of(d, d->other), d->depth);
+    const LaidOut l = lay_out(x, &d->op, vars_of(d->other), d->depth);
     for (int i = 0; i < l.rank - 1; i++) coordinate[i] = (int)l.own[i]->k.i;
     Builder b = build(g, l.rank, l.dims);
     const Expr *e = ex_subst_vars(x, d->other, d->depth + 1, l.to);
@@ -271,8 +271,7 @@ static void keep_packed(Graph *g, Op *op, Decoded *d, bool bytes) {
 static const Expr *factors_of(Graph *g, const Expr *e, int column, bool depend) {
     Exprs *x = g->x;
     if (e->op == EX_cast && e->arg[0]->op == EX_mul) e = e->arg[0];
-    if (e->op != EX_mul)
-        return (bool)(ex_vars(g->arena, e) >> column & 1) == depend ? ex_cast(x, DT_f32, e) : NULL;
+    if (e->op != EX_mul) return ex_depends(e, column) == depend ? ex_cast(x, DT_f32, e) : NULL;
     const Expr *a = factors_of(g, e->arg[0], column, depend);
     const Expr *b = factors_of(g, e->arg[1], column, depend);
     return !a ? b : !b ? a : ex_mul(x, a, b);
@@ -288,7 +287,7 @@ static const Expr *as_product(Graph *g, const Expr *e, int column) {
 /* The sum over blocks of what zero points contribute: `e` is that of a block. */
 static Value *sum_of_blocks(Graph *g, const Op *op, const Expr *e) {
     const int rank = op->out[0]->rank;
-    const uint64_t vars = ex_vars(g->arena, e);
+    const uint64_t vars = ex_vars(e);
     const Expr *to[2 * MAX_RANK] = {NULL};
     Builder b = build(g, rank, op->out[0]->dims);
     for (int i = 0; i < op->n_red; i++)
@@ -315,7 +314,7 @@ static void take_apart(Graph *g, Op *op) {
     int64_t times = 1; /* that a block's term occurs in the sum */
     const Expr *of_zeros = ex_mul(x, difference->arg[1], scale);
     for (int i = 0; i < op->n_red; i++)
-        if (!(ex_vars(g->arena, of_zeros) >> (rank + i) & 1)) times *= op->red[i];
+        if (!ex_depends(of_zeros, rank + i)) times *= op->red[i];
     of_zeros = as_product(g, ex_mul(x, of_zeros, ex_num(x, DT_f32, (double)times)), column);
     body = as_product(g, ex_mul(x, ex_cast(x, DT_f32, product), scale), column);
     if (!of_zeros || !body) return;

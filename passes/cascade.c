@@ -34,7 +34,7 @@ static void keep_larger(Reads *u, const Expr *load) {
 static void look_at_load(void *user, const Expr *e) {
     Reads *u = user;
     if (e->op != EX_load && e->op != EX_lt && e->op != EX_le) return;
-    uint64_t vars = ex_vars(u->scratch, e);
+    uint64_t vars = ex_vars(e);
     if (!(vars & u->along)) return;
     u->other |= e->op != EX_load;
     if (e->op != EX_load) return;
@@ -81,8 +81,7 @@ static const Expr *find_product_load(Graph *g, const Op *op, int64_t depth, Want
     const Value *out = op->out[0];
     if (!wanted->target->blocks || !op_is_product(op) || out->rank + op->n_red + 1 > MAX_RANK)
         return NULL;
-    const uint64_t vars[2] = {ex_vars(g->arena, op->body->arg[0]),
-                              ex_vars(g->arena, op->body->arg[1])};
+    const uint64_t vars[2] = {ex_vars(op->body->arg[0]), ex_vars(op->body->arg[1])};
     int64_t extent[2] = {1, 1}, batches = 1; /* rows and columns, which each factor has alone */
     for (int i = 0; i < out->rank; i++) {
         const bool in[2] = {vars[0] >> i & 1, vars[1] >> i & 1};
@@ -112,13 +111,12 @@ static double rate(const Wanted *w, int64_t pieces) {
 
 /* The best factor of an extent of the reduction, and of which: of the coordinate whose steps in
  * what is loaded are the largest, if it has any. 1: there is none. */
-static int64_t choose_factor(Graph *g, const Op *op, const Expr *load, const Wanted *wanted,
-                             int *which) {
+static int64_t choose_factor(const Op *op, const Expr *load, const Wanted *wanted, int *which) {
     const double most =
         of_product(wanted) ? (double)(wanted->product.depth / LEAST_DEPTH) : 4 * wanted->pieces;
     int64_t best = 1;
     for (int i = 0; i < load->n && best == 1; i++) {
-        uint64_t vars = ex_vars(g->arena, load->arg[i]) >> op->out[0]->rank;
+        uint64_t vars = ex_vars(load->arg[i]) >> op->out[0]->rank;
         double least = of_product(wanted) ? rate(wanted, 1) : HUGE_VAL;
         for (int k = 0; k < op->n_red; k++)
             for (int64_t f = 2; vars >> k & 1 && f <= op->red[k] && (double)f <= most; f++) {
@@ -133,10 +131,10 @@ static int64_t choose_factor(Graph *g, const Op *op, const Expr *load, const Wan
 }
 
 /* Does the load run through coordinate `var` in a dimension before those of all results? */
-static bool comes_first(Graph *g, const Expr *load, int rank, int var) {
+static bool comes_first(const Expr *load, int rank, int var) {
     uint64_t results = ((uint64_t)1 << rank) - 1;
     for (int i = 0; i < load->n; i++) {
-        uint64_t vars = ex_vars(g->arena, load->arg[i]);
+        uint64_t vars = ex_vars(load->arg[i]);
         if (vars & results) return false;
         if (vars >> var & 1) return true;
     }
@@ -194,8 +192,8 @@ void pass_cascade(Graph *g, const PassOptions *o) {
         if (product) load = find_product_load(g, op, elements, &wanted);
         if (!load) continue;
         int which = 0;
-        int64_t pieces = choose_factor(g, op, load, &wanted, &which);
-        bool first = product || comes_first(g, load, op->out[0]->rank, op->out[0]->rank + which);
+        int64_t pieces = choose_factor(op, load, &wanted, &which);
+        bool first = product || comes_first(load, op->out[0]->rank, op->out[0]->rank + which);
         if (pieces > 1) take_apart(g, op, first, which, pieces);
     }
 }

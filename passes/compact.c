@@ -32,20 +32,20 @@ static bool takes_steps(const Op *op, const Expr *index) {
 
 /* The reduction along whose places the elements of rows lie side by side, if the factor is computed
  * rows of which some are left out; -1: it is not. */
-static int depth_of(const Graph *g, const Op *op, const Expr *load) {
+static int depth_of(const Op *op, const Expr *load) {
     const int rank = op->out[0]->rank;
     bool steps = false;
     if (load->op != EX_load || value_is_const(op->in[load->k.i])) return -1;
     for (int d = 0; d < load->n - 1; d++) steps |= takes_steps(op, load->arg[d]);
     for (int k = rank; k < rank + op->n_red && steps; k++)
-        if (load_dimension(g->arena, load, k) == load->n - 1) return k;
+        if (load_dimension(load, k) == load->n - 1) return k;
     return -1;
 }
 
 /* Does it pay to copy what the product loads, laid out like this? */
 static bool pays(const Graph *g, const Op *op, const Expr *load, const LaidOut *l) {
     const Value *out = op->out[0];
-    const uint64_t vars = ex_vars(g->arena, load);
+    const uint64_t vars = ex_vars(load);
     int64_t elements = 1, columns = 1, line = 1;
     bool windows = false;
     for (int d = 0; d < l->rank; d++) elements *= dim_max(g->x, l->dims[d]);
@@ -81,9 +81,9 @@ void pass_compact(Graph *g, const PassOptions *o) {
         if (!is_product_of_two(op)) continue;
         for (int i = 0; i < 2; i++) {
             const Expr *load = without_casts(op->body->arg[i]);
-            const int depth = depth_of(g, op, load);
+            const int depth = depth_of(op, load);
             if (depth < 0 || (o->target->matrix_tiles && load->dt != DT_f32)) continue;
-            const LaidOut l = lay_out(g->x, op, ex_vars(g->arena, load), depth);
+            const LaidOut l = lay_out(g->x, op, ex_vars(load), depth);
             if (pays(g, op, load, &l)) copy_rows(g, op, i, &l);
         }
     }

@@ -17,10 +17,10 @@ typedef struct Factor {
     uint64_t vars;
 } Factor;
 
-static bool read_factor(Graph *g, const Op *op, int i, const PassOptions *o, Factor *f) {
+static bool read_factor(const Op *op, int i, const PassOptions *o, Factor *f) {
     const Expr *factor = op->body->arg[i], *e = without_casts(factor);
     if (e->op != EX_load) return false;
-    *f = (Factor){factor, e, op->in[e->k.i], (DType)e->dt, ex_vars(g->arena, e)};
+    *f = (Factor){factor, e, op->in[e->k.i], (DType)e->dt, ex_vars(e)};
     if (e->dt == DT_f32 && o->precision != DT_none) f->dt = o->precision;
     return true;
 }
@@ -38,21 +38,21 @@ static bool can_lay_out(const Op *op, const Factor *f) {
 }
 
 /* Have both factors a dimension for coordinate r, or can they be given one? */
-static bool can_pad(Graph *g, const Op *op, const Factor f[2], int r, bool lay_out) {
+static bool can_pad(const Op *op, const Factor f[2], int r, bool lay_out) {
     for (int i = 0; i < 2; i++)
-        if (load_dimension(g->arena, f[i].load, r) < 0 &&
+        if (load_dimension(f[i].load, r) < 0 &&
             !(lay_out && f[i].vars >> r & 1 && can_lay_out(op, &f[i])))
             return false;
     return true;
 }
 
 /* Finds the coordinate to be made longer, *best; -1 if none will do. False if one fits as it is. */
-static bool coordinate_to_pad(Graph *g, const Op *op, const Factor f[2], int64_t at_once,
-                              bool lay_out, int *best) {
+static bool coordinate_to_pad(const Op *op, const Factor f[2], int64_t at_once, bool lay_out,
+                              int *best) {
     *best = -1;
     for (int k = 0; k < op->n_red; k++) {
         int64_t extent = op->red[k];
-        if (!can_pad(g, op, f, op->out[0]->rank + k, lay_out)) continue;
+        if (!can_pad(op, f, op->out[0]->rank + k, lay_out)) continue;
         if (extent % at_once == 0) return false;
         if (extent >= at_once / 2 && (*best < 0 || extent > op->red[*best])) *best = k;
     }
@@ -81,9 +81,9 @@ static const Expr *laid_out(Graph *g, Op *op, const Factor *f, int r, int64_t by
 /* A factor with `by` zeros behind coordinate r; what it reads then is added to the inputs. */
 static const Expr *padded(Graph *g, Op *op, const Factor *f, int r, int64_t by) {
     int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
-    if (load_dimension(g->arena, f->load, r) < 0)
+    if (load_dimension(f->load, r) < 0)
         return with_casts(g->x, f->factor, f->load, laid_out(g, op, f, r, by));
-    after[load_dimension(g->arena, f->load, r)] = by;
+    after[load_dimension(f->load, r)] = by;
     Op *last = g->last;
     Value *v = g_pad(g, f->v, before, after, (Scalar){.i = 0});
     graph_take_in(g, last, op);
@@ -95,7 +95,7 @@ static void deepen(Graph *g, Op *op, const PassOptions *o) {
     Factor f[2];
     if (!op_is_product(op)) return;
     for (int i = 0; i < 2; i++)
-        if (!read_factor(g, op, i, o, &f[i])) return;
+        if (!read_factor(op, i, o, &f[i])) return;
     int rows = value_is_const(f[0].v) ||
                (!value_is_const(f[1].v) && target_products(o->target, f[0].dt, f[1].dt) == 1);
     uint64_t spatial = ((uint64_t)1 << op->out[0]->rank) - 1;
@@ -104,7 +104,7 @@ static void deepen(Graph *g, Op *op, const PassOptions *o) {
     int64_t at_once = target_products(o->target, f[rows].dt, f[!rows].dt);
     int k = -1;
     for (int lay_out = 0; k < 0 && lay_out < 2; lay_out++)
-        if (!coordinate_to_pad(g, op, f, at_once, lay_out, &k)) return;
+        if (!coordinate_to_pad(op, f, at_once, lay_out, &k)) return;
     if (k < 0) return;
     int64_t by = at_once - op->red[k] % at_once;
     const Expr *part[2];

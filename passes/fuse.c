@@ -105,7 +105,7 @@ static void count_load(void *user, const Expr *e) {
     const Value *out = l->op->out[0], *v = l->op->in[e->k.i];
     l->large += value_numel(v) >= value_numel(out);
     if (e->k.i == l->source && out->rank && e->n && v->shape[e->n - 1] > 1)
-        l->across |= !(ex_vars(l->g->arena, e->arg[e->n - 1]) >> (out->rank - 1) & 1);
+        l->across |= !ex_depends(e->arg[e->n - 1], out->rank - 1);
 }
 
 /* Would c, which reads its input across rows, do so with many tensors instead of m's result? */
@@ -128,7 +128,7 @@ static void look_at_window(void *user, const Expr *e) {
     Windows *w = user;
     if (e->op != EX_load || e->k.i != w->source || !e->n) return;
     const int rank = w->op->out[0]->rank;
-    const uint64_t vars = ex_vars(w->g->arena, e->arg[e->n - 1]);
+    const uint64_t vars = ex_vars(e->arg[e->n - 1]);
     w->slide |= rank && vars >> (rank - 1) & 1 && vars >> rank;
 }
 
@@ -140,7 +140,7 @@ typedef struct Guards {
 
 static void look_at_guard(void *user, const Expr *e) {
     Guards *u = user;
-    u->any |= e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) >> u->var & 1;
+    u->any |= e->op == EX_select && ex_depends(e->arg[0], u->var);
 }
 
 /* Would each step of a window along rows ask whether it is in the padding? Plain loops read rows
@@ -243,11 +243,11 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
 static void look_at_choice(void *user, const Expr *e) {
     Guards *u = user;
     int64_t stride;
-    if (e->op == EX_select && ex_vars(u->g->arena, e->arg[0]) == UINT64_C(1) << u->var)
-        u->any |= ex_loads(u->g->arena, e->arg[1]) || ex_loads(u->g->arena, e->arg[2]);
+    if (e->op == EX_select && ex_vars(e->arg[0]) == UINT64_C(1) << u->var)
+        u->any |= e->arg[1]->loads || e->arg[2]->loads;
     for (int i = 0; e->op == EX_load && i < e->n; i++)
-        u->any |= (ex_vars(u->g->arena, e->arg[i]) >> u->var & 1) &&
-                  !ex_stride(e->arg[i], u->var, &stride) && !ex_loads(u->g->arena, e->arg[i]);
+        u->any |= ex_depends(e->arg[i], u->var) && !ex_stride(e->arg[i], u->var, &stride) &&
+                  !e->arg[i]->loads;
 }
 
 /* Does c choose, from column to column, what it reads (tensors side by side, places that are

@@ -187,7 +187,7 @@ static bool only_ends(Arena *scratch, const Expr *condition, int var, const Expr
     if (condition->op == EX_and)
         return only_ends(scratch, condition->arg[0], var, extent) &&
                only_ends(scratch, condition->arg[1], var, extent);
-    if (!(ex_vars(scratch, condition) >> var & 1)) return true;
+    if (!ex_depends(condition, var)) return true;
     if (condition->op != EX_lt || *extent || condition->arg[0]->op != EX_var ||
         condition->arg[0]->k.i != var)
         return false;
@@ -278,10 +278,10 @@ Value *scattered_state(const Graph *g, const Value *v) {
     return v == state ? state : NULL;
 }
 
-int load_dimension(Arena *a, const Expr *load, int var) {
+int load_dimension(const Expr *load, int var) {
     int found = -1;
     for (int i = 0; i < load->n; i++) {
-        if (!(ex_vars(a, load->arg[i]) >> var & 1)) continue;
+        if (!ex_depends(load->arg[i], var)) continue;
         if (found >= 0 || load->arg[i]->op != EX_var) return -1;
         found = i;
     }
@@ -366,10 +366,10 @@ int op_add_input(Graph *g, Op *op, Value *v) {
     return list_add(in, &op->n_in, v);
 }
 
-bool runs_across(Arena *scratch, const Expr *load, int var) {
+bool runs_across(const Expr *load, int var) {
     bool across = false;
     for (int i = 0; i < load->n; i++) {
-        bool depends = ex_vars(scratch, load->arg[i]) >> var & 1;
+        bool depends = ex_depends(load->arg[i], var);
         across = i < load->n - 1 ? across || depends : across && !depends;
     }
     return across;
@@ -383,7 +383,7 @@ typedef struct Across {
 
 static void look_across(void *user, const Expr *e) {
     Across *u = user;
-    u->any |= e->op == EX_load && runs_across(u->scratch, e, u->last);
+    u->any |= e->op == EX_load && runs_across(e, u->last);
 }
 
 bool reads_across(Arena *scratch, const Op *op) {

@@ -51,7 +51,7 @@ int list_add(Value **list, int *n, Value *v);
 /* The same with the inputs of an operator, which get a list of their own. */
 int op_add_input(Graph *g, Op *op, Value *v);
 /* Does coordinate `var` run through rows of what is loaded, and not along them? */
-bool runs_across(Arena *scratch, const Expr *load, int var);
+bool runs_across(const Expr *load, int var);
 /* Do rows of its result run across rows of something that the operator reads? */
 bool reads_across(Arena *scratch, const Op *op);
 
@@ -67,7 +67,7 @@ const Expr *without_casts(const Expr *factor);
 const Expr *with_casts(Exprs *x, const Expr *factor, const Expr *inner, const Expr *e);
 
 /* The dimension of the load that coordinate `var` alone runs through, and that alone; -1: none. */
-int load_dimension(Arena *a, const Expr *load, int var);
+int load_dimension(const Expr *load, int var);
 
 /* Coordinates of an operator as the dimensions of a tensor: that of a factor that is copied. */
 typedef struct LaidOut {

@@ -234,12 +234,12 @@ static Value *input_of(const Sum *s, const Expr *load) {
     return s->in[load->k.i];
 }
 
-static uint32_t vars_of(const Sum *s, const Expr *e) {
-    return e ? (uint32_t)ex_vars(s->g->arena, e) : 0;
+static uint32_t vars_of(const Expr *e) {
+    return e ? (uint32_t)ex_vars(e) : 0;
 }
 
 static bool is_summed(const Sum *s, const Expr *e) {
-    return vars_of(s, e) >> s->rank != 0;
+    return vars_of(e) >> s->rank != 0;
 }
 
 static const Expr *part_of(Sum *s, const Expr *e, const int *to, int n_to, int rank,
@@ -267,17 +267,16 @@ static bool along_depth(const Sum *s, const Expr *q) {
     return q->n && is_summed(s, q->arg[q->n - 1]);
 }
 
-static bool index_loads(Arena *arena, const Expr *load) {
+static bool index_loads(const Expr *load) {
     bool any = false;
-    for (int i = 0; i < load->n; i++) any |= ex_loads(arena, load->arg[i]);
+    for (int i = 0; i < load->n; i++) any |= load->arg[i]->loads;
     return any;
 }
 
 /* Has `from` a dimension for whatever is summed that q has one for? */
 static bool keeps_dimensions(const Sum *s, const Expr *q, const Expr *from) {
     for (int k = s->rank; k < s->n; k++)
-        if (load_dimension(s->g->arena, q, k) >= 0 && load_dimension(s->g->arena, from, k) < 0)
-            return false;
+        if (load_dimension(q, k) >= 0 && load_dimension(from, k) < 0) return false;
     return true;
 }
 
@@ -288,7 +287,7 @@ static const Expr *before_moves(Sum *s, const Expr *q, bool computed) {
     Value *v = input_of(s, q);
     const Expr *at = q;
     for (const Op *m; (m = v->def)->kind == OP_map && m->n_in == 1; v = m->in[0]) {
-        if (m->body->op != EX_load || index_loads(s->g->arena, m->body)) break;
+        if (m->body->op != EX_load || index_loads(m->body)) break;
         const Expr *from = ex_subst_vars(s->x, m->body, v->rank, at->arg);
         from = ex_simplify(s->x, from, s->n, s->extent);
         if (along_depth(s, at) && !along_depth(s, from)) break;
@@ -350,11 +349,11 @@ static int sum_along(Sum *s, const Expr **q) {
     Value *v = input_of(s, *q);
     bool slides = false;
     for (int i = 0; i < (*q)->n; i++) {
-        uint32_t vars = vars_of(s, (*q)->arg[i]);
+        uint32_t vars = vars_of((*q)->arg[i]);
         slides |= vars >> s->rank && vars & ((1u << s->rank) - 1);
     }
     for (int k = s->rank; k < s->n && slides && !value_is_const(v); k++) {
-        int d = load_dimension(s->g->arena, *q, k);
+        int d = load_dimension(*q, k);
         if (d < 0 || v->shape[d] != s->extent[k] || (*q)->arg[d] != ex_var(x, k)) continue;
         int64_t dims[MAX_RANK];
         const Expr *own[MAX_RANK], *index[MAX_RANK];
@@ -377,7 +376,7 @@ static int sum_along(Sum *s, const Expr **q) {
 static const Expr *sum_of(Sum *s, int i) {
     const Expr *q = s->part[i].q, *to[MAX_RANK];
     int summed = sum_along(s, &q);
-    Builder b = over(s, vars_of(s, s->part[i].q));
+    Builder b = over(s, vars_of(s->part[i].q));
     for (int k = 0; k < s->n; k++)
         to[k] = k < s->rank   ? ex_var(s->x, k)
                 : k == summed ? ex_i(s->x, 0)
@@ -389,7 +388,7 @@ static const Expr *sum_of(Sum *s, int i) {
 /* e as a tensor of its own, so that it is folded if it can be. */
 static const Expr *apart(Sum *s, DType dt, const Expr *e) {
     if (ex_is_const(e)) return ex_cast(s->x, dt, e);
-    Builder b = over(s, vars_of(s, e));
+    Builder b = over(s, vars_of(e));
     return element_of(s, build_map(&b, dt, rebase(s, &b, e)));
 }
 
@@ -426,8 +425,7 @@ static const Expr *moved_words(Builder *b, Value *words, const Expr *e) {
 static Value *as_words(Graph *g, Value *v) {
     Op *m = v->def;
     const Expr *e = m->kind == OP_map && m->n_in == 1 ? m->body : NULL;
-    while (e && e->op == EX_select && ex_is_const(e->arg[2]) && !ex_loads(g->arena, e->arg[0]))
-        e = e->arg[1];
+    while (e && e->op == EX_select && ex_is_const(e->arg[2]) && !e->arg[0]->loads) e = e->arg[1];
     bool moves = e && e->op == EX_load;
     Value *from = moves ? m->in[0] : v;
     Builder b = build(g, from->rank, from->dims);
@@ -461,7 +459,7 @@ static void change_type(Sum *s, int i, DType dt) {
 static int64_t size_of(const Sum *s, int i) {
     int64_t size = 1;
     for (int k = 0; k < s->n; k++)
-        if (vars_of(s, s->part[i].q) >> k & 1) size *= s->extent[k];
+        if (vars_of(s->part[i].q) >> k & 1) size *= s->extent[k];
     return size;
 }
 
@@ -473,10 +471,10 @@ static bool relieved(const Sum *s, int column) {
     Value *v = input_of(s, columns), *from = input_of(s, rows);
     ConstantColumns c;
     if (!s->target->byte_pairs || !value_is_const(v) || s->op->n_red != 1 ||
-        !relieve_columns_of(arena, v, rows, columns, s->rank, s->extent, &c))
+        !relieve_columns_of(v, rows, columns, s->rank, s->extent, &c))
         return false;
     if (through_reshape(from)->def->kind == OP_input &&
-        load_dimension(arena, rows, s->rank) != from->rank - 1)
+        load_dimension(rows, s->rank) != from->rank - 1)
         return false;
     const double saved = strassen_saves(s->target, s->op->out[0], s->extent[c.column], c.depth,
                                         size_of(s, !column), size_of(s, column));
@@ -489,9 +487,9 @@ static bool relieved(const Sum *s, int column) {
 static int computed_columns(const Sum *s, uint32_t either, uint32_t spatial) {
     int column = 1;
     for (int k = 0; k < s->rank; k++)
-        if (either >> k & 1 && s->extent[k] > 1) column = vars_of(s, s->part[1].q) >> k & 1;
+        if (either >> k & 1 && s->extent[k] > 1) column = vars_of(s->part[1].q) >> k & 1;
     bool many = size_of(s, column) > size_of(s, !column) + shape_numel(s->rank, s->extent);
-    many &= (vars_of(s, s->part[!column].q) & ~vars_of(s, s->part[column].q) & spatial) != 0;
+    many &= (vars_of(s->part[!column].q) & ~vars_of(s->part[column].q) & spatial) != 0;
     return many && along_depth(s, s->part[column].q) ? !column : column;
 }
 
@@ -500,7 +498,7 @@ static int computed_columns(const Sum *s, uint32_t either, uint32_t spatial) {
  * faster even so. False if the sum is no product of a matrix. */
 static bool as_matrix_product(Sum *s) {
     uint32_t spatial = (1u << s->rank) - 1;
-    uint32_t vars[2] = {vars_of(s, s->part[0].q), vars_of(s, s->part[1].q)};
+    uint32_t vars[2] = {vars_of(s->part[0].q), vars_of(s->part[1].q)};
     uint32_t either = (vars[0] ^ vars[1]) & spatial;
     bool constant[2];
     for (int i = 0; i < 2; i++) constant[i] = value_is_const(input_of(s, s->part[i].q));
@@ -522,7 +520,7 @@ static int window_depth(const Sum *s, int weights) {
     for (int r = s->rank; r < s->n; r++) {
         int64_t fours = (s->extent[r] + BYTES_AT_ONCE - 1) / BYTES_AT_ONCE;
         if (3 * BYTES_AT_ONCE * fours <= 4 * s->extent[r] &&
-            load_dimension(s->g->arena, s->part[weights].q, r) >= 0)
+            load_dimension(s->part[weights].q, r) >= 0)
             return r;
     }
     return -1;
@@ -536,9 +534,8 @@ static int as_window(Sum *s, int *weights) {
     int w = value_is_const(input_of(s, s->part[1].q)), r = window_depth(s, w);
     bool channels = false;
     for (int k = 0; k < s->rank; k++)
-        channels |= s->extent[k] >= BYTES_AT_ONCE &&
-                    load_dimension(s->g->arena, s->part[w].q, k) >= 0 &&
-                    load_dimension(s->g->arena, s->part[!w].q, k) >= 0;
+        channels |= s->extent[k] >= BYTES_AT_ONCE && load_dimension(s->part[w].q, k) >= 0 &&
+                    load_dimension(s->part[!w].q, k) >= 0;
     if (!channels || r < 0 || !value_is_const(input_of(s, s->part[w].q))) return -1;
     change_type(s, w, DT_i8);
     change_type(s, !w, target_row_bytes(s->target));
@@ -547,7 +544,7 @@ static int as_window(Sum *s, int *weights) {
         Decoded *d = &s->part[w];
         Value *v = input_of(s, d->q);
         int64_t before[MAX_RANK] = {0}, after[MAX_RANK] = {0};
-        after[load_dimension(s->g->arena, d->q, r)] = BYTES_AT_ONCE - spare;
+        after[load_dimension(d->q, r)] = BYTES_AT_ONCE - spare;
         Value *padded = g_pad(s->g, v, before, after, (Scalar){.i = 0});
         d->q = ex_load(s->x, v->dt, list_add(s->in, &s->n_in, padded), d->q->n, d->q->arg);
     }
@@ -637,7 +634,7 @@ static void in_integers(Sum *s, bool product) {
  * results read each? */
 static bool are_better_decoded(const Sum *s, int i) {
     const Value *v = input_of(s, s->part[i].q), *out = s->op->out[0];
-    const uint32_t vars = vars_of(s, s->part[i].q);
+    const uint32_t vars = vars_of(s->part[i].q);
     int64_t results = 1;
     for (int k = 0; k < s->rank; k++)
         if (!(vars >> k & 1)) results *= s->extent[k];

@@ -74,7 +74,7 @@ static void wish_for_operand(void *user, const Expr *e) {
     const Value *v = u->op->in[e->k.i];
     int best = -1;
     for (int i = 0; i < e->n; i++) {
-        uint64_t vars = ex_vars(u->l->g->arena, e->arg[i]);
+        uint64_t vars = ex_vars(e->arg[i]);
         if (vars && !(vars & ~u->weights) && (best < 0 || v->shape[i] > v->shape[best])) best = i;
     }
     if (best >= 0 && v->shape[best] >= u->least) wish(u->l, v, best);

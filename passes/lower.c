@@ -198,7 +198,7 @@ static const Op *by_coordinates(Lower *l, const Op *op, const Expr **extent) {
         own->body = ex_replace(x, own->body, at, ex_var(x, 1 + i));
         place = ex_div(x, place, extent[i]);
     }
-    if (ex_vars(arena, own->body) & 1) return NULL;
+    if (ex_vars(own->body) & 1) return NULL;
     for (int i = 0; i < rank; i++) to[1 + i] = ex_var(x, i);
     own->body = ex_subst_vars(x, own->body, 1 + rank, to);
     out->storage = op->out[0];

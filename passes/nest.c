@@ -46,16 +46,10 @@ static void replace_in_order(Nest *n, int a, int count, const int *loops) {
     n->n_order = m;
 }
 
-static bool has_vars(const Expr *e) {
-    bool found = e->op == EX_var;
-    for (int i = 0; i < e->n && !found; i++) found = has_vars(e->arg[i]);
-    return found;
-}
-
 /* Is it `var < extent`, or several of that, with extents that are the same in the whole run? */
 static bool only_limits(const Expr *cond) {
     if (cond->op == EX_and) return only_limits(cond->arg[0]) && only_limits(cond->arg[1]);
-    return cond->op == EX_lt && cond->arg[0]->op == EX_var && !has_vars(cond->arg[1]);
+    return cond->op == EX_lt && cond->arg[0]->op == EX_var && !cond->arg[1]->vars;
 }
 
 /* Updates of a scatter that a condition on a coordinate alone allows. */
@@ -260,7 +254,7 @@ void nest_single(Nest *n, Singles s) {
 
 int nest_single_coordinate(const Nest *n, int a) {
     for (int d = 0; d < n->n_coords; d++)
-        if (n->limit[d] && ex_vars(n->p->arena, n->coord[d]) >> a & 1) return d;
+        if (n->limit[d] && ex_depends(n->coord[d], a)) return d;
     return -1;
 }
 
@@ -647,7 +641,7 @@ static bool has_windows(const Nest *n, const Expr *rows, const Moves *m, int win
     }
     for (int i = 0; i < n->n_loops; i++) extent[i] = n->loop[i].extent;
     const int loops = counters_as_loops(n, &start, extent);
-    return !ex_loads(n->p->arena, start) && !n->guard[0] && !n->guard[1] &&
+    return !start->loads && !n->guard[0] && !n->guard[1] &&
            ex_bounds(start, loops, extent, &low, &high) && low + first >= 0 &&
            high + last + window <= value_span(n->op->in[rows->k.i]);
 }

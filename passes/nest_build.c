@@ -241,24 +241,12 @@ static const Expr *both_hold(Exprs *x, const Expr *a, const Expr *b) {
     return a && b ? ex_and(x, a, b) : a ? a : b;
 }
 
-static bool reads_extent(const Expr *e) {
-    bool found = e->op == EX_load;
-    for (int i = 0; i < e->n && !found; i++) found = reads_extent(e->arg[i]);
-    return found;
-}
-
-static bool reads_var(const Expr *e, int var) {
-    bool found = e->op == EX_var && e->k.i == var;
-    for (int i = 0; i < e->n && !found; i++) found = reads_var(e->arg[i], var);
-    return found;
-}
-
 /* The position in the order of the innermost of the first `count` loops that `e` depends on; -1:
  * none. */
 static int last_loop(const Build *b, const Expr *e, int count) {
     int last = -1;
     for (int i = 0; i < count; i++)
-        if (reads_var(e, b->n->loop[b->n->order[i]].var)) last = i;
+        if (ex_depends(e, b->n->loop[b->n->order[i]].var)) last = i;
     return last;
 }
 
@@ -363,7 +351,7 @@ static void apply_limits(Build *b, int first) {
         for (int i = 0; i < first; i++) {
             int loop = n->order[i];
             const Expr *at = begin_within(b, b->coord[d], i + 1, first), *until = NULL;
-            if (!reads_var(at, n->loop[loop].var)) continue;
+            if (!ex_depends(at, n->loop[loop].var)) continue;
             const Expr *inside = ex_lt(b->x, at, n->limit[d]);
             if (at == b->coord[d]) b->holds[d] = inside;
             if (before && ends_together(b, before, at, n->limit[d])) continue;
@@ -507,7 +495,7 @@ static Finish finish_rows(Build *b, int rows, int64_t count) {
     const Expr *post = rewrite(b, op->post);
     b->acc = acc;
     for (int i = 0; i < rows; i++)
-        if (reads_var(post, n->loop[b->tile[i]].var)) return f;
+        if (ex_depends(post, n->loop[b->tile[i]].var)) return f;
     const int var = nest_add_var(b, "row", all);
     const Expr *row = ex_var(x, var);
     f.sum = kernel_buffer(b->p, b->k, "sum", SPACE_reg, DT_f32, 1, &all);
@@ -582,7 +570,7 @@ static bool ends_loop(Build *b, const Expr *part, int first) {
     for (int i = n->n_order - 1; i >= first; i--) {
         int loop = n->order[i];
         const NestLoop *l = &n->loop[loop];
-        if (l->role != ROLE_serial || !reads_var(part->arg[0], l->var)) continue;
+        if (l->role != ROLE_serial || !ex_depends(part->arg[0], l->var)) continue;
         const Expr *at = begin_within(b, part->arg[0], i + 1, n->n_order);
         int64_t step, low, high;
         if (b->until[loop] || !ex_bounds(part->arg[0], b->k->vars.n, b->extent, &low, &high))
@@ -610,7 +598,7 @@ static const Expr *guards_to_loops(Build *b, int first) {
             part = part->arg[1];
         }
         int at = last_loop(b, part, n->n_order);
-        bool known = at >= 0 && reads_extent(part);
+        bool known = at >= 0 && part->loads;
         if (known && ends_loop(b, part, first)) continue;
         bool plain = known && n->loop[n->order[at]].role == ROLE_serial;
         const Expr **to = !plain ? &left : at < first ? &around : &b->inside[n->order[at]];
@@ -646,12 +634,12 @@ static void end_beyond_reach(Build *b, const Expr *part, int first) {
     if (!end) return;
     if (part->op == EX_le) end = ex_add(x, end, ex_i(x, 1));
     for (int i = first; i < n->n_order; i++)
-        if (reads_var(end, n->loop[n->order[i]].var)) return;
+        if (ex_depends(end, n->loop[n->order[i]].var)) return;
     for (int i = n->n_order - 1; i >= first; i--) {
         const int loop = n->order[i];
         const NestLoop *l = &n->loop[loop];
         int64_t whole;
-        if (l->role != ROLE_serial || !reads_var(part->arg[0], l->var)) continue;
+        if (l->role != ROLE_serial || !ex_depends(part->arg[0], l->var)) continue;
         const Expr *at = begin_within(b, part->arg[0], i + 1, n->n_order);
         const Expr *until = count_to(b, at, l, ex_bin(x, EX_max, end, ex_i(x, 0)), &whole);
         if (until) b->until[loop] = nest_simplify(b, ex_bin(x, EX_min, until, extent_of(b, loop)));
@@ -680,7 +668,7 @@ PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t insi
     const bool floats = dt_is_float((DType)e->dt);
     for (int i = 0; i < 2 && floats && (e->op == EX_mul || (e->op == EX_sub && i == 0)); i++) {
         const Expr *other = e->arg[1 - i];
-        if (ex_vars(arena, other) & inside) continue;
+        if (ex_vars(other) & inside) continue;
         part = nest_partial_sum(x, arena, e->arg[i], inside, times);
         if (e->op == EX_sub) other = ex_mul(x, other, ex_num(x, (DType)e->dt, (double)times));
         part.body = ex_bin(x, (ExprOp)e->op, i ? other : part.body, i ? part.body : other);
@@ -895,7 +883,7 @@ static void skip_unasked(Build *b, int first) {
     ex_visit(b->p->arena, post->arg[2], note_acc, &uses);
     if (uses) return;
     const Expr *asked = nest_simplify(b, holds_somewhere(b, rewrite(b, post->arg[0])));
-    if (!ex_vars(b->p->arena, asked)) return;
+    if (!ex_vars(asked)) return;
     b->until[loop] = ex_select(b->x, asked, ex_i(b->x, n->loop[loop].extent), ex_i(b->x, 0));
 }
 

@@ -50,7 +50,7 @@ static bool part_terms(const Nest *n, const Expr *e, const Expr **counted, const
     if (u.counter && e->op == EX_add)
         return part_terms(n, e->arg[0], counted, rest) && part_terms(n, e->arg[1], counted, rest);
     const Expr **to = u.counter ? counted : rest;
-    if (u.counter && ex_vars(n->p->arena, e)) return false;
+    if (u.counter && ex_vars(e)) return false;
     *to = ex_add(n->x, *to, e);
     return true;
 }
@@ -466,7 +466,7 @@ static void fetch_lines(Results *u, int buffer, DType dt, const Expr *at) {
     const Expr *load = ex_load(x, dt, buffer, 1, &at);
     int64_t step;
     if (!ex_stride(at, part->column, &step) || step != 1) return;
-    if (ex_loads(u->a.n->p->arena, at)) return; /* a hint is not worth loads */
+    if (at->loads) return; /* a hint is not worth loads */
     if (part->part >= 0) {
         if (ex_stride(at, part->part, &step) && step == 0) return;
         to[part->part] = ex_add(x, ex_var(x, part->part), ex_i(x, part->parts));
@@ -556,7 +556,7 @@ static void fetch_next(void *user, const Expr *e) {
     int across = -1;                          /* the reduction loop along the row */
     NextRow next;
     if ((int64_t)value_bytes(v) <= n->target->l2_bytes || value_numel(v) > INT32_MAX / 2 ||
-        ex_loads(n->p->arena, at) || !ex_stride(at, part->row, &along) || along <= 0 ||
+        at->loads || !ex_stride(at, part->row, &along) || along <= 0 ||
         !ex_stride(at, part->column, &column) || column != 1 || 2 * part->columns < line ||
         !find_next_row(&u->a, at, &next))
         return;

@@ -173,7 +173,7 @@ typedef struct Rows {
 static void look_across(void *user, const Expr *e) {
     Rows *u = user;
     const int last = u->p->op->out[0]->rank - 1;
-    if (e->op != EX_load || !runs_across(u->p->g->arena, e, last)) return;
+    if (e->op != EX_load || !runs_across(e, last)) return;
     for (int i = 0; i < last; i++) {
         int64_t stride;
         if (u->box->hi[i] - u->box->lo[i] < MIN_ROWS) continue;
@@ -293,7 +293,7 @@ static int64_t pixels_of_window(const RowReads *u, const Expr *load) {
     int64_t pixels = 1;
     bool slides = false;
     for (int d = load->n - 2; d >= 0; d--) {
-        const uint64_t vars = ex_vars(u->arena, load->arg[d]);
+        const uint64_t vars = ex_vars(load->arg[d]);
         int64_t places = 1;
         for (int k = 0; k < op->n_red; k++)
             if (vars >> (rank + k) & 1) places *= op->red[k];
@@ -322,7 +322,7 @@ static void look_at_rows(void *user, const Expr *e) {
     if (e->op != EX_load || e->n < 2) return;
     const Value *v = u->op->in[e->k.i];
     const int64_t row = v->shape[e->n - 1] * (int64_t)dt_store(v->dt);
-    const bool product = ex_vars(u->arena, e->arg[e->n - 1]) >> u->op->out[0]->rank;
+    const bool product = ex_vars(e->arg[e->n - 1]) >> u->op->out[0]->rank;
     int64_t sets = 1; /* that pixels' lines fall into: a window has half of their ways */
     while (sets * row % L1_WAY_BYTES && sets < L1_WAY_BYTES / LINE_BYTES) sets++;
     u->compete[v->id] |=

@@ -40,7 +40,7 @@ static const Expr *rebase(void *user, const Expr *e, const Expr *const *args) {
 static const Expr *bound_of(const Reach *r, const Expr *e) {
     Exprs *x = r->g->x;
     const Expr *to[MAX_RANK] = {NULL};
-    const uint64_t vars = ex_vars(x->arena, e) >> r->op->out[0]->rank;
+    const uint64_t vars = ex_vars(e) >> r->op->out[0]->rank;
     if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return NULL;
     if (!vars || vars & (vars - 1)) return NULL;
     int var = r->op->out[0]->rank;
@@ -99,7 +99,7 @@ static const Expr *condition_in(Reach *r, const Op *def, const Expr *e, const Ex
     for (int i = 0; i < e->n; i++) {
         at[i] = ex_subst_vars(x, e->arg[i], def->out[0]->rank, index);
         at[i] = ex_simplify(x, at[i], r->n, r->extent);
-        if (ex_loads(x->arena, at[i])) return NULL;
+        if (at[i]->loads) return NULL;
     }
     return condition_of(r, def->in[e->k.i], at, none);
 }
@@ -131,8 +131,8 @@ static const Expr *condition_of_zeros(Reach *r, const Expr *load) {
     Value *v = r->op->in[load->k.i];
     const int rank = r->op->out[0]->rank;
     if (!value_is_const(v) || v->rank < 2 || load->arg[1]->op != EX_var) return NULL;
-    if (load->arg[1]->k.i < rank || ex_loads(x->arena, load->arg[0])) return NULL;
-    if (ex_vars(x->arena, load->arg[0]) >> rank || r->op->n_in == MAX_INPUTS) return NULL;
+    if (load->arg[1]->k.i < rank || load->arg[0]->loads) return NULL;
+    if (ex_vars(load->arg[0]) >> rank || r->op->n_in == MAX_INPUTS) return NULL;
     const int64_t blocks = v->shape[0], steps = v->shape[1];
     const int64_t terms = shape_numel(r->n, r->extent);
     if (value_numel(v) == 0 || steps < LEAST_STEPS) return NULL;

@@ -417,13 +417,13 @@ static bool takes_apart(const Expr *at, ExprOp how, int coordinate, int64_t by) 
            ex_is_int(at->arg[1], by);
 }
 
-static Along dimensions_along(Arena *arena, const Value *v, const Expr *load, int column) {
-    Along along = {load_dimension(arena, load, column), -1};
+static Along dimensions_along(const Value *v, const Expr *load, int column) {
+    Along along = {load_dimension(load, column), -1};
     if (along.column >= 0) return along;
     for (int i = 0; i < load->n; i++)
         if (takes_apart(load->arg[i], EX_rem, column, v->shape[i])) along.column = i;
     for (int i = 0; i < load->n && along.column >= 0; i++) {
-        if (i == along.column || !(ex_vars(arena, load->arg[i]) >> column & 1)) continue;
+        if (i == along.column || !ex_depends(load->arg[i], column)) continue;
         if (!takes_apart(load->arg[i], EX_div, column, v->shape[along.column]) || along.matrix >= 0)
             return (Along){-1, -1};
         along.matrix = i;
@@ -432,23 +432,23 @@ static Along dimensions_along(Arena *arena, const Value *v, const Expr *load, in
 }
 
 /* The longest coordinate of columns that `load` reads and `row` does not; -1: there is none. */
-static int find_column(Arena *arena, const Value *v, const Expr *row, const Expr *load, int rank,
+static int find_column(const Value *v, const Expr *row, const Expr *load, int rank,
                        const int64_t *extent) {
-    const uint64_t rows = ex_vars(arena, row);
+    const uint64_t rows = ex_vars(row);
     int column = -1;
     for (int i = 0; i < rank; i++)
         if (!(rows >> i & 1) && (column < 0 || extent[i] > extent[column]) &&
-            dimensions_along(arena, v, load, i).column >= 0)
+            dimensions_along(v, load, i).column >= 0)
             column = i;
     return column;
 }
 
-bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *load, int rank,
+bool relieve_columns_of(Value *v, const Expr *row, const Expr *load, int rank,
                         const int64_t *extent, ConstantColumns *c) {
-    const int depth = rank, column = find_column(arena, v, row, load, rank, extent);
-    const int k = load_dimension(arena, load, depth);
+    const int depth = rank, column = find_column(v, row, load, rank, extent);
+    const int k = load_dimension(load, depth);
     if (k < 0 || column < 0 || value_numel(v) == 0) return false;
-    Along along = dimensions_along(arena, v, load, column);
+    Along along = dimensions_along(v, load, column);
     int64_t stride[MAX_RANK], size = 1;
     for (int i = v->rank - 1; i >= 0; size *= v->shape[i--]) stride[i] = size;
     *c = (ConstantColumns){.v = v,
@@ -459,7 +459,7 @@ bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *loa
                            .column_stride = stride[along.column],
                            .batch = -1,
                            .batches = 1};
-    const uint64_t others = ex_vars(arena, load) & ~(UINT64_C(1) << depth | UINT64_C(1) << column);
+    const uint64_t others = ex_vars(load) & ~(UINT64_C(1) << depth | UINT64_C(1) << column);
     int64_t columns = c->n;
     if (along.matrix >= 0) {
         c->batches = v->shape[along.matrix];
@@ -467,7 +467,7 @@ bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *loa
         columns *= c->batches;
     } else if (others) {
         c->batch = __builtin_ctzll(others);
-        const int matrix = load_dimension(arena, load, c->batch);
+        const int matrix = load_dimension(load, c->batch);
         if (matrix < 0) return false;
         c->batches = extent[c->batch];
         c->batch_stride = stride[matrix];
@@ -536,7 +536,6 @@ typedef struct Relief {
 static bool read_product(Relief *r) {
     const Op *op = r->op;
     const Value *out = op->out[0];
-    Arena *arena = r->g->arena;
     if (!op_is_product(op)) return false;
     if (op->n_red != 1 || op->body->dt != DT_i32) return false;
     for (int i = 0; i < 2; i++) {
@@ -547,8 +546,8 @@ static bool read_product(Relief *r) {
         if (!value_is_const(v) || v->dt != DT_i8) continue;
         int64_t extent[MAX_RANK];
         op_extents(op, extent);
-        return load_dimension(arena, r->row, out->rank) == r->row->n - 1 &&
-               relieve_columns_of(arena, v, r->row, r->load, out->rank, extent, &r->columns);
+        return load_dimension(r->row, out->rank) == r->row->n - 1 &&
+               relieve_columns_of(v, r->row, r->load, out->rank, extent, &r->columns);
     }
     return false;
 }

@@ -22,7 +22,7 @@ typedef struct ConstantColumns {
 
 /* Those that `load` reads, all of v once, along the depth of a product, coordinate `rank`, one of
  * the result's that `row` does not read, and perhaps one more; false if it does not. */
-bool relieve_columns_of(Arena *arena, Value *v, const Expr *row, const Expr *load, int rank,
+bool relieve_columns_of(Value *v, const Expr *row, const Expr *load, int rank,
                         const int64_t *extent, ConstantColumns *c);
 /* Fours of constant columns whose sums are added in 16 bits: `together` of them so far `apart`, at
  * every place of loops with such extents and strides. */

@@ -23,7 +23,7 @@
 void split_product(const Nest *n, const Expr *body, Product *m) {
     uint64_t mask[2];
     *m = (Product){.body = body, .rows = 1, .columns = 1, .batches = 1, .depths = 1};
-    for (int f = 0; f < 2; f++) mask[f] = ex_vars(n->p->arena, body->arg[f]);
+    for (int f = 0; f < 2; f++) mask[f] = ex_vars(body->arg[f]);
     for (int k = 0; k < n->n_order; k++) {
         int i = n->order[k];
         int64_t extent = n->loop[i].extent;
@@ -319,18 +319,13 @@ static void split_divided(Nest *n) {
     }
 }
 
-static bool reads_loop(const Nest *n, const Expr *e, int loop) {
-    return ex_vars(n->p->arena, e) >> loop & 1;
-}
-
 /* Is one loop for both no loop whose end says how far they go? Of a coordinate that does not always
  * go as far as its extent it does only if that is the outer one's. */
 static bool go_apart(const Nest *n, int outer, int inner) {
     const Expr *guard = n->loop[inner].reduce ? n->guard[1] : NULL;
     for (int d = 0; d < n->n_coords; d++)
-        if (n->limit[d] && n->loop[inner].extent > 1 && reads_loop(n, n->coord[d], inner))
-            return true;
-    return guard && (reads_loop(n, guard, outer) || reads_loop(n, guard, inner));
+        if (n->limit[d] && n->loop[inner].extent > 1 && ex_depends(n->coord[d], inner)) return true;
+    return guard && (ex_depends(guard, outer) || ex_depends(guard, inner));
 }
 
 int outer_of(int inner) {
@@ -450,14 +445,11 @@ int without(int *order, int count, int loop) {
 
 typedef struct Footprint {
     const Nest *n;
-    int loop;
-    bool reads_loop;
     double bytes, word; /* of the tensors that are loaded, and of their largest elements */
 } Footprint;
 
 static void look_at_footprint(void *user, const Expr *e) {
     Footprint *u = user;
-    if (e->op == EX_var && e->k.i == u->loop) u->reads_loop = true;
     if (e->op != EX_load) return;
     const Value *v = u->n->op->in[e->k.i];
     u->bytes += (double)value_bytes(v);
@@ -469,9 +461,9 @@ double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop)
     double elements = (double)extent * (double)m->depths;
     double bytes = elements * (double)dt_store((DType)body->dt);
     for (int f = 0; f < 2; f++) {
-        Footprint u = {.n = n, .loop = loop};
+        Footprint u = {.n = n};
         ex_visit(n->p->arena, body->arg[f], look_at_footprint, &u);
-        if (u.reads_loop) bytes = fmin(bytes, fmin(u.bytes, elements * u.word));
+        if (ex_depends(body->arg[f], loop)) bytes = fmin(bytes, fmin(u.bytes, elements * u.word));
     }
     return m->moved && !listed(loop, m->row, m->n_row) ? 2 * bytes : bytes; /* with their table */
 }
@@ -517,8 +509,7 @@ typedef struct ColumnBytes {
 
 static void look_at_columns(void *user, const Expr *e) {
     ColumnBytes *u = user;
-    if (e->op == EX_load && ex_vars(u->n->p->arena, e) >> u->column & 1 &&
-        nest_can_pack(u->n, e->k.i, e->arg[0]))
+    if (e->op == EX_load && ex_depends(e, u->column) && nest_can_pack(u->n, e->k.i, e->arg[0]))
         u->bytes += (double)value_bytes(u->n->op->in[e->k.i]);
 }
 
@@ -587,7 +578,7 @@ static int repeat_depth(Nest *n, int repeats, int *order, int k) {
     const int loop = order[k - 1];
     const NestLoop *l = &n->loop[loop];
     if (l->role != ROLE_serial || !l->reduce || l->extent < LEAST_REPEATED) return k;
-    if (n->guard[1] && reads_loop(n, n->guard[1], loop)) return k;
+    if (n->guard[1] && ex_depends(n->guard[1], loop)) return k;
     return split_innermost(n, repeats, ROLE_repeat, order, k);
 }
 
@@ -637,7 +628,7 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
  * rows? (Winograd's are.) */
 static bool has_numbers(const Nest *n, const Product *m, const Expr *body, int row) {
     if (row < 0 || n->loop[row].extent > MOST_NUMBERS || m->depths > MOST_NUMBERS) return false;
-    return !ex_loads(n->p->arena, body->arg[0]) || !ex_loads(n->p->arena, body->arg[1]);
+    return !body->arg[0]->loads || !body->arg[1]->loads;
 }
 
 /* Does Arm's NEON add products of bytes without an instruction of its own? They are widened, and
@@ -701,11 +692,11 @@ typedef struct NarrowFactor {
     uint64_t loops; /* that it depends on */
 } NarrowFactor;
 
-static NarrowFactor narrow_factor(const Nest *n, const Expr *factor) {
+static NarrowFactor narrow_factor(const Expr *factor) {
     NarrowFactor f = {NULL, 0};
     if (factor->op == EX_cast && factor->arg[0]->op == EX_load) {
         f.load = factor->arg[0];
-        f.loops = ex_vars(n->p->arena, f.load);
+        f.loops = ex_vars(f.load);
     }
     return f;
 }
@@ -751,8 +742,8 @@ static bool narrow_tile(Nest *n) {
     Product m;
     if (body->op != EX_mul || !find_product(n, &m)) return false;
     for (int k = 0; k < 2; k++) {
-        NarrowFactor rows = narrow_factor(n, body->arg[k]);
-        NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
+        NarrowFactor rows = narrow_factor(body->arg[k]);
+        NarrowFactor columns = narrow_factor(body->arg[1 - k]);
         if (!rows.load || !columns.load) return false;
         int at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
         bool packs = nest_can_pack(n, columns.load->k.i, columns.load->arg[0]);
@@ -834,9 +825,9 @@ static bool moved_tile(Nest *n) {
     const Expr *body = nest_body(n);
     if (!n->target->byte_pairs || body->op != EX_mul) return false;
     for (int k = 0; k < 2; k++) {
-        NarrowFactor rows = narrow_factor(n, body->arg[k]);
-        NarrowFactor columns = narrow_factor(n, body->arg[1 - k]);
-        if (!rows.load || !columns.load || !ex_loads(n->p->arena, rows.load->arg[0])) continue;
+        NarrowFactor rows = narrow_factor(body->arg[k]);
+        NarrowFactor columns = narrow_factor(body->arg[1 - k]);
+        if (!rows.load || !columns.load || !rows.load->arg[0]->loads) continue;
         int64_t at_once = target_products(n->target, (DType)rows.load->dt, (DType)columns.load->dt);
         const MovedLoops l = find_moved(n, &columns, at_once);
         if (l.column < 0 || l.few < 0 || l.steps < 0) continue;

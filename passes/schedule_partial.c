@@ -18,7 +18,7 @@ static void look_at_constants(void *user, const Expr *e) {
     if (e->op != EX_load) return;
     u->any = true;
     u->all &= nest_can_pack(u->n, e->k.i, e->arg[0]);
-    u->loops |= ex_vars(u->n->p->arena, e);
+    u->loops |= ex_vars(e);
 }
 
 #define MOST_SHORT 2

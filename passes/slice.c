@@ -56,7 +56,7 @@ static bool read_product(Deep *d, const Target *t) {
     for (int i = 0; i < 2; i++) {
         load[i] = without_casts(op->body->arg[i]);
         if (load[i]->op != EX_load) return false;
-        vars[i] = ex_vars(d->g->arena, load[i]);
+        vars[i] = ex_vars(load[i]);
     }
     if (!(vars[0] & vars[1] & (uint64_t)1 << out->rank)) return false;
     const int c = columns_of(d, load, vars);

@@ -63,7 +63,7 @@ static bool is_low(Graph *g, const Op *op, const Expr *e, uint64_t *along) {
     uint64_t seen = 0;
     for (int d = 0; d < one->n; d++) {
         const Expr *at = any->arg[d];
-        const uint64_t reduced = ex_vars(x->arena, at) >> rank;
+        const uint64_t reduced = ex_vars(at) >> rank;
         const bool all = at->op == EX_var && reduced &&
                          reduces_all_of(g, most, (int)at->k.i - rank, op->in[one->k.i], d);
         if (reduced && (!all || seen & reduced)) return false;
@@ -128,7 +128,7 @@ static bool take_division(Graph *g, Op *op, int f) {
     const Expr *index[MAX_RANK];
     for (int i = 0; i < sum->n; i++) index[i] = ex_subst_vars(x, sum->arg[i], load->n, load->arg);
     for (int i = 0; i < sum->n; i++)
-        if (ex_vars(g->arena, index[i]) >> rank) return false;
+        if (ex_vars(index[i]) >> rank) return false;
     const Expr *divisor = ex_load(x, DT_f32, op_add_input(g, op, map->in[sum->k.i]), sum->n, index);
     const Expr *quotient = ex_div(x, ex_acc(x, DT_f32), divisor);
     read_factor(g, op, f, e, load->n, load->arg);
@@ -153,7 +153,7 @@ static bool take_scale(Graph *g, Op *op, int f) {
     const double size = fabs(number->k.f);
     if (!(size <= MOST_SCALE && size >= 1 / MOST_SCALE)) return false;
     for (int i = 0; i < from->n; i++) {
-        if (ex_loads(g->arena, from->arg[i])) return false;
+        if (from->arg[i]->loads) return false;
         index[i] = ex_subst_vars(x, from->arg[i], load->n, load->arg);
     }
     read_factor(g, op, f, map->in[from->k.i], from->n, index);

@@ -90,10 +90,10 @@ static bool sums_fit(Arena *arena, Value *v) {
 
 /* The dimension of the load whose index is `stride` times a variable and something else, which does
  * not have it; -1: there is none, or another one has the variable. */
-static int dimension_along(Arena *arena, const Expr *load, int var, int64_t *stride) {
+static int dimension_along(const Expr *load, int var, int64_t *stride) {
     int found = -1;
     for (int d = 0; d < load->n; d++) {
-        if (!(ex_vars(arena, load->arg[d]) >> var & 1)) continue;
+        if (!ex_depends(load->arg[d], var)) continue;
         if (found >= 0 || !ex_stride(load->arg[d], var, stride) || *stride < 1) return -1;
         found = d;
     }
@@ -104,27 +104,26 @@ static int dimension_along(Arena *arena, const Expr *load, int var, int64_t *str
  * on. Rows may be several elements apart, as those of a window with a stride are; halves of columns
  * and of the depth are halves of their tensors. */
 static bool find_coordinates(Quartered *p) {
-    Arena *arena = p->g->arena;
     const Op *op = p->op;
     const Value *out = op->out[0];
-    const uint64_t row_vars = ex_vars(arena, p->rows.load);
-    const uint64_t column_vars = ex_vars(arena, p->columns.load);
+    const uint64_t row_vars = ex_vars(p->rows.load);
+    const uint64_t column_vars = ex_vars(p->columns.load);
     p->row = p->column = p->depth = -1;
     for (int i = 0; i < out->rank; i++) {
         int64_t stride;
         if (!(column_vars >> i & 1) && (p->row < 0 || out->shape[i] > p->m)) {
-            int d = dimension_along(arena, p->rows.load, i, &stride);
+            int d = dimension_along(p->rows.load, i, &stride);
             if (d < 0) continue;
             p->row = i, p->m = out->shape[i], p->rows.other = d, p->rows.stride = stride;
         } else if (!(row_vars >> i & 1) && (p->column < 0 || out->shape[i] > p->n)) {
-            int d = load_dimension(arena, p->columns.load, i);
+            int d = load_dimension(p->columns.load, i);
             if (d < 0 || p->columns.v->shape[d] != out->shape[i]) continue;
             p->column = i, p->n = out->shape[i], p->columns.other = d;
         }
     }
     for (int r = 0; r < op->n_red; r++) {
-        int d = load_dimension(arena, p->rows.load, out->rank + r);
-        int e = load_dimension(arena, p->columns.load, out->rank + r);
+        int d = load_dimension(p->rows.load, out->rank + r);
+        int e = load_dimension(p->columns.load, out->rank + r);
         if (d < 0 || e < 0 || (p->depth >= 0 && op->red[r] <= p->k)) continue;
         if (p->rows.v->shape[d] != op->red[r] || p->columns.v->shape[e] != op->red[r]) continue;
         p->depth = r, p->k = op->red[r], p->rows.depth = d, p->columns.depth = e;

@@ -101,8 +101,7 @@ static void look_at_load(void *user, const Expr *e) {
         uint64_t rows = (uint64_t)1 << r->reader->span[a].coord;
         int dim = -1;
         for (int i = 0; i < e->n; i++) {
-            if (!(ex_vars(r->s->scratch, e->arg[i]) & rows) || same_in_all(r, a, e->arg[i]))
-                continue;
+            if (!(ex_vars(e->arg[i]) & rows) || same_in_all(r, a, e->arg[i])) continue;
             r->follows &= dim < 0;
             dim = i;
         }
@@ -167,8 +166,8 @@ static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
  * apart? */
 static bool has_columns(const Strips *s, const Op *op) {
     if (!op_is_product(op)) return op->kind == OP_map && reads_across(s->scratch, op);
-    const uint64_t one = ex_vars(s->scratch, op->body->arg[0]);
-    return (one | ex_vars(s->scratch, op->body->arg[1])) >> (op->out[0]->rank - 1) & 1;
+    const uint64_t one = ex_vars(op->body->arg[0]);
+    return (one | ex_vars(op->body->arg[1])) >> (op->out[0]->rank - 1) & 1;
 }
 
 /* Would the strip have less than a line of such? Vectors of them would be small, or run along
@@ -365,7 +364,7 @@ static const Expr *take_own(Build *b, const Expr *cond, int var, const Expr **ow
         const Expr *left = take_own(b, cond->arg[0], var, own);
         return ex_and(x, left, take_own(b, cond->arg[1], var, own));
     }
-    if (ex_vars(b->s->scratch, cond) != (uint64_t)1 << var) return cond;
+    if (ex_vars(cond) != (uint64_t)1 << var) return cond;
     *own = *own ? ex_and(x, *own, cond) : cond;
     return ex_int(x, DT_bool, 1);
 }
@@ -384,7 +383,7 @@ static const Expr *with_rim(Build *b, const Member *m, int a, const Expr *value)
     if (!moves_boxes(b->s, reader->op) || b->s->uses[m->op->out[0]->id] > 1) return value;
     const Expr *load = body->arg[1], *rim = body->arg[2];
     if (load->op != EX_load || reader->op->in[load->k.i] != m->op->out[0] || !ex_is_const(rim) ||
-        ex_loads(b->s->scratch, body->arg[0]))
+        body->arg[0]->loads)
         return value;
     int var = reader->span[a].coord;
     const Expr *moved =

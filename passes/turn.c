@@ -28,12 +28,12 @@
 
 #include <math.h>
 
-#define MIN_REUSE   4 /* rows and depth that make a copy worth while */
-#define MIN_COLUMNS 4
-#define MIN_RESULTS   64 /* rows of them for which columns that lie side by side are copied */
-#define MIN_ALONG   8 /* elements of a row of weights */
-#define MIN_DEPTH   16 /* rows that push each other out of a cache, */
-#define MIN_AGAIN   32 /* and results for which each is read */
+#define MIN_REUSE     4 /* rows and depth that make a copy worth while */
+#define MIN_COLUMNS   4
+#define MIN_RESULTS   64  /* rows of them for which columns that lie side by side are copied */
+#define MIN_ALONG     8   /* elements of a row of weights */
+#define MIN_DEPTH     16  /* rows that push each other out of a cache, */
+#define MIN_AGAIN     32  /* and results for which each is read */
 #define LONGEST_PIECE 128 /* of rows that are joined, */
 #define MIN_PIECES    256 /* for so many results that read each */
 
@@ -317,12 +317,12 @@ static void turn_weights(Graph *g, Op *op, int i, const Factor *f) {
 
 /* The dimension of an input that the load goes along with the depth, with rows of whole pages
  * behind it; -1: there is none. */
-static int competing_rows(Graph *g, const Op *op, const Expr *load) {
+static int competing_rows(const Op *op, const Expr *load) {
     int64_t extent[MAX_RANK], stride, row = (int64_t)dt_store((DType)load->dt);
     const Value *v = op->in[load->k.i];
     int n = op_extents(op, extent), rank = op->out[0]->rank;
     if (v->def->kind != OP_input || !shape_equal(v->rank, v->shape, v->rank, v->dims)) return -1;
-    const int64_t again = elements_of(op, spatial_of(op) & ~ex_vars(g->arena, load));
+    const int64_t again = elements_of(op, spatial_of(op) & ~ex_vars(load));
     for (int i = v->rank - 1; i >= 0 && again >= MIN_AGAIN; row *= v->shape[i--])
         for (int k = rank; k < n && i < v->rank - 1 && row % L1_WAY_BYTES == 0; k++)
             if (extent[k] >= MIN_DEPTH && ex_stride(load->arg[i], k, &stride) && stride == 1)
@@ -334,7 +334,7 @@ static int competing_rows(Graph *g, const Op *op, const Expr *load) {
 static void part_rows(Graph *g, Op *op, int i) {
     Exprs *x = g->x;
     const Expr *factor = op->body->arg[i], *load = without_casts(factor), *own[MAX_RANK];
-    const int dim = load->op == EX_load ? competing_rows(g, op, load) : -1;
+    const int dim = load->op == EX_load ? competing_rows(op, load) : -1;
     if (dim < 0) return;
     Value *v = op->in[load->k.i];
     int64_t shape[MAX_RANK], row = 1;
@@ -382,7 +382,7 @@ static void join_pieces(Graph *g, Op *op, int i, const Target *t) {
     Pieces p = {.depth = rank};
     if (load->op != EX_load || op->n_red != 1 || value_is_const(op->in[load->k.i])) return;
     if (t->matrix_tiles && products_at_once(op, !i, t) > 1) return;
-    const uint64_t vars = ex_vars(g->arena, load);
+    const uint64_t vars = ex_vars(load);
     ex_visit(g->arena, load, find_piece, &p);
     if (p.by > 1 && p.by <= LONGEST_PIECE &&
         elements_of(op, spatial_of(op) & ~vars) >= MIN_PIECES &&
@@ -402,7 +402,7 @@ static void look_at_post(void *user, const Expr *e) {
     ColumnLoads *l = user;
     if (e->op != EX_load) return;
     for (int i = 0; i < e->n; i++) {
-        if (!(ex_vars(l->scratch, e->arg[i]) >> l->column & 1)) continue;
+        if (!ex_depends(e->arg[i], l->column)) continue;
         l->beyond |= e->arg[i]->op != EX_var || l->op->in[e->k.i]->shape[i] < l->width;
     }
 }
@@ -511,18 +511,16 @@ typedef struct Gather {
 
 static void look_at_gather(void *user, const Expr *e) {
     Gather *s = user;
-    Arena *a = s->g->arena;
     int dim = -1, channel = -1;
     bool computed = false, alone = true;
     if (e->op != EX_load || (int)e->k.i != s->input) return;
-    for (int i = 0; i < e->n; i++) computed |= ex_loads(a, e->arg[i]);
+    for (int i = 0; i < e->n; i++) computed |= e->arg[i]->loads;
     for (int i = 0; i < e->n && computed; i++)
         if (e->arg[i]->op == EX_var && s->op->in[s->input]->shape[i] >= MIN_CHANNELS) {
             channel = (int)e->arg[i]->k.i;
             dim = i;
         }
-    for (int i = 0; i < e->n && dim >= 0; i++)
-        alone &= i == dim || !(ex_vars(a, e->arg[i]) >> channel & 1);
+    for (int i = 0; i < e->n && dim >= 0; i++) alone &= i == dim || !ex_depends(e->arg[i], channel);
     s->other |= dim < 0 || !alone || (s->loads && (dim != s->dim || channel != s->channel));
     s->dim = dim;
     s->channel = channel;

@@ -90,7 +90,7 @@ static void classify_load(void *user, const Expr *e) {
             unite(l->u, coordinate(l->u, l->op, (int)e->arg[i]->k.i), node);
         } else if (v->shape[i] > 1) {
             block(l->u, node);
-            l->wild |= (uint32_t)ex_vars(l->u->g->arena, e->arg[i]);
+            l->wild |= (uint32_t)ex_vars(e->arg[i]);
         }
     }
 }

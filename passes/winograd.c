@@ -213,7 +213,7 @@ static bool find_axes(Convolution *v, int64_t taps) {
         v->axis[0] = v->axis[1], v->axis[1] = last;
     }
     for (int d = 2; d < rank; d++)
-        if (free >> d & 1 && ex_vars(v->g->arena, v->load->arg[d]) & ~free) return false;
+        if (free >> d & 1 && ex_vars(v->load->arg[d]) & ~free) return false;
     return v->n_axes;
 }
 

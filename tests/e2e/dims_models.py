@@ -177,8 +177,24 @@ def images():
                    numpy.array([1, 1, 2, 2], "f4")]
 
 
+def windows():
+    """(nodes, inputs) of what adds, again and again, the end of a table's beginning that is as long as the sum
+    so far: each length is an expression of the one before, several times, as in a decoder with a mask of fixed
+    size (written out, of 30 lengths, it would not end)."""
+    nodes = [helper.make_node("Shape", ["in1"], ["end"])]
+    last = "in0"
+    for i in range(30):
+        nodes += [helper.make_node("Shape", [last], [f"length{i}"]),
+                  helper.make_node("Sub", ["end", f"length{i}"], [f"begin{i}"]),
+                  helper.make_node("Slice", ["in2", f"begin{i}", "end"], [f"window{i}"]),
+                  helper.make_node("Add", [last, f"window{i}"], [f"sum{i}"])]
+        last = f"sum{i}"
+    nodes.append(helper.make_node("Softmax", [last], ["out0"]))
+    return nodes, [varying("S", floats(3)), varying("K", floats(5)), floats(8)]
+
+
 CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
-          "lines": lines(), "images": images()}
+          "lines": lines(), "images": images(), "windows": windows()}
 
 
 def write(folder, nodes, n_outputs, inputs):
