@@ -553,6 +553,11 @@ static bool round_up(Exprs *x, Sum *s) {
     return false;
 }
 
+/* Is it the smaller or larger one of `e` and something else? */
+static bool is_extreme_of(const Expr *a, const Expr *e) {
+    return (a->op == EX_min || a->op == EX_max) && (a->arg[0] == e || a->arg[1] == e);
+}
+
 /* Of i32 sums, products, quotients and extremes of symbols; all else is taken as it is. */
 static const Expr *find_normal(Exprs *x, const Expr *e) {
     if (e->op == EX_add || e->op == EX_sub || e->op == EX_mul) {
@@ -578,6 +583,8 @@ static const Expr *find_normal(Exprs *x, const Expr *e) {
         if (ex_is_const(b) && a->op == e->op && ex_is_const(a->arg[1])) /* max(max(a, 1), 0) */
             return normal(
                 x, ex_bin(x, (ExprOp)e->op, a->arg[0], ex_bin(x, (ExprOp)e->op, a->arg[1], b)));
+        if (is_extreme_of(a, b)) return a->op == e->op ? a : b; /* max(min(b, c), b) */
+        if (is_extreme_of(b, a)) return b->op == e->op ? b : a;
         const Expr *difference = normal(x, ex_sub(x, a, b));
         if (dim_bounds(x, difference, &low, &high)) {
             if (low >= 0) return e->op == EX_max ? a : b;

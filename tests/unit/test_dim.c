@@ -124,6 +124,10 @@ static void test_bounds(void **state) {
     assert_true(dim_larger(x, f.a, 9) == 9 && dim_smaller(x, f.a, 9) == f.a);
     assert_true(dim_max(x, dim_larger(x, f.a, f.b)) == 8 &&
                 dim_max(x, dim_smaller(x, f.a, f.b)) == 5);
+    const int64_t cut = dim_smaller(x, f.a, 5); /* as the rows of a table of 5 that there are */
+    assert_true(cut != f.a && dim_larger(x, cut, f.a) == f.a && dim_larger(x, f.a, cut) == f.a);
+    assert_true(dim_smaller(x, cut, f.a) == cut &&
+                dim_smaller(x, f.a, dim_larger(x, f.b, f.a)) == f.a);
     int64_t dims[3] = {f.a, 4, dim_add(x, f.b, 1)}, most[3];
     dims_max(x, 3, dims, most);
     assert_true(most[0] == 8 && most[1] == 4 && most[2] == 6 && dims_vary(3, dims));
