@@ -193,6 +193,9 @@ const int64_t *node_ints(const Node *n, int i, int *count);
 const int64_t *node_fixed_ints(const Node *n, int i, int *count);
 /* The same, but reports E3004 ("... must be constant") if the input is there and not constant. */
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count);
+/* " (OPTIONS would make it constant)": of a value that is computed of few small inputs or extents what
+ * says these; else "". */
+const char *node_remedy(const Node *n, const Value *v);
 
 /* False after a report if a shape has negative or absurd dimensions or too many of them. */
 bool node_shape_ok(Node *n, int rank, const int64_t *shape);

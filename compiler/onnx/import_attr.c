@@ -216,6 +216,37 @@ const int64_t *node_fixed_ints(const Node *n, int i, int *count) {
     return ints;
 }
 
+#define MOST_FIXED 16 /* elements of an input that somebody may want to write down */
+
+static bool is_symbol(const Graph *g, const Value *v) {
+    for (int i = 0; i < g->symbols.n; i++)
+        if (g->symbols.items[i] == v) return true;
+    return false;
+}
+
+const char *node_remedy(const Node *n, const Value *v) {
+    const Graph *g = n->g;
+    if (g->depth || g->parent) return "";
+    bool *needed = ARENA_ARRAY(g->arena, g->n_values, bool);
+    Text t = text_new(g->arena);
+    needed[v->id] = true;
+    for (const Op *op = v->def; op; op = op->prev) {
+        bool needs = false;
+        for (int i = 0; i < op->n_out; i++) needs |= needed[op->out[i]->id];
+        for (int i = 0; i < op->n_in && needs; i++) needed[op->in[i]->id] = true;
+    }
+    for (int i = 0; i < g->inputs.n; i++) {
+        const Value *input = g->inputs.items[i];
+        const bool symbol = is_symbol(g, input), scalar = value_numel(input) == 1;
+        if (!needed[input->id]) continue;
+        if (!symbol && (value_numel(input) > MOST_FIXED || dims_vary(input->rank, input->dims)))
+            return "";
+        text_addf(&t, "%s %s=%s", symbol ? " --dim" : " --fix", input->name,
+                  symbol || scalar ? "V" : "V,V,...");
+    }
+    return t.length ? arena_printf(g->arena, " (%s would make it constant)", text_get(&t) + 1) : "";
+}
+
 const int64_t *node_need_ints(Node *n, int i, const char *what, int *count) {
     const int64_t *ints = node_ints(n, i, count);
     const Value *v = node_in(n, i);
@@ -224,10 +255,7 @@ const int64_t *node_need_ints(Node *n, int i, const char *what, int *count) {
         invalid(n, E2006, "%s must be integers, not %s", what, dt_name(v->dt));
     else
         invalid(n, E3004, "%s must be constant, but '%s' is computed at run time%s", what,
-                n->proto->input[i],
-                v->def->kind == OP_input && n->g->depth == 0
-                    ? arena_printf(n->g->arena, " (--fix %s=V,V,... makes it constant)", v->name)
-                    : "");
+                n->proto->input[i], node_remedy(n, v));
     return NULL;
 }
 

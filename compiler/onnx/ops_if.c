@@ -72,9 +72,9 @@ void import_if(Node *n) {
         Entity *e = select_entity(n, n->g, cond, out[0][i], out[1][i], true);
         if (!e) {
             unsupported(n,
-                        "the condition is computed at run time, and output %d is %s in one branch "
-                        "but %s in the other",
-                        i, entity_text(n->g->arena, out[0][i]),
+                        "the condition is computed at run time%s, and output %d is %s in one "
+                        "branch but %s in the other",
+                        node_remedy(n, cond), i, entity_text(n->g->arena, out[0][i]),
                         entity_text(n->g->arena, out[1][i]));
             return;
         }

@@ -169,7 +169,28 @@ static void test_sequences(void **state) {
     /* what has only a length when it runs */
     assert_null(
         import_text(b, "input x f32[4] input n i64[] output t t = SplitToSequence(x, n)", NULL));
-    expect_error(b, E3004, "'n' is computed at run time (--fix n=V,V,... makes it constant)");
+    expect_error(b, E3004, "'n' is computed at run time (--fix n=V would make it constant)");
+}
+
+/* What is computed of few small inputs, or of extents, is known with them. */
+static void test_remedies(void **state) {
+    Bench *b = *state;
+    const char *split = "input x f32[4,6] input n i64[2] input m i64[] output t s = Mul(n, m) "
+                        "t = SplitToSequence(x, s)";
+    assert_null(import_text(b, split, NULL));
+    expect_error(b, E3004, "run time (--fix n=V,V,... --fix m=V would make it constant)");
+    const char *branches =
+        "input x f32[N,4] input y f32[400] input k i64[1] output t s = Shape(x) "
+        "z = Gather(s, k) e = Equal(z, k) t = If(e) {then_branch=graph{ output a "
+        "a = Identity(x) } else_branch=graph{ output c c = Identity(y) }}";
+    assert_null(import_text(b, branches, "N=1..3"));
+    expect_error(b, E3002, "run time (--fix k=V --dim N=V would make it constant), and output 0");
+    /* not what hangs on data, too */
+    const char *data = "input y f32[400] input k f32[] output t l = ReduceMax(y) {keepdims=0} "
+                       "e = Greater(l, k) t = If(e) {then_branch=graph{ output a a = Identity(y) } "
+                       "else_branch=graph{ output c c = Flatten(y) }}";
+    assert_null(import_text(b, data, NULL));
+    expect_error(b, E3002, "the condition is computed at run time, and output 0");
 }
 
 static void test_optionals(void **state) {
@@ -390,6 +411,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_dims, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_declared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sequences, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_remedies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_optionals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fixed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unsupported, set_up, tear_down),
