@@ -1,4 +1,5 @@
-"""Architectures with random weights as PyTorch's exporters write them (export_models.py).
+"""Architectures with random weights as PyTorch's exporters write them (export_models.py), and what
+scikit-learn's converters make of its estimators (export_sklearn.py).
 
 Each model lies beside the inputs that it was exported with, NAME.npz, whose shapes are those of
 the first run; models.py compares what mlcc makes of them with ONNX Runtime. Open dimensions, of
@@ -51,13 +52,14 @@ def inputs_like(folder):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--python", required=True)
-    parser.add_argument("--exporter", choices=["dynamo", "torchscript"], default="dynamo")
+    parser.add_argument("--exporter", choices=["dynamo", "torchscript", "sklearn"], default="dynamo")
     parser.add_argument("--filter", default="*")
     own, rest = parser.parse_known_args()
     folder = FOLDER / own.exporter
     folder.mkdir(parents=True, exist_ok=True)
-    script = models.ROOT / "scripts" / "export_models.py"
-    exported = subprocess.run([own.python, script, own.exporter, folder, own.filter], check=False)
+    script = ["export_sklearn.py"] if own.exporter == "sklearn" else ["export_models.py", own.exporter]
+    script[0] = models.ROOT / "scripts" / script[0]
+    exported = subprocess.run([own.python, *script, folder, own.filter], check=False)
     names = sorted(path.stem for path in folder.glob("*.onnx"))
     for model in names:
         set_sizes(folder, model)
