@@ -6,7 +6,7 @@
 #include "passes/nest.h"
 
 typedef struct Product {
-    const Expr *body; /* the product */
+    const Expr *body;               /* the product */
     int row[MAX_RANK], n_row;       /* loops only factor 0 reads */
     int column[MAX_RANK], n_column; /* only factor 1 */
     int batch[MAX_RANK], n_batch;   /* both, or none */
@@ -70,6 +70,7 @@ typedef struct Operands {
     double row_bytes, column_bytes; /* of all of them */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
     int temporaries;                /* vectors that a product takes beside its operands */
+    int bounds;                     /* that the sums are cut at, but 0 */
     double instructions;            /* of a product; 0: one that multiplies and adds */
     int at_once;                    /* products that the target adds at once */
     bool floats;
