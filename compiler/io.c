@@ -296,11 +296,14 @@ static void read_inputs(Session *s, Io *io, bool *given) {
             diag_error(&s->diag, E0001, "--input wants NAME=FILE, not '%s'", word);
         else if (given[at])
             diag_error(&s->diag, E0001, "input '%s' is given twice", io->in[at].name);
-        if (at < 0) continue;
+        if (at < 0 || given[at]) continue;
         given[at] = true;
         TensorInfo t = io_in_file(s, io, &io->in[at]);
         tensor_read(s, s->o->calls ? &t : &io->in[at], word + strlen(io->in[at].name) + 1,
                     io->in_data[at]);
+        for (int call = 1; call < io->calls && !s->o->calls; call++)
+            memcpy((char *)io->in_data[at] + io->in[at].bytes * (size_t)call, io->in_data[at],
+                   io->in[at].bytes);
     }
 }
 

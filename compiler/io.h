@@ -42,12 +42,12 @@ bool io_output_hidden(const Io *io, int i);
 
 typedef enum Extents { EXTENTS_largest, EXTENTS_smallest, EXTENTS_random } Extents;
 /* Sets the inputs of all calls: reads the files of --input (with --calls they hold the tensors of
- * all calls, in a dimension more), takes extents from the shapes that these have, by --extent or,
- * of the others, by `which`, and makes all other tensors random. *state is the generator's; NULL:
- * none may be missing. False after a diagnostic. */
+ * all calls, in a dimension more; else each call gets the same), takes extents from the shapes that
+ * these have, by --extent or, of the others, by `which`, and makes all other tensors random. *state
+ * is the generator's; NULL: none may be missing. False after a diagnostic. */
 bool io_set_inputs(Session *s, Io *io, Extents which, uint64_t *state);
-/* Sets the inputs that hold extents from the other inputs' shapes. False after a diagnostic: two of
- * them say different things, or one is out of its range. */
+/* Sets the inputs that hold extents from the other inputs' shapes, and by --extent. False after a
+ * diagnostic: two of them say different things, or one is out of its range. */
 bool io_set_extents(Session *s, Io *io);
 /* The tensor as it is in a file. */
 TensorInfo io_in_file(Session *s, const Io *io, const TensorInfo *t);

@@ -64,8 +64,12 @@ static void grow_table(Exprs *x) {
     x->cap = cap;
 }
 
+static bool has_bit(int var) {
+    return var >= 0 && var < EX_OTHER_VARS;
+}
+
 static uint64_t var_bit(int var) {
-    return (uint64_t)1 << (var < EX_OTHER_VARS ? var : EX_OTHER_VARS);
+    return (uint64_t)1 << (has_bit(var) ? var : EX_OTHER_VARS);
 }
 
 /* The one node of this content. */
@@ -753,7 +757,7 @@ int ex_slow_cycles(Arena *scratch, const Expr *e) {
 
 bool ex_depends(const Expr *e, int var) {
     if (!(e->vars & var_bit(var))) return false;
-    if (var < EX_OTHER_VARS) return true;
+    if (has_bit(var)) return true;
     if (e->op == EX_var) return e->k.i == var;
     for (int i = 0; i < e->n; i++)
         if (ex_depends(e->arg[i], var)) return true;

@@ -127,6 +127,7 @@ const Expr *ex_replace(Exprs *x, const Expr *e, const Expr *part, const Expr *to
 static inline uint64_t ex_vars(const Expr *e) {
     return e->vars & ~((uint64_t)1 << EX_OTHER_VARS);
 }
+/* Of var -1, which stands for none, nothing does. */
 bool ex_depends(const Expr *e, int var);
 /* Adds `by` to the number of every load. */
 const Expr *ex_shift_loads(Exprs *x, const Expr *e, int by);

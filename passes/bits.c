@@ -20,7 +20,6 @@
  * are constants that depend on that and on coordinate `column`. */
 typedef struct Decoded {
     Exprs *x;
-    Arena *arena;
     Op op; /* with the decoding in its body */
     int depth, column;
     const Expr *other; /* x, which does not depend on `column` */
@@ -125,7 +124,7 @@ static bool is_map_of_constants(const Value *v, int deep) {
 
 static bool read_decoded(Graph *g, const Op *op, Decoded *d) {
     const Expr *body = op->body;
-    *d = (Decoded){.x = g->x, .arena = g->arena, .op = *op, .depth = op->out[0]->rank};
+    *d = (Decoded){.x = g->x, .op = *op, .depth = op->out[0]->rank};
     if (!is_product_of_two(op) || body->dt != DT_f32 || op->n_red != 1) return false;
     int64_t work = 0;
     for (int moves = 0; moves < MOST_MOVES; moves++) {

@@ -18,7 +18,6 @@
 
 typedef struct Reads {
     const Op *op;
-    Arena *scratch;
     uint64_t results; /* the coordinates of results */
     uint64_t along;   /* those that are reduced */
     const Expr *load; /* of the largest tensor read along them */
@@ -45,7 +44,7 @@ static void look_at_load(void *user, const Expr *e) {
 /* The load of what is reduced, if each of its elements goes to one result, or two; else NULL. */
 static const Expr *find_load(Graph *g, const Op *op, int64_t elements) {
     const Value *out = op->out[0];
-    Reads u = {.op = op, .scratch = g->arena};
+    Reads u = {.op = op};
     if (out->rank + op->n_red + 1 > MAX_RANK) return NULL;
     for (int i = 0; i < out->rank; i++) u.results |= (uint64_t)(out->shape[i] > 1) << i;
     for (int i = 0; i < op->n_red; i++) u.along |= (uint64_t)1 << (out->rank + i);

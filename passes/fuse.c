@@ -92,7 +92,6 @@ static double evaluations(Graph *g, const Op *c, int i) {
 }
 
 typedef struct Loads {
-    Graph *g;
     const Op *op;
     int source;
     int large;   /* of any tensor as large as op's result */
@@ -110,7 +109,7 @@ static void count_load(void *user, const Expr *e) {
 
 /* Would c, which reads its input across rows, do so with many tensors instead of m's result? */
 static bool reads_many_across(Graph *g, const Op *c, int i, const Op *m) {
-    Loads from = {g, c, i, 0, false}, of = {g, m, -1, 0, false};
+    Loads from = {c, i, 0, false}, of = {m, -1, 0, false};
     ex_visit(g->arena, c->body, count_load, &from);
     if (c->kind != OP_map || !from.across) return false;
     ex_visit(g->arena, m->body, count_load, &of);
@@ -118,7 +117,6 @@ static bool reads_many_across(Graph *g, const Op *c, int i, const Op *m) {
 }
 
 typedef struct Windows {
-    Graph *g;
     const Op *op;
     int source;
     bool slide; /* along rows of source, as op's rows do */
@@ -133,7 +131,6 @@ static void look_at_window(void *user, const Expr *e) {
 }
 
 typedef struct Guards {
-    Graph *g;
     int var;
     bool any; /* choice by the variable */
 } Guards;
@@ -147,8 +144,8 @@ static void look_at_guard(void *user, const Expr *e) {
  * that are padded before in vectors. */
 static bool asks_along_rows(Graph *g, const Op *c, int i, const Op *m) {
     if (c->kind != OP_reduce || !m->out[0]->rank) return false;
-    Windows w = {g, c, i, false};
-    Guards u = {g, m->out[0]->rank - 1, false};
+    Windows w = {c, i, false};
+    Guards u = {m->out[0]->rank - 1, false};
     ex_visit(g->arena, c->body, look_at_window, &w);
     ex_visit(g->arena, m->body, look_at_guard, &u);
     return w.slide && u.any;
@@ -254,7 +251,7 @@ static void look_at_choice(void *user, const Expr *e) {
  * divided)? A loop of its own is cut there (split.c), and reads what was laid out for it (turn.c);
  * the vectors of a tile would be taken apart. */
 static bool chooses_columns(Graph *g, const PassOptions *o, const Op *c) {
-    Guards u = {g, c->out[0]->rank - 1, false};
+    Guards u = {c->out[0]->rank - 1, false};
     if (o->target->blocks || !o->target->vector_types || u.var < 0) return false;
     ex_visit(g->arena, c->body, look_at_choice, &u);
     return u.any;

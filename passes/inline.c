@@ -376,7 +376,6 @@ bool runs_across(const Expr *load, int var) {
 }
 
 typedef struct Across {
-    Arena *scratch;
     int last;
     bool any;
 } Across;
@@ -387,7 +386,7 @@ static void look_across(void *user, const Expr *e) {
 }
 
 bool reads_across(Arena *scratch, const Op *op) {
-    Across u = {.scratch = scratch, .last = op->out[0]->rank - 1};
+    Across u = {.last = op->out[0]->rank - 1};
     ex_visit(scratch, op->body, look_across, &u);
     return u.any;
 }

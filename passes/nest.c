@@ -538,7 +538,7 @@ static const Expr *term_of(const Nest *n) {
         inside |= UINT64_C(1) << n->order[i];
         times *= n->loop[n->order[i]].extent;
     }
-    return nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
+    return nest_partial_sum(n->x, body, inside, times).term;
 }
 
 /* The largest part of a byte that a factor is; -1: it is none. */

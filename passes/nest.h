@@ -81,8 +81,8 @@ typedef struct Nest {
                                     NULL: by its shape */
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
-    int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
-    int stream_loop;   /* loop whose iterations read streams of constants; -1: none */
+    int partial_loop; /* reduction loop whose iterations have sums of their own; -1: none */
+    int stream_loop;  /* loop whose iterations read streams of constants; -1: none */
     Singles singles;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
@@ -177,7 +177,7 @@ typedef struct PartialSum {
 
 /* Reads a sum of `e` as such a one; `inside`: the variables of the sum of terms, `times`: how many
  * terms it has. */
-PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t inside, int64_t times);
+PartialSum nest_partial_sum(Exprs *x, const Expr *e, uint64_t inside, int64_t times);
 
 /* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
  * behind its parameters (those of the op, in order, then the output; packed constants replace

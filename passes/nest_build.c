@@ -663,13 +663,13 @@ static bool sum_fits(const Expr *e, int64_t times) {
            most_of(e->arg[0]) * most_of(e->arg[1]) * (double)times <= INT32_MAX;
 }
 
-PartialSum nest_partial_sum(Exprs *x, Arena *arena, const Expr *e, uint64_t inside, int64_t times) {
+PartialSum nest_partial_sum(Exprs *x, const Expr *e, uint64_t inside, int64_t times) {
     PartialSum part = {NULL, NULL};
     const bool floats = dt_is_float((DType)e->dt);
     for (int i = 0; i < 2 && floats && (e->op == EX_mul || (e->op == EX_sub && i == 0)); i++) {
         const Expr *other = e->arg[1 - i];
         if (ex_vars(other) & inside) continue;
-        part = nest_partial_sum(x, arena, e->arg[i], inside, times);
+        part = nest_partial_sum(x, e->arg[i], inside, times);
         if (e->op == EX_sub) other = ex_mul(x, other, ex_num(x, (DType)e->dt, (double)times));
         part.body = ex_bin(x, (ExprOp)e->op, i ? other : part.body, i ? part.body : other);
         return part;
@@ -694,14 +694,14 @@ static Stmt *partial_loops(Build *b, int count, const int *loops, const Expr *at
     for (int i = ++outside; i < count; i++) {
         const NestLoop *l = &n->loop[loops[i]];
         if (!l->reduce) continue;
-        if (l->var >= 64 ||
+        if (l->var >= EX_OTHER_VARS ||
             (l->role != ROLE_serial && l->role != ROLE_unroll && l->role != ROLE_short))
             return NULL;
         inside |= UINT64_C(1) << l->var;
         times *= l->extent;
     }
     for (int i = 0; i < b->n_tile; i++) size *= n->loop[b->tile[i]].extent;
-    const PartialSum part = nest_partial_sum(x, b->p->arena, body, inside, times);
+    const PartialSum part = nest_partial_sum(x, body, inside, times);
     if (outside > count || part.term == body) return NULL;
     const DType dt = (DType)part.term->dt;
     const int buffer = kernel_buffer(b->p, b->k, "partial", SPACE_reg, dt, 1, &size);
@@ -883,7 +883,7 @@ static void skip_unasked(Build *b, int first) {
     ex_visit(b->p->arena, post->arg[2], note_acc, &uses);
     if (uses) return;
     const Expr *asked = nest_simplify(b, holds_somewhere(b, rewrite(b, post->arg[0])));
-    if (!ex_vars(asked)) return;
+    if (!asked->vars) return;
     b->until[loop] = ex_select(b->x, asked, ex_i(b->x, n->loop[loop].extent), ex_i(b->x, 0));
 }
 

@@ -280,7 +280,6 @@ static int gap_of_operand(const Placing *p) {
 
 /* What a reduction reads at once, of rows of values. */
 typedef struct RowReads {
-    Arena *arena;
     const Op *op;
     int64_t ways;  /* of the L1 cache */
     bool *compete; /* by value id: too many of its rows fall into the same sets of the cache */
@@ -335,7 +334,7 @@ static void look_at_rows(void *user, const Expr *e) {
 static void spread_rows(Graph *g, const Target *t, bool *fixed) {
     bool *compete = ARENA_ARRAY(g->arena, g->n_values, bool);
     for (const Op *op = g->first; op; op = op->next) {
-        RowReads reads = {g->arena, op, t->l1_bytes / L1_WAY_BYTES, compete};
+        RowReads reads = {op, t->l1_bytes / L1_WAY_BYTES, compete};
         if (op->kind == OP_reduce && t->vector_types)
             ex_visit(g->arena, op->body, look_at_rows, &reads);
     }

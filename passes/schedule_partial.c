@@ -212,7 +212,7 @@ bool partial_tile(Nest *n) {
         const uint64_t inside = all & ~(UINT64_C(1) << loop);
         if (!n->loop[loop].reduce || !inside || blocks < 1) continue;
         const int64_t times = shape_numel(n->op->n_red, n->op->red) / blocks;
-        const Expr *term = nest_partial_sum(n->x, n->p->arena, body, inside, times).term;
+        const Expr *term = nest_partial_sum(n->x, body, inside, times).term;
         if (term != body && term->op == EX_mul) return place_partial(n, term, loop);
     }
     return false;

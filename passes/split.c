@@ -87,7 +87,7 @@ static bool find_nest(Split *s) {
         unrolled |= at->role == ROLE_unroll;
         bool plain = unrolled ? at->role == ROLE_unroll
                               : at->role == ROLE_serial || at->role == ROLE_parallel;
-        bool known = ex_is_const(at->extent) || !ex_vars(at->extent);
+        bool known = !at->extent->vars;
         if (!plain || !known || s->n_loops == MAX_LOOPS) return false;
         s->loop[s->n_loops++] = at;
     }

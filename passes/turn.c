@@ -392,7 +392,6 @@ static void join_pieces(Graph *g, Op *op, int i, const Target *t) {
 
 typedef struct ColumnLoads {
     const Op *op;
-    Arena *scratch;
     int column;
     int64_t width;
     bool beyond;
@@ -409,7 +408,7 @@ static void look_at_post(void *user, const Expr *e) {
 
 /* Would as many columns read beyond something, when their sums are known? */
 static bool reads_beyond(Graph *g, const Op *op, int column, int64_t width) {
-    ColumnLoads l = {op, g->arena, column, width, false};
+    ColumnLoads l = {op, column, width, false};
     ex_visit(g->arena, op->post, look_at_post, &l);
     return l.beyond;
 }
@@ -502,7 +501,6 @@ static void turn_product(Graph *g, Op *op, const Target *t) {
 /* Loads at computed places of one input, of whose dimension `dim` each is at coordinate `channel`.
  */
 typedef struct Gather {
-    Graph *g;
     const Op *op;
     int input, dim, channel; /* -1: not known yet */
     int loads;
@@ -548,7 +546,7 @@ static const Expr *turned_leaf(void *user, const Expr *e, const Expr *const *arg
 static void turn_gathered(Graph *g, Op *op, int i) {
     Exprs *x = g->x;
     const Value *v = op->in[i];
-    Gather s = {.g = g, .op = op, .input = i, .dim = -1, .channel = -1};
+    Gather s = {.op = op, .input = i, .dim = -1, .channel = -1};
     ex_visit(g->arena, op->body, look_at_gather, &s);
     if (!s.loads || s.other || s.dim == v->rank - 1 || s.channel == op->out[0]->rank - 1 ||
         s.loads * value_numel(op->out[0]) < MIN_GATHERED * value_numel(v))
