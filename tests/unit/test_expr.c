@@ -296,11 +296,37 @@ static void test_scaling(void **state) {
     arena_free(&arena);
 }
 
+/* What an expression depends on is known of any number of variables, and of -1 nothing. */
+static void test_variables(void **state) {
+    (void)state;
+    static const int numbers[] = {0, 5, EX_OTHER_VARS - 1, EX_OTHER_VARS, EX_OTHER_VARS + 1, 200};
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *all = ex_i(&x, 1);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const Expr *v = ex_var(&x, numbers[i]);
+        assert_false(ex_depends(all, numbers[i]));
+        all = ex_bin(&x, EX_rem, ex_mul(&x, all, v), ex_add(&x, v, ex_i(&x, 3)));
+        for (size_t k = 0; k <= i; k++) {
+            assert_true(ex_depends(all, numbers[k]));
+            assert_true(ex_depends(v, numbers[k]) == (k == i));
+        }
+        assert_false(ex_depends(all, -1) || all->loads);
+    }
+    const uint64_t low = UINT64_C(1) << numbers[0] | UINT64_C(1) << numbers[1];
+    assert_true(ex_vars(all) == (low | UINT64_C(1) << numbers[2]));
+    assert_true(ex_add(&x, ex_load(&x, DT_i32, 0, 1, &all), all)->loads);
+    arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),           cmocka_unit_test(test_order_of_sums),
         cmocka_unit_test(test_coarse_order),     cmocka_unit_test(test_no_stride),
         cmocka_unit_test(test_joined_divisions), cmocka_unit_test(test_shared_parts),
-        cmocka_unit_test(test_by_reciprocal),    cmocka_unit_test(test_scaling)};
+        cmocka_unit_test(test_by_reciprocal),    cmocka_unit_test(test_scaling),
+        cmocka_unit_test(test_variables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
