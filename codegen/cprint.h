@@ -72,9 +72,10 @@ typedef struct Node {
     int uses;         /* how often that statement mentions it */
     int local;        /* its place in the statement's list */
     const char *name; /* the constant or variable that holds it, or NULL */
-    enum { LOADS_unasked, LOADS_inside, LOADS_anywhere } reach; /* loads_inside */
-    bool ranged;                                                /* lo, hi are set ... */
-    bool bounded; /* ... and known: lo <= value <= hi */
+    bool asked;       /* loads_inside has been, ... */
+    bool inside;      /* ... and said this */
+    bool ranged;      /* lo, hi are set ... */
+    bool bounded;     /* ... and known: lo <= value <= hi */
     int64_t lo, hi;
 } Node;
 

@@ -145,7 +145,7 @@ static bool find_inside(Printer *p, const Expr *e) {
 bool loads_inside(Printer *p, const Expr *e) {
     if (!e->loads) return true;
     Node *node = node_of(p, e);
-    if (node->reach == LOADS_unasked)
-        node->reach = find_inside(p, e) ? LOADS_inside : LOADS_anywhere;
-    return node->reach == LOADS_inside;
+    if (!node->asked) node->inside = find_inside(p, e);
+    node->asked = true;
+    return node->inside;
 }

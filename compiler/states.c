@@ -102,8 +102,7 @@ static const char *type_text(Session *s, const Value *v, bool text) {
 static bool is_extent(const Graph *g, int in, int out) {
     bool found = g->output_shape.items[out] >= 0;
     for (int i = 0; i < g->outputs.n; i++) found |= g->output_shape.items[i] == out;
-    for (int k = 0; k < g->symbols.n; k++) found |= g->symbols.items[k] == g->inputs.items[in];
-    return found;
+    return found || graph_symbol_of(g, g->inputs.items[in]) >= 0;
 }
 
 static bool is_stream(const Graph *g, int in) {

@@ -752,8 +752,8 @@ static const Expr *find_i32(Exprs *x, const Expr *e) {
     return ex_rebuild(x, e, arg);
 }
 
-/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into; NULL if a
- * constant does not. */
+/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into (constants
+ * are brought there: ends of slices are as large as can be); NULL of anything else. */
 static const Expr *as_i32(Exprs *x, const Expr *e) {
     if (e->dt == DT_i32 && e->n == 0) return e;
     if (!x->dims) return find_i32(x, e);

@@ -24,7 +24,7 @@ typedef enum ExprOp {
     EX_count
 } ExprOp;
 
-#define EX_OTHER_VARS 63
+#define EX_OTHER_VARS 63 /* the vars of an expression are a set of 64 bits */
 
 typedef struct Expr {
     uint8_t op; /* ExprOp */
@@ -34,9 +34,8 @@ typedef struct Expr {
     uint32_t hash;
     uint32_t id;   /* order of creation; operands have smaller ids */
     uint32_t size; /* nodes of the tree it stands for, saturating: a cost to bound fusion with */
-    uint64_t
-        vars; /* that it depends on: bit i for var i below EX_OTHER_VARS, that for all others */
-    Scalar k; /* const: the value; var, ctr, load: the number in k.i */
+    uint64_t vars; /* bit i: it depends on var i; bit EX_OTHER_VARS: on one from there on */
+    Scalar k;      /* const: the value; var, ctr, load: the number in k.i */
     const struct Expr *arg[];
 } Expr;
 

@@ -187,6 +187,8 @@ int64_t graph_symbol(Graph *g, Value *value, int64_t low, int64_t high);
 int64_t graph_settled(Graph *g, int64_t d);
 /* Says which value a symbol has in this graph. */
 void graph_set_symbol(Graph *g, int symbol, Value *value);
+/* The first symbol whose value `v`, not NULL, is; -1: none. */
+int graph_symbol_of(const Graph *g, const Value *v);
 /* Are the extents of v known in this graph? Those that the body of a loop finds are not outside. */
 bool graph_has_extents(Graph *g, const Value *v);
 /* An input of the graph holds its elements one behind the other, without room for the largest

@@ -127,10 +127,9 @@ static Value *symbol_value(Graph *g, int k) {
     return g->symbols.items[k];
 }
 
-/* The symbol that an input of a loop's body is; -1: none. */
-static int symbol_of_input(const Graph *g, const Value *input) {
+int graph_symbol_of(const Graph *g, const Value *v) {
     for (int k = 0; k < g->symbols.n; k++)
-        if (g->symbols.items[k] == input) return k;
+        if (g->symbols.items[k] == v) return k;
     return -1;
 }
 
@@ -665,7 +664,7 @@ void build_loop(Graph *g, Graph *sub, int64_t trips, int n_state, int n_in, Valu
     /* symbols that the body uses are inputs besides those given */
     Value **all = ARENA_ARRAY(g->arena, sub->inputs.n + 1, Value *);
     for (int i = 0, next = 0; i < sub->inputs.n; i++) {
-        int k = symbol_of_input(sub, sub->inputs.items[i]);
+        int k = graph_symbol_of(sub, sub->inputs.items[i]);
         all[i] = k >= 0          ? symbol_value(g, k)
                  : i == fault_at ? none
                  : i == go_on_at ? yes

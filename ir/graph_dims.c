@@ -256,8 +256,8 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
     const Op *op = v->def;
     int64_t inner[MAX_RANK];
     if (--w->steps < 0) return unknown(w, v->dt);
-    for (int k = 0; k < w->g->symbols.n; k++)
-        if (w->g->symbols.items[k] == v) return ex_var(x, DIM_VAR + k);
+    const int symbol = graph_symbol_of(w->g, v);
+    if (symbol >= 0) return ex_var(x, DIM_VAR + symbol);
     switch (op->kind) {
     case OP_const:
         return dt_kind(v->dt) > DK_float

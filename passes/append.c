@@ -24,9 +24,8 @@ typedef struct Reading {
 static const Expr *symbol_leaf(void *user, const Expr *e, const Expr *const *args) {
     Reading *r = user;
     if (e->op != EX_load) return e->n ? ex_rebuild(r->g->x, e, args) : e;
-    int k = 0;
-    while (k < r->g->symbols.n && r->g->symbols.items[k] != r->op->in[e->k.i]) k++;
-    r->known &= k < r->g->symbols.n;
+    const int k = graph_symbol_of(r->g, r->op->in[e->k.i]);
+    r->known &= k >= 0;
     return r->known ? ex_var(r->g->x, DIM_VAR + k) : e;
 }
 

@@ -177,9 +177,8 @@ static const Expr *symbol_of(void *user, const Expr *e, const Expr *const *args)
     if (e->op == EX_load && e->n == 0) v = u->op->in[e->k.i];
     if (e->op == EX_var && e->k.i >= DIM_VAR && e->k.i - DIM_VAR < u->g->symbols.n)
         v = u->g->symbols.items[e->k.i - DIM_VAR];
-    for (int k = 0; v && k < u->g->symbols.n; k++)
-        if (u->g->symbols.items[k] == v) return ex_var(u->g->x, DIM_VAR + k);
-    return e;
+    const int k = v ? graph_symbol_of(u->g, v) : -1;
+    return k < 0 ? e : ex_var(u->g->x, DIM_VAR + k);
 }
 
 /* The condition under which `var` is less than `extent`, and nothing else hangs on `var`. */

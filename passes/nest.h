@@ -81,8 +81,8 @@ typedef struct Nest {
                                     NULL: by its shape */
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
-    int partial_loop; /* reduction loop whose iterations have sums of their own; -1: none */
-    int stream_loop;  /* loop whose iterations read streams of constants; -1: none */
+    int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
+    int stream_loop;   /* loop whose iterations read streams of constants; -1: none */
     Singles singles;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */

@@ -81,11 +81,9 @@ static bool rest_of(const Placing *p, const Box *box, const Box *part, Box *rest
 
 static const Expr *symbol_of_load(void *user, const Expr *e, const Expr *const *args) {
     const Placing *p = user;
-    const Graph *g = p->g;
+    const int k = e->op == EX_load ? graph_symbol_of(p->g, p->op->in[e->k.i]) : -1;
     (void)args;
-    for (int k = 0; e->op == EX_load && k < g->symbols.n; k++)
-        if (p->op->in[e->k.i] == g->symbols.items[k]) return ex_var(g->x, DIM_VAR + k);
-    return e;
+    return k < 0 ? e : ex_var(p->g->x, DIM_VAR + k);
 }
 
 /* Ends the box, which a run may end earlier, behind the extent that `v` has there; false if it does

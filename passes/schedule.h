@@ -6,7 +6,7 @@
 #include "passes/nest.h"
 
 typedef struct Product {
-    const Expr *body;               /* the product */
+    const Expr *body; /* the product */
     int row[MAX_RANK], n_row;       /* loops only factor 0 reads */
     int column[MAX_RANK], n_column; /* only factor 1 */
     int batch[MAX_RANK], n_batch;   /* both, or none */

@@ -14,11 +14,8 @@ import warnings
 import lightgbm
 import numpy as np
 import onnxmltools
-import sklearn.ensemble
 import sklearn.linear_model
-import sklearn.pipeline
 import sklearn.preprocessing
-import sklearn.svm
 import sklearn.tree
 import xgboost
 from onnxmltools.convert.common.data_types import FloatTensorType
@@ -41,8 +38,8 @@ LEFT_OUT = """
 """.split()
 
 LOGISTIC, RIDGE = sklearn.linear_model.LogisticRegression(), sklearn.linear_model.Ridge()
-TREE, RULES = (sklearn.tree.DecisionTreeRegressor(max_depth=4),
-               sklearn.tree.DecisionTreeClassifier(max_depth=4))
+TREE = sklearn.tree.DecisionTreeRegressor(max_depth=4)
+CLASSES = sklearn.tree.DecisionTreeClassifier(max_depth=4)
 SCALERS = [("a", sklearn.preprocessing.StandardScaler()),
            ("b", sklearn.preprocessing.MinMaxScaler())]
 META = """
@@ -58,7 +55,7 @@ PARTS = {name: {"estimator": LOGISTIC} for name in META} | {
     "MultiOutputRegressor": {"estimator": RIDGE},
     "Pipeline": {"steps": [SCALERS[0], ("c", LOGISTIC)]},
     "RandomizedSearchCV": {"estimator": LOGISTIC, "n_iter": 2, "param_distributions": {"C": [0.1, 1]}},
-    "StackingClassifier": {"estimators": [("a", LOGISTIC), ("b", RULES)]},
+    "StackingClassifier": {"estimators": [("a", LOGISTIC), ("b", CLASSES)]},
     "StackingRegressor": {"estimators": [("a", RIDGE), ("b", TREE)]},
     "VotingRegressor": {"estimators": [("a", RIDGE), ("b", TREE)]},
 }

@@ -218,12 +218,6 @@ const int64_t *node_fixed_ints(const Node *n, int i, int *count) {
 
 #define MOST_FIXED 16 /* elements of an input that somebody may want to write down */
 
-static bool is_symbol(const Graph *g, const Value *v) {
-    for (int i = 0; i < g->symbols.n; i++)
-        if (g->symbols.items[i] == v) return true;
-    return false;
-}
-
 const char *node_remedy(const Node *n, const Value *v) {
     const Graph *g = n->g;
     if (g->depth || g->parent) return "";
@@ -237,7 +231,7 @@ const char *node_remedy(const Node *n, const Value *v) {
     }
     for (int i = 0; i < g->inputs.n; i++) {
         const Value *input = g->inputs.items[i];
-        const bool symbol = is_symbol(g, input), scalar = value_numel(input) == 1;
+        const bool symbol = graph_symbol_of(g, input) >= 0, scalar = value_numel(input) == 1;
         if (!needed[input->id]) continue;
         if (!symbol && (value_numel(input) > MOST_FIXED || dims_vary(input->rank, input->dims)))
             return "";
