@@ -13,8 +13,6 @@
 #define LONGEST    98 /* columns of any line */
 #define SHORT_TEXT 40 /* ... never below this, however deep the indentation */
 
-#define MOST_OF_EXTENT 256 /* nodes */
-
 /* --- nodes ------------------------------------------------------------------------------------ */
 
 static Node **node_slot(Printer *p, const Expr *e) {
@@ -156,6 +154,30 @@ const char *name_expr(Printer *p, const Expr *e) {
     return name;
 }
 
+static bool holds_extent(const Buffer *b) {
+    return b->space == SPACE_param && b->dt == DT_i32 && buffer_elements(b) == 1 && !b->written &&
+           buffer_has_range(b);
+}
+
+static bool is_extent(Printer *p, const Expr *e);
+
+static bool find_extent(Printer *p, const Expr *e) {
+    if (e->op == EX_load)
+        return holds_extent(p->k->buffers.items[e->k.i]) && (!e->n || ex_is_const(e->arg[0]));
+    for (int i = 0; i < e->n; i++)
+        if (!is_extent(p, e->arg[i])) return false;
+    return e->n || ex_is_const(e);
+}
+
+/* Is it computed from extents of a run alone? Nothing in the kernel changes it then. */
+static bool is_extent(Printer *p, const Expr *e) {
+    const int before = node_of(p, e)->extent;
+    if (before) return before > 0;
+    const bool found = find_extent(p, e);
+    node_of(p, e)->extent = found ? 1 : -1;
+    return found;
+}
+
 /* Gives names to what `e` needs in any case and uses more than once. */
 static void bind_needed(Printer *p, const Expr *e, bool top) {
     const uint64_t *must = must_of(p, node_of(p, e));
@@ -163,7 +185,7 @@ static void bind_needed(Printer *p, const Expr *e, bool top) {
         Node *node = p->local.items[i];
         if (node->uses < 2 || node->name || is_cheap(node->e)) continue;
         /* Index arithmetic never fails, so it need not stand behind its guard. */
-        bool safe = top && !node->e->loads && dt_is_int((DType)node->e->dt);
+        bool safe = top && (node->e->loads ? is_extent(p, node->e) : dt_is_int((DType)node->e->dt));
         if (safe || (must[i / 64] >> (i % 64) & 1)) name_expr(p, node->e);
     }
 }
@@ -187,29 +209,18 @@ typedef struct Extents {
     VEC(const Expr *) found;
 } Extents;
 
-static bool holds_extent(const Buffer *b) {
-    return b->space == SPACE_param && b->dt == DT_i32 && buffer_elements(b) == 1 && !b->written &&
-           buffer_has_range(b);
-}
-
-/* Is it computed from extents of a run alone? Nothing in the kernel changes it then. */
-static bool is_extent(const Printer *p, const Expr *e) {
-    if (!dt_is_int((DType)e->dt) || e->size > MOST_OF_EXTENT) return false;
-    if (e->op == EX_load)
-        return holds_extent(p->k->buffers.items[e->k.i]) && (!e->n || ex_is_const(e->arg[0]));
-    for (int i = 0; i < e->n; i++)
-        if (!is_extent(p, e->arg[i])) return false;
-    return e->n || ex_is_const(e);
+static bool is_integer_extent(Printer *p, const Expr *e) {
+    return dt_is_int((DType)e->dt) && is_extent(p, e);
 }
 
 /* Notes the largest parts of what is visited that are such. */
 static void find_extents(Extents *u, const Expr *e) {
-    if (e->n && is_extent(u->p, e) && !ex_is_const(e)) vec_push(u->p->scratch, &u->found, e);
+    if (e->n && is_integer_extent(u->p, e)) vec_push(u->p->scratch, &u->found, e);
 }
 
 static void look_into(void *user, const Expr *e) {
     Extents *u = user;
-    if (e->op == EX_load || !is_extent(u->p, e))
+    if (e->op == EX_load || !is_integer_extent(u->p, e))
         for (int i = 0; i < e->n; i++) find_extents(u, e->arg[i]);
 }
 

@@ -77,6 +77,7 @@ typedef struct Node {
     bool ranged;      /* lo, hi are set ... */
     bool bounded;     /* ... and known: lo <= value <= hi */
     int64_t lo, hi;
+    int extent; /* 1: is_extent, -1: it is not, 0: not asked for */
 } Node;
 
 typedef struct TileNest TileNest;

@@ -1,6 +1,7 @@
 /* Dimensions that vary; see dim.h. */
 #include "ir/dim.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,9 @@ typedef struct Known {
     const Expr *i32;    /* as_i32; NULL: not asked for yet, or there is none */
     enum { BOUNDS_unasked, BOUNDS_none, BOUNDS_known } bounds;
     Interval interval;
+    int fits;   /* 0: not asked for yet; 1: it does; -1 */
+    bool asked; /* is `decided` known? */
+    int decided;
 } Known;
 
 struct Dims {
@@ -84,6 +88,13 @@ static Interval around(const double *value, int n) {
     return to;
 }
 
+/* Are all of these, rounded, integers of the type? */
+static bool holds(DType dt, Interval a) {
+    const bool is_signed = dt_kind(dt) == DK_sint;
+    const double end = ldexp(1, dt_bits(dt) - is_signed);
+    return a.low >= (is_signed ? -end : 0) && a.high < end;
+}
+
 /* A function that never falls, at both ends. */
 static Interval rising(const Expr *e, Interval a) {
     DType from = (DType)e->arg[0]->dt, dt = (DType)e->dt;
@@ -139,10 +150,13 @@ static bool interval_of_two(const Expr *e, Interval a, Interval b, Interval *to)
     return true;
 }
 
-/* 1 if a condition always holds, 0 if never, else -1. */
-static int decided(const Exprs *x, const Expr *e) {
-    if (ex_is_const(e)) return e->k.i != 0;
-    if (e->op == EX_not) return decided(x, e->arg[0]) < 0 ? -1 : !decided(x, e->arg[0]);
+static int decided(const Exprs *x, const Expr *e);
+
+static int find_decided(const Exprs *x, const Expr *e) {
+    if (e->op == EX_not) {
+        const int a = decided(x, e->arg[0]);
+        return a < 0 ? -1 : !a;
+    }
     if (e->op == EX_and || e->op == EX_or) {
         int a = decided(x, e->arg[0]), b = decided(x, e->arg[1]), settles = e->op == EX_or;
         return a == settles || b == settles ? settles : a < 0 || b < 0 ? -1 : !settles;
@@ -159,6 +173,18 @@ static int decided(const Exprs *x, const Expr *e) {
     bool strict = e->op == EX_lt;
     if (strict ? a.high < b.low : a.high <= b.low) return 1;
     return (strict ? a.low >= b.high : a.low > b.high) ? 0 : -1;
+}
+
+/* 1 if a condition always holds, 0 if never, else -1. */
+static int decided(const Exprs *x, const Expr *e) {
+    if (ex_is_const(e)) return e->k.i != 0;
+    if (!x->dims) return -1;
+    if (known_of(x, e)->asked) return known_of(x, e)->decided;
+    const int found = find_decided(x, e);
+    Known *known = known_of(x, e);
+    known->asked = true;
+    known->decided = found;
+    return found;
 }
 
 static bool find_interval(const Exprs *x, const Expr *e, Interval *to) {
@@ -187,6 +213,7 @@ static bool find_interval(const Exprs *x, const Expr *e, Interval *to) {
     case EX_round:
     case EX_trunc:
     case EX_sqrt:
+        if (dt_is_int((DType)e->dt) && !holds((DType)e->dt, part[0])) return false; /* it wraps */
         *to = rising(e, part[0]);
         return true;
     default:
@@ -228,6 +255,10 @@ bool dim_bounds(const Exprs *x, const Expr *e, int64_t *low, int64_t *high) {
 
 /* --- sums of products ------------------------------------------------------------------------- */
 
+static bool fits_i32(int64_t k) {
+    return k >= -INT32_MAX && k <= INT32_MAX;
+}
+
 /* coef * product; product NULL: 1 */
 typedef struct Term {
     int64_t coef;
@@ -244,11 +275,12 @@ static void sum_add(Sum *s, int64_t coef, const Expr *product) {
     for (int i = 0; i < s->n; i++) {
         if (s->term[i].product != product) continue;
         s->term[i].coef += coef;
+        if (!fits_i32(s->term[i].coef)) s->whole = false;
         if (s->term[i].coef == 0) s->term[i] = s->term[--s->n];
         return;
     }
     if (coef == 0) return;
-    if (s->n == MAX_TERMS || coef > INT32_MAX || coef < -INT32_MAX)
+    if (s->n == MAX_TERMS || !fits_i32(coef))
         s->whole = false;
     else
         s->term[s->n++] = (Term){coef, product};
@@ -431,6 +463,7 @@ static const Expr *most_of_quotient(Exprs *x, const Sum *p, const Expr *b) {
         const Expr *f = factor[i];
         if (!dim_bounds(x, f, &low, &high) || low < 0) return NULL;
         bool rounded = f->op == EX_div && ex_is_const(f->arg[1]);
+        if (rounded && ex_is_const(by) && !fits_i32(by->k.i * f->arg[1]->k.i)) return NULL;
         if (rounded) by = ex_mul(x, by, f->arg[1]);
         top = ex_mul(x, top, rounded ? f->arg[0] : f);
     }
@@ -468,7 +501,8 @@ static const Expr *joined_quotient(Exprs *x, const Sum *s, int64_t c) {
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};
-    if (a->op == EX_div && ex_is_const(a->arg[1]) && ex_is_const(b))
+    if (a->op == EX_div && ex_is_const(a->arg[1]) && ex_is_const(b) &&
+        fits_i32(a->arg[1]->k.i * b->k.i))
         return quotient(x, a->arg[0], ex_mul(x, a->arg[1], b));
     sum_of(x, a, &s);
     if (!ex_is_const(b)) {
@@ -734,26 +768,31 @@ int64_t dim_min(Exprs *x, int64_t d) {
 }
 
 static const Expr *find_i32(Exprs *x, const Expr *e) {
-    if (e->op == EX_const && dt_is_int((DType)e->dt)) {
+    if (!dt_is_int((DType)e->dt)) return NULL;
+    if (e->op == EX_const) {
         int64_t k = e->k.i;
         k = k > INT32_MAX ? INT32_MAX : k < -INT32_MAX ? -INT32_MAX : k;
         return ex_i(x, k);
     }
-    if (e->op == EX_cast && dt_is_int((DType)e->dt)) {
-        if (dt_is_int((DType)e->arg[0]->dt)) return as_i32(x, e->arg[0]);
-        return ex_cast(x, DT_i32, e->arg[0]);
-    }
-    if (!dt_is_int((DType)e->dt) || e->n == 0 || e->n > 3) return NULL;
+    const bool wraps = e->dt != DT_i32 && e->dt != DT_i64; /* in fewer bits, or below zero */
+    Interval range;
+    if (e->n == 0 || e->n > 3) return NULL;
+    if (wraps && !(interval(x, e, &range) && holds((DType)e->dt, range))) return NULL;
+    if (e->op == EX_cast)
+        return dt_is_int((DType)e->arg[0]->dt) ? as_i32(x, e->arg[0])
+                                               : ex_cast(x, DT_i32, e->arg[0]);
+    const bool picks = e->op == EX_min || e->op == EX_max || e->op == EX_select;
     const Expr *arg[3] = {NULL};
     for (int i = 0; i < e->n; i++) {
         arg[i] = e->arg[i]->dt == DT_bool ? e->arg[i] : as_i32(x, e->arg[i]);
-        if (!arg[i]) return NULL;
+        if (!arg[i] || (!picks && ex_is_const(e->arg[i]) && !fits_i32(e->arg[i]->k.i))) return NULL;
     }
     return ex_rebuild(x, e, arg);
 }
 
-/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into (constants
- * are brought there: ends of slices are as large as can be); NULL of anything else. */
+/* i64 and other integer arithmetic as i32, which dimensions and their parts fit into; NULL of
+ * anything else. Ends of slices are as large as can be: constants that others are compared with are
+ * brought there. */
 static const Expr *as_i32(Exprs *x, const Expr *e) {
     if (e->dt == DT_i32 && e->n == 0) return e;
     if (!x->dims) return find_i32(x, e);
@@ -764,18 +803,41 @@ static const Expr *as_i32(Exprs *x, const Expr *e) {
     return found;
 }
 
+static bool fits(Exprs *x, const Expr *e);
+
+/* Does all that is computed for an i32 expression fit? What is INT32_MAX may stand for more. */
+static bool find_fits(Exprs *x, const Expr *e) {
+    int64_t low, high;
+    const bool picks = e->op == EX_min || e->op == EX_max || e->op == EX_select;
+    if (!dim_bounds(x, e, &low, &high) || !fits_i32(low) || !fits_i32(high)) return false;
+    for (int i = 0; i < e->n; i++) {
+        const Expr *arg = e->arg[i];
+        if (arg->dt != DT_i32) continue;
+        if (!fits(x, arg)) return false;
+        if (!picks && (!dim_bounds(x, arg, &low, &high) || high == INT32_MAX)) return false;
+    }
+    return true;
+}
+
+static bool fits(Exprs *x, const Expr *e) {
+    const int before = known_of(x, e)->fits;
+    if (before) return before > 0;
+    const bool found = find_fits(x, e);
+    known_of(x, e)->fits = found ? 1 : -1;
+    return found;
+}
+
 bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d) {
     int64_t low, high;
+    if (!dt_is_int((DType)e->dt)) return false;
     if (ex_is_const(e)) {
-        if (!dt_is_int((DType)e->dt)) return false;
         *d = e->k.i;
         return true;
     }
-    if (!dt_is_int((DType)e->dt)) return false;
     const Expr *small = as_i32(x, e);
     if (!small) return false;
     small = normal(x, small);
-    if (!dim_bounds(x, small, &low, &high) || high > INT32_MAX || low < -INT32_MAX) return false;
+    if (!fits(x, small) || !dim_bounds(x, small, &low, &high)) return false;
     *d = low == high ? low : number_of(x, small);
     return true;
 }

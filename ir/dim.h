@@ -68,8 +68,8 @@ int64_t dim_of_symbol(Exprs *x, int symbol);
 /* The symbol that a dimension is; -1: it is none, but may be computed from some. */
 int dim_symbol(const Exprs *x, int64_t d);
 DimSymbol dim_symbol_range(const Exprs *x, int symbol);
-/* The dimension that an integer expression of symbols stands for; false if it has no upper bound.
- */
+/* The dimension that an integer expression of symbols stands for; false if it has no upper bound,
+ * or i32 might not hold what is computed on the way. */
 bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d);
 /* Its value as an i32 expression. */
 const Expr *dim_expr(Exprs *x, int64_t d);

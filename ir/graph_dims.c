@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "ir/expr_memo.h"
+
 /* --- reshapes --------------------------------------------------------------------------------- */
 
 /* Neighbouring dimensions of both shapes that have as many elements. */
@@ -168,15 +170,17 @@ void graph_output_varying(Graph *g, Value *value, const char *name) {
 
 /* --- dimensions as values --------------------------------------------------------------------- */
 
-#define MAX_DIM_VALUES 64   /* elements of a tensor of dimensions */
-#define MAX_WALK       4000 /* elements looked at for one of them */
+#define MAX_DIM_VALUES 64    /* elements of a tensor of dimensions */
+#define MAX_WALK       4000  /* elements looked at for one of them */
 #define MAX_ITERATIONS 16384 /* that are looked at one by one */
 
 typedef struct Walk {
     Graph *g;
+    int up;    /* from the graph where it began to `g` */
     int steps; /* left */
     int n_unknown;
     const Graph *body; /* whose inputs are vars; NULL: they are unknown */
+    Memo found;        /* by key_of: operands of operands are met again and again */
 } Walk;
 
 typedef struct Element {
@@ -250,8 +254,7 @@ static const Expr *element_of_reduce(Walk *w, const Op *op, const int64_t *at) {
     return ex_rewrite(x, op->post, leaf_of_element, &el);
 }
 
-/* An element as an expression of symbols. */
-static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
+static const Expr *find_element(Walk *w, const Value *v, const int64_t *at) {
     Exprs *x = w->g->x;
     const Op *op = v->def;
     int64_t inner[MAX_RANK];
@@ -275,7 +278,9 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
         }
         if (!outer) return unknown(w, v->dt);
         w->g = here->parent;
+        w->up++;
         const Expr *e = element(w, outer, at);
+        w->up--;
         w->g = here;
         return e;
     }
@@ -291,6 +296,30 @@ static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
     default:
         return unknown(w, v->dt);
     }
+}
+
+/* An element of a value of w->g, by an expression that stands for nothing else in the walk. */
+static const Expr *key_of(const Walk *w, const Value *v, const int64_t *at) {
+    const Expr *place[MAX_RANK + 1] = {ex_i(w->g->x, w->up)};
+    for (int i = 0; i < v->rank; i++) place[1 + i] = ex_i(w->g->x, at[i]);
+    return ex_load(w->g->x, v->dt, v->id, 1 + v->rank, place);
+}
+
+/* An element as an expression of symbols. */
+static const Expr *element(Walk *w, const Value *v, const int64_t *at) {
+    const Expr *key = key_of(w, v, at);
+    const MemoSlot *before = memo_slot(&w->found, key);
+    if (before->key) return before->value;
+    const Expr *e = find_element(w, v, at);
+    memo_set(&w->found, key, e);
+    return e;
+}
+
+static const Expr *walk_element(Graph *g, const Graph *body, const Value *v, const int64_t *at) {
+    Walk walk = {.g = g, .steps = MAX_WALK, .body = body, .found = {.arena = g->arena}};
+    const Expr *e = element(&walk, v, at);
+    memo_end(&walk.found);
+    return e;
 }
 
 /* --- values that are the same in every iteration ---------------------------------------------- */
@@ -347,14 +376,12 @@ static void note_unknown(void *user, const Expr *e) {
 }
 
 static const Expr *element_known(Graph *g, const Value *v, const int64_t *at) {
-    Walk walk = {.g = g, .steps = MAX_WALK};
-    return in_all_iterations(g, element(&walk, v, at));
+    return in_all_iterations(g, walk_element(g, NULL, v, at));
 }
 
 const Expr *value_formula(Graph *g, const Value *v) {
     static const int64_t first[MAX_RANK];
-    Walk walk = {.g = g, .steps = MAX_WALK, .body = g};
-    return element(&walk, v, first);
+    return walk_element(g, g, v, first);
 }
 
 bool value_known(Graph *g, const Value *v, Scalar *value) {

@@ -193,8 +193,24 @@ def windows():
     return nodes, [varying("S", floats(3)), varying("K", floats(5)), floats(8)]
 
 
+def lengths():
+    """(nodes, inputs) of a length that is chosen again and again between two, each made of both before: the
+    walk from the end to the inputs meets all of them, and the code says each once."""
+    nodes = [helper.make_node("Shape", ["in0"], ["u0"]), helper.make_node("Shape", ["in1"], ["v0"])]
+    for i in range(24):
+        u, v = f"u{i}", f"v{i}"
+        nodes += [helper.make_node("Less", [u, v], [f"less{i}"]),
+                  helper.make_node("Equal", [u, "in3"], [f"equal{i}"]),
+                  helper.make_node("Add", [v, "in4"], [f"next{i}"]),
+                  helper.make_node("Where", [f"less{i}", f"next{i}", u], [f"u{i + 1}"]),
+                  helper.make_node("Where", [f"equal{i}", u, f"next{i}"], [f"v{i + 1}"])]
+    nodes += [helper.make_node("Min", ["u24", "v24"], ["least"]), helper.make_node("Expand", ["in2", "least"], ["out0"])]
+    return nodes, [varying("S", floats(3)), varying("K", floats(5)), floats(1), numpy.array([4]),
+                   numpy.array([1])]
+
+
 CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
-          "lines": lines(), "images": images(), "windows": windows()}
+          "lines": lines(), "images": images(), "windows": windows(), "lengths": lengths()}
 
 
 def write(folder, nodes, n_outputs, inputs):

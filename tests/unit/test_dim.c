@@ -156,6 +156,45 @@ static void test_from_expr(void **state) {
     arena_free(&f.arena);
 }
 
+static const Expr *wide_op(Exprs *x, ExprOp op, const Expr *e, int64_t by) {
+    return ex_bin(x, op, e, ex_int(x, DT_i64, by));
+}
+
+/* Arithmetic of i64 that i32 does not hold is refused, unless nothing of it is left. */
+static void test_beyond_i32(void **state) {
+    (void)state;
+    Fixture f;
+    begin(&f);
+    Exprs *x = &f.x;
+    int64_t d;
+    const Expr *c = ex_int(x, DT_i64, f.c), *power = c;
+    assert_false(
+        dim_from_expr(x, wide_op(x, EX_div, wide_op(x, EX_mul, c, 6000000000), 3000000000), &d));
+    assert_false(dim_from_expr(
+        x, wide_op(x, EX_rem, wide_op(x, EX_mul, wide_op(x, EX_mul, c, 100000), 100000), 50), &d));
+    for (int i = 0; i < 5; i++) power = ex_mul(x, power, c); /* up to 1e12 */
+    assert_false(dim_from_expr(x, wide_op(x, EX_rem, power, 50), &d));
+    assert_true(dim_from_expr(x, ex_div(x, ex_mul(x, power, c), power), &d) && d == f.c);
+    /* sums whose coefficients leave i32 one after the other */
+    const Expr *sum = wide_op(x, EX_mul, c, INT32_MAX);
+    for (int i = 0; i < 3; i++) sum = ex_add(x, sum, wide_op(x, EX_mul, c, INT32_MAX - i));
+    assert_false(dim_from_expr(x, wide_op(x, EX_rem, sum, 50), &d));
+    /* ends of slices, and what is computed with them */
+    const Expr *end = wide_op(x, EX_min, c, INT64_MAX);
+    assert_true(dim_from_expr(x, end, &d) && d == f.c);
+    const Expr *open =
+        ex_select(x, ex_lt(x, c, ex_int(x, DT_i64, 9)), c, ex_int(x, DT_i64, INT64_MAX));
+    assert_true(dim_from_expr(x, ex_bin(x, EX_min, open, c), &d));
+    assert_false(dim_from_expr(x, wide_op(x, EX_div, open, 2), &d));
+    /* narrower integers wrap */
+    assert_true(dim_from_expr(x, ex_cast(x, DT_u8, c), &d) && d == f.c);
+    assert_false(dim_from_expr(x, ex_cast(x, DT_u8, wide_op(x, EX_mul, c, 3)), &d));
+    assert_false(dim_from_expr(x, ex_cast(x, DT_u8, wide_op(x, EX_sub, c, 4)), &d));
+    assert_false(
+        dim_from_expr(x, ex_cast(x, DT_i64, ex_cast(x, DT_i8, wide_op(x, EX_mul, c, 2))), &d));
+    arena_free(&f.arena);
+}
+
 static void test_index(void **state) {
     (void)state;
     Fixture f;
@@ -274,6 +313,7 @@ int main(void) {
         cmocka_unit_test(test_large),        cmocka_unit_test(test_multiples),
         cmocka_unit_test(test_bounds),       cmocka_unit_test(test_from_expr),
         cmocka_unit_test(test_index),        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_beyond_i32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
