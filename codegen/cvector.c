@@ -365,7 +365,11 @@ static bool shares_decoded(const VectorNest *n) {
     return n->n_shorts && n->dot.shift && n->steps >= 2 && is_shared(n, n->dot.columns->arg[0]);
 }
 
-/* The vectors of a product's columns, which all steps, its rows, use. */
+#define MOST_KEPT 2
+
+/* The vectors of a product's columns, which all steps, its rows, use. Where steps of the depth are
+ * repeated, not the last of three or more: where sums, columns and a row take all registers, GCC
+ * gave sums others in each step, by way of the stack. */
 static void keep_columns(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
     const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
@@ -375,6 +379,8 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
         take_lanes(l, n);
+        if (n->repeat && l->start >= MOST_KEPT * l->width && l->start + l->width >= n->extent)
+            break;
         for (int k = 0; k < n->short_steps && n->is_dot; k++) {
             const LaneDot one = lanes_dot_of(l, &n->dot, k);
             keep_column(&user, one.columns);

@@ -15,6 +15,7 @@
 #define LEAST_PIECE 2048 /* for a block of threads */
 #define MOST_BLOCKS 1024 /* as many as a large device has at work */
 #define LEAST_DEPTH 64   /* of a piece of a product */
+#define MOST_OFF    32   /* times the wanted number of pieces, or a part of it: an image's lines */
 
 typedef struct Reads {
     const Op *op;
@@ -53,18 +54,26 @@ static const Expr *find_load(Graph *g, const Op *op, int64_t elements) {
     return elements * value_numel(out) <= 2 * value_numel(op->in[u.load->k.i]) ? u.load : NULL;
 }
 
-/* How many pieces there should be for each result; 1: it stays as it is. */
-static double wanted_pieces(const Op *op, const Target *t, int64_t elements) {
-    double results = (double)value_numel(op->out[0]), n = (double)elements;
-    bool sum = op->combine == COMBINE_sum && dt_is_float((DType)op->body->dt);
-    double lanes = t->vector_types ? t->vector_bytes / (double)sizeof(float) : 1;
-    if (!t->blocks) return sum && n / lanes > LONGEST_SUM ? sqrt(n) : 1;
-    if (results >= t->few_blocks) return 1;
-    return fmin(n / LEAST_PIECE, MOST_BLOCKS / results);
-}
-
 static void look_for_largest(void *user, const Expr *e) {
     if (e->op == EX_load) keep_larger(user, e);
+}
+
+/* Lanes of a vector that each add up a part of a sum, as they do along rows. */
+static double lanes_along(Graph *g, const Op *op, const Target *t) {
+    Reads u = {.op = op};
+    ex_visit(g->arena, op->body, look_for_largest, &u);
+    if (!t->vector_types || !u.load || !u.load->n) return 1;
+    const uint64_t vars = ex_vars(u.load->arg[u.load->n - 1]);
+    return vars >> op->out[0]->rank ? t->vector_bytes / (double)sizeof(float) : 1;
+}
+
+/* How many pieces there should be for each result; 1: it stays as it is. */
+static double wanted_pieces(Graph *g, const Op *op, const Target *t, int64_t elements) {
+    double results = (double)value_numel(op->out[0]), n = (double)elements;
+    bool sum = op->combine == COMBINE_sum && dt_is_float((DType)op->body->dt);
+    if (!t->blocks) return sum && n / lanes_along(g, op, t) > LONGEST_SUM ? sqrt(n) : 1;
+    if (results >= t->few_blocks) return 1;
+    return fmin(n / LEAST_PIECE, MOST_BLOCKS / results);
 }
 
 /* What cutting a reduction into pieces is to bring. */
@@ -105,7 +114,7 @@ static bool of_product(const Wanted *w) {
 static double rate(const Wanted *w, int64_t pieces) {
     if (of_product(w)) return product_cost(w->target, &w->product, pieces);
     const double off = fabs(log((double)pieces / w->pieces));
-    return off < log(4) ? off : HUGE_VAL;
+    return off < log(MOST_OFF) ? off : HUGE_VAL;
 }
 
 /* The best factor of an extent of the reduction, and of which: of the coordinate whose steps in
@@ -185,7 +194,7 @@ void pass_cascade(Graph *g, const PassOptions *o) {
         if (op->sub) pass_cascade(op->sub, o);
         int64_t elements = op->kind == OP_reduce ? shape_numel(op->n_red, op->red) : 0;
         Wanted wanted = {.target = o->target};
-        wanted.pieces = elements ? wanted_pieces(op, o->target, elements) : 1;
+        wanted.pieces = elements ? wanted_pieces(g, op, o->target, elements) : 1;
         const Expr *load = wanted.pieces >= 2 ? find_load(g, op, elements) : NULL;
         const bool product = !load;
         if (product) load = find_product_load(g, op, elements, &wanted);

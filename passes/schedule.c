@@ -103,23 +103,25 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 
 #define COST_OF_TURNING 1.05
 #define COST_OF_LOAD    1.3    /* of the time in which it could start */
-#define COST_OF_VECTORS 0.4    /* cycles for one in a cycle, where the L1 cache keeps none */
+#define COST_OF_LINES   0.4    /* cycles for one in a cycle, where the L1 cache keeps none */
 #define FAR_BYTES       8      /* that come in a cycle from beyond the L2 cache */
 #define ADDS_AT_ONCE    3.2    /* instructions on integers that start in a cycle */
 #define STEP            0.6    /* cycles of a loop's step beside them */
 #define LATE_L1         0.0625 /* of loads that nothing hides, by where the rows come from */
 #define LATE_L2         0.25
 #define LATE_BEYOND     0.5
-#define LATE_COMPETING  0.3 /* of rows whose lines push each other out of the L1 cache */
-#define LAST_CYCLES     5   /* of a tile's end for a sum that nothing hides: ... */
-#define LAST_HIDDEN     14  /* ... all but so many, and ... */
-#define LAST_LEAST      2   /* ... these always */
+#define LATE_MOST       0.125 /* on Zen 3 */
+#define LATE_COMPETING  0.3   /* of rows whose lines push each other out of the L1 cache */
+#define LAST_CYCLES     5     /* of a tile's end for a sum that nothing hides: ... */
+#define LAST_HIDDEN     14    /* ... all but so many, and ... */
+#define LAST_LEAST      2     /* ... these always */
 #define MANY_TILES      32
 #define REPEATS         4 /* steps of the depth in an iteration, where a register is left, ... */
 #define FEW_REPEATS     2 /* ... but for bounds of the sums */
 #define ISSUED          4 /* instructions that start in a cycle beside a neighbour on the core */
 #define COUNTING        4 /* instructions of an iteration beside its steps: it counts, and a hint */
 #define HINTING         4 /* more, if it has one step and the L1 cache does not keep columns */
+#define MOST_KEPT       2 /* vectors of columns that are sure to stay in registers */
 #define FEW_REGISTERS   16
 #define FEW_BYTES       32 /* of a vector */
 
@@ -156,11 +158,16 @@ static bool counts_others(const Target *t, const Operands *o) {
 
 /* How many steps of the depth an iteration has: GCC needs a register to spare for several, and more
  * for bounds of the sums, which it loads before the loop: sums of 6 x 2 vectors that are cut at 6
- * went to the stack and back in each iteration of four steps, in 1.1 times the time. */
+ * went to the stack and back in each iteration of four steps, in 1.1 times the time. Of more than
+ * two vectors of columns the last need not stay in one (keep_columns), but 4 x 3 with bounds or
+ * functions behind them went to the stack, too. */
 static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t vectors) {
-    const int64_t taken = rows * vectors + vectors + 1 + o->temporaries;
-    if (!counts_others(t, o) || taken >= FEW_REGISTERS) return 1;
-    return taken + o->bounds < FEW_REGISTERS ? REPEATS : FEW_REPEATS;
+    const int64_t kept = vectors < MOST_KEPT ? vectors : MOST_KEPT;
+    const int64_t taken = rows * vectors + kept + 1 + o->temporaries;
+    const bool wide = vectors > MOST_KEPT;
+    if (!counts_others(t, o) || taken >= FEW_REGISTERS || (wide && o->functions)) return 1;
+    if (taken + o->bounds < FEW_REGISTERS) return REPEATS;
+    return wide ? 1 : FEW_REPEATS;
 }
 
 static void count_bound(void *user, const Expr *e) {
@@ -192,7 +199,8 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     const double loads = (double)rows + (double)vectors * 2 / at_once;
     const double products =
         o->instructions ? all * o->instructions / ADDS_AT_ONCE + STEP : all / at_once;
-    const double least = o->instructions ? 2 : 5;
+    const double least = o->instructions ? 2 : counts_others(t, o) ? 4 : 5;
+    const double lines = (double)(vectors * t->vector_bytes) / LINE_BYTES;
     double panel = (double)(o->depth * columns * WORD_BYTES);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
     if (counts_others(t, o)) {
@@ -201,11 +209,12 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
         const double counting = (double)(COUNTING + (hints ? HINTING : 0)) / repeats;
         cycles = fmax(cycles, (all + (double)(rows + vectors) + counting) / ISSUED);
     }
-    cycles += late_part(t, o, rows, columns) * fmax(0, loads - products * 2 / 3);
+    double late = late_part(t, o, rows, columns);
+    if (counts_others(t, o)) late = fmin(late, LATE_MOST);
+    cycles += late * fmax(0, loads - products * 2 / 3);
     if (rows > o->most_rows) cycles += LATE_COMPETING * (double)rows;
     if (at_once < 2) cycles += LAST_CYCLES * fmax(LAST_LEAST, all - LAST_HIDDEN) / (double)o->depth;
-    if (panel > (double)t->l1_bytes / 2)
-        cycles += COST_OF_VECTORS * (double)(vectors * vectors) / products;
+    if (panel > (double)t->l1_bytes / 2) cycles += COST_OF_LINES * lines * lines / products;
     double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;
     double waiting =
         cycles + target_lost(t, o->column_bytes) * (fmax(cycles, far) + cycles / 8 - cycles);
@@ -690,6 +699,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                                  : few >= 0 ? temporaries_of(n->target, at_once, shorts)
                                             : 0,
                   .bounds = bounds_of(n),
+                  .functions = n->op->post && ex_slow_cycles(n->p->arena, n->op->post) > 0,
                   .instructions =
                       instructions_of(n->target, at_once, shorts) + (m->moved ? MOVING : 0),
                   .at_once = (int)at_once,

@@ -67,7 +67,7 @@ typedef struct Footprint {
     const Op *op;
     int n;
     const int64_t *extent;
-    double *bytes; /* by input: that a strip reads */
+    double *bytes; /* by input: that a strip reads, of rows whole lines of a cache */
 } Footprint;
 
 static void look_at_reach(void *user, const Expr *e) {
@@ -79,6 +79,7 @@ static void look_at_reach(void *user, const Expr *e) {
     for (int i = 0; i < e->n; i++) {
         bool known = ex_bounds(e->arg[i], f->n, f->extent, &low, &high);
         double width = known ? (double)(high - low + 1) : (double)v->shape[i];
+        if (i == e->n - 1) width = fmax(width, LINE_BYTES / (double)dt_store(v->dt));
         elements *= fmin(width, (double)v->shape[i]);
     }
     f->bytes[e->k.i] = fmax(f->bytes[e->k.i], elements * (double)dt_store(v->dt));
@@ -246,9 +247,9 @@ static double waits_less(const Strips *s, const Chain *c, const Member *m, const
 }
 
 /* What lies between operators comes from a nearer cache; but some of it is computed twice, and what
- * all strips read (weights, keys) is read again for each. Where there is next to nothing of that, as
- * between the heads of attention, strips also spare threads what moves between their cores, which
- * decides where nothing else does. */
+ * all strips read (weights, keys) is read again for each. Where there is next to nothing of that,
+ * as between the heads of attention, strips also spare threads what moves between their cores,
+ * which decides where nothing else does. */
 double chain_gain(Strips *s, const Chain *c) {
     double strips = strips_of(c), few = fewest_strips(s, c), held = bytes_held(s->scratch, c),
            stays = 0;

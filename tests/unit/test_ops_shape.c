@@ -205,6 +205,7 @@ static void test_reductions(void **state) {
     static const Row rows[] = {
         {"opset 11 " M23 "y = ReduceSum(x) {axes=[-1]}", {S6}, "f32[2, 1] 3 12"},
         {M23 "y = ReduceMean(x) {axes=[0] keepdims=0}", {S6}, "f32[3] 1.5 2.5 3.5"},
+        {"input x f32[0,2] output y y = ReduceMean(x) {axes=[0]}", {""}, "f32[1, 2] 0 0"},
         {"opset 18 " M23 "y = ReduceMax(x) {noop_with_empty_axes=1}",
          {S6},
          "f32[2, 3] 0 1 2 3 4 5"},
