@@ -165,9 +165,36 @@ static bool is_padding(Graph *g, const Op *m) {
     return loads == 1 && e->arg[1 + !first]->op == EX_load && ex_is_const(e->arg[1 + first]);
 }
 
+static void look_at_choice(void *user, const Expr *e) {
+    Guards *u = user;
+    int64_t stride;
+    if (e->op == EX_select && ex_vars(e->arg[0]) == UINT64_C(1) << u->var)
+        u->any |= e->arg[1]->loads || e->arg[2]->loads;
+    for (int i = 0; e->op == EX_load && i < e->n; i++)
+        u->any |= ex_depends(e->arg[i], u->var) && !ex_stride(e->arg[i], u->var, &stride) &&
+                  !e->arg[i]->loads;
+}
+
+/* Does c choose, from column to column, what it reads (tensors side by side, places that are
+ * divided)? A loop of its own is cut there (split.c), and reads what was laid out for it (turn.c);
+ * the vectors of a tile would be taken apart. */
+static bool chooses_columns(Graph *g, const PassOptions *o, const Op *c) {
+    Guards u = {c->out[0]->rank - 1, false};
+    if (o->target->blocks || !o->target->vector_types || u.var < 0) return false;
+    ex_visit(g->arena, c->body, look_at_choice, &u);
+    return u.any;
+}
+
+/* Functions whose operands lie at places that are divided are computed in vectors by a loop of
+ * their own; where c chooses between them and others as well, only one by one. */
+static bool scatters_functions(Graph *g, const PassOptions *o, const Op *c, const Op *m) {
+    return c->kind == OP_map && chooses_columns(g, o, c) && chooses_columns(g, o, m) &&
+           ex_slow_cycles(g->arena, m->body) > 0;
+}
+
 static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, const Op *m,
                            int users) {
-    if (reads_many_across(g, c, i, m)) return false;
+    if (reads_many_across(g, c, i, m) || scatters_functions(g, o, c, m)) return false;
     if (!o->target->blocks && asks_along_rows(g, c, i, m)) return false;
     /* a kernel of its own costs a device more than asking in each place of a window does */
     if (o->target->blocks && c->kind == OP_reduce && users <= MOST_PADDED && is_padding(g, m))
@@ -235,26 +262,6 @@ static const Expr *epilogue_leaf(void *user, const Expr *e, const Expr *const *a
     if (e->op != EX_load) return e;
     if (e->k.i == u->source) return u->post;
     return ex_load(u->x, (DType)e->dt, u->to[e->k.i], e->n, args);
-}
-
-static void look_at_choice(void *user, const Expr *e) {
-    Guards *u = user;
-    int64_t stride;
-    if (e->op == EX_select && ex_vars(e->arg[0]) == UINT64_C(1) << u->var)
-        u->any |= e->arg[1]->loads || e->arg[2]->loads;
-    for (int i = 0; e->op == EX_load && i < e->n; i++)
-        u->any |= ex_depends(e->arg[i], u->var) && !ex_stride(e->arg[i], u->var, &stride) &&
-                  !e->arg[i]->loads;
-}
-
-/* Does c choose, from column to column, what it reads (tensors side by side, places that are
- * divided)? A loop of its own is cut there (split.c), and reads what was laid out for it (turn.c);
- * the vectors of a tile would be taken apart. */
-static bool chooses_columns(Graph *g, const PassOptions *o, const Op *c) {
-    Guards u = {c->out[0]->rank - 1, false};
-    if (o->target->blocks || !o->target->vector_types || u.var < 0) return false;
-    ex_visit(g->arena, c->body, look_at_choice, &u);
-    return u.any;
 }
 
 static bool try_epilogue(Graph *g, Op *c, int64_t *work) {
