@@ -627,8 +627,8 @@ static void check_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns
 static int body_ahead(Session *s) {
     enum { TWO = 16, THREE = 24 };                   /* columns of a tile: vectors of 8 */
     check_ahead(s, 96, 512, 768, 512 * TWO, 0, 0);   /* four steps need no hints for columns */
-    check_ahead(s, 72, 512, 768, 512 * THREE, 0, 0); /* more than an element at once */
-    check_ahead(s, 1152, 512, 768, 512 * TWO, 0, 6 * 512);    /* less than one at once */
+    check_ahead(s, 72, 512, 768, 512 * TWO, 0, 0);   /* more than an element at once */
+    check_ahead(s, 1152, 512, 768, 512 * THREE, 0, 4 * 512);  /* less than one at once */
     check_ahead(s, 800, 64, 3072, 0, 0, 0);                   /* much less */
     check_run_ahead(s, 800, 800, 64, 3072, 64 * THREE, 0, 0); /* yet there may be few rows */
     check_run_ahead(s, 800, 20, 64, 3072, 64 * THREE, 0, 0);
