@@ -365,8 +365,6 @@ static bool shares_decoded(const VectorNest *n) {
     return n->n_shorts && n->dot.shift && n->steps >= 2 && is_shared(n, n->dot.columns->arg[0]);
 }
 
-#define MOST_KEPT 2
-
 /* The vectors of a product's columns, which all steps, its rows, use. Where steps of the depth are
  * repeated, not the last of three or more: where sums, columns and a row take all registers, GCC
  * gave sums others in each step, by way of the stack. */
@@ -379,7 +377,7 @@ static void keep_columns(Lanes *l, const VectorNest *n) {
     if (n->is_dot) l->value[n->dot.var] = ex_i(p->x, 0); /* the first of the few */
     for (l->start = 0; l->start < n->extent; l->start += l->width) {
         take_lanes(l, n);
-        if (n->repeat && l->start >= MOST_KEPT * l->width && l->start + l->width >= n->extent)
+        if (n->repeat && l->start >= KEPT_VECTORS * l->width && l->start + l->width >= n->extent)
             break;
         for (int k = 0; k < n->short_steps && n->is_dot; k++) {
             const LaneDot one = lanes_dot_of(l, &n->dot, k);

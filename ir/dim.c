@@ -767,6 +767,11 @@ int64_t dim_min(Exprs *x, int64_t d) {
     return dim_bounds(x, dim_expr(x, d), &low, &high) ? low : 0;
 }
 
+/* Is it one of its operands? */
+static bool picks(const Expr *e) {
+    return e->op == EX_min || e->op == EX_max || e->op == EX_select;
+}
+
 static const Expr *find_i32(Exprs *x, const Expr *e) {
     if (!dt_is_int((DType)e->dt)) return NULL;
     if (e->op == EX_const) {
@@ -781,11 +786,11 @@ static const Expr *find_i32(Exprs *x, const Expr *e) {
     if (e->op == EX_cast)
         return dt_is_int((DType)e->arg[0]->dt) ? as_i32(x, e->arg[0])
                                                : ex_cast(x, DT_i32, e->arg[0]);
-    const bool picks = e->op == EX_min || e->op == EX_max || e->op == EX_select;
     const Expr *arg[3] = {NULL};
     for (int i = 0; i < e->n; i++) {
         arg[i] = e->arg[i]->dt == DT_bool ? e->arg[i] : as_i32(x, e->arg[i]);
-        if (!arg[i] || (!picks && ex_is_const(e->arg[i]) && !fits_i32(e->arg[i]->k.i))) return NULL;
+        if (!arg[i] || (!picks(e) && ex_is_const(e->arg[i]) && !fits_i32(e->arg[i]->k.i)))
+            return NULL;
     }
     return ex_rebuild(x, e, arg);
 }
@@ -808,13 +813,12 @@ static bool fits(Exprs *x, const Expr *e);
 /* Does all that is computed for an i32 expression fit? What is INT32_MAX may stand for more. */
 static bool find_fits(Exprs *x, const Expr *e) {
     int64_t low, high;
-    const bool picks = e->op == EX_min || e->op == EX_max || e->op == EX_select;
     if (!dim_bounds(x, e, &low, &high) || !fits_i32(low) || !fits_i32(high)) return false;
     for (int i = 0; i < e->n; i++) {
         const Expr *arg = e->arg[i];
         if (arg->dt != DT_i32) continue;
         if (!fits(x, arg)) return false;
-        if (!picks && (!dim_bounds(x, arg, &low, &high) || high == INT32_MAX)) return false;
+        if (!picks(e) && (!dim_bounds(x, arg, &low, &high) || high == INT32_MAX)) return false;
     }
     return true;
 }

@@ -28,6 +28,8 @@ typedef struct Buffer {
                        */
 } Buffer;
 
+#define KEPT_VECTORS 2 /* see ROLE_repeat */
+
 typedef enum Role {
     ROLE_serial,
     ROLE_parallel, /* iterations are independent and may run on several CPU threads; of such loops
@@ -44,7 +46,8 @@ typedef enum Role {
                      (target_window) of what is there, and have sums of 16 bits in pairs; inside of
                      loops of role short anywhere within BYTES_WINDOW bytes */
     ROLE_repeat,  /* of a reduction, around rows and columns of sums: a few iterations, one written
-                     after the other, each with columns of its own in registers */
+                     after the other, each with columns of its own in registers: up to
+                     KEPT_VECTORS, the rest is left to the C compiler */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,

@@ -58,12 +58,17 @@ static void look_for_largest(void *user, const Expr *e) {
     if (e->op == EX_load) keep_larger(user, e);
 }
 
+static const Expr *largest_load(Graph *g, const Op *op, const Expr *e) {
+    Reads u = {.op = op};
+    ex_visit(g->arena, e, look_for_largest, &u);
+    return u.load;
+}
+
 /* Lanes of a vector that each add up a part of a sum, as they do along rows. */
 static double lanes_along(Graph *g, const Op *op, const Target *t) {
-    Reads u = {.op = op};
-    ex_visit(g->arena, op->body, look_for_largest, &u);
-    if (!t->vector_types || !u.load || !u.load->n) return 1;
-    const uint64_t vars = ex_vars(u.load->arg[u.load->n - 1]);
+    const Expr *load = largest_load(g, op, op->body);
+    if (!t->vector_types || !load || !load->n) return 1;
+    const uint64_t vars = ex_vars(load->arg[load->n - 1]);
     return vars >> op->out[0]->rank ? t->vector_bytes / (double)sizeof(float) : 1;
 }
 
@@ -101,9 +106,7 @@ static const Expr *find_product_load(Graph *g, const Op *op, int64_t depth, Want
                                     extent[1],
                                     batches,
                                     depth};
-    Reads u = {.op = op};
-    ex_visit(g->arena, op->body->arg[0], look_for_largest, &u);
-    return u.load;
+    return largest_load(g, op, op->body->arg[0]);
 }
 
 static bool of_product(const Wanted *w) {

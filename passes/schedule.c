@@ -121,7 +121,6 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define ISSUED          4 /* instructions that start in a cycle beside a neighbour on the core */
 #define COUNTING        4 /* instructions of an iteration beside its steps: it counts, and a hint */
 #define HINTING         4 /* more, if it has one step and the L1 cache does not keep columns */
-#define MOST_KEPT       2 /* vectors of columns that are sure to stay in registers */
 #define FEW_REGISTERS   16
 #define FEW_BYTES       32 /* of a vector */
 
@@ -162,9 +161,9 @@ static bool counts_others(const Target *t, const Operands *o) {
  * two vectors of columns the last need not stay in one (keep_columns), but 4 x 3 with bounds or
  * functions behind them went to the stack, too. */
 static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t vectors) {
-    const int64_t kept = vectors < MOST_KEPT ? vectors : MOST_KEPT;
+    const int64_t kept = vectors < KEPT_VECTORS ? vectors : KEPT_VECTORS;
     const int64_t taken = rows * vectors + kept + 1 + o->temporaries;
-    const bool wide = vectors > MOST_KEPT;
+    const bool wide = vectors > KEPT_VECTORS;
     if (!counts_others(t, o) || taken >= FEW_REGISTERS || (wide && o->functions)) return 1;
     if (taken + o->bounds < FEW_REGISTERS) return REPEATS;
     return wide ? 1 : FEW_REPEATS;

@@ -247,9 +247,9 @@ static double waits_less(const Strips *s, const Chain *c, const Member *m, const
 }
 
 /* What lies between operators comes from a nearer cache; but some of it is computed twice, and what
- * all strips read (weights, keys) is read again for each. Where there is next to nothing of that,
- * as between the heads of attention, strips also spare threads what moves between their cores,
- * which decides where nothing else does. */
+ * all strips read (weights, keys) is read again for each. Where there is next to nothing of that, as
+ * between the heads of attention, strips also spare threads what moves between their cores, which
+ * decides where nothing else does. */
 double chain_gain(Strips *s, const Chain *c) {
     double strips = strips_of(c), few = fewest_strips(s, c), held = bytes_held(s->scratch, c),
            stays = 0;

@@ -18,7 +18,8 @@ typedef struct ReduceRow {
 
 static const ReduceRow reduce_rows[] = {
     {"ReduceSum", COMBINE_sum, "a", "a", false},
-    {"ReduceMean", COMBINE_sum, "a", "select(b == 0, 0, a / b)", false}, /* 0 of nothing, as in ONNX Runtime */
+    /* of nothing, which ONNX leaves open, what ONNX Runtime gives */
+    {"ReduceMean", COMBINE_sum, "a", "select(b == 0, 0, a / b)", false},
     {"ReduceMax", COMBINE_max, "a", "a", false},
     {"ReduceMin", COMBINE_min, "a", "a", false},
     {"ReduceProd", COMBINE_prod, "a", "a", false},

@@ -204,7 +204,8 @@ def lengths():
                   helper.make_node("Add", [v, "in4"], [f"next{i}"]),
                   helper.make_node("Where", [f"less{i}", f"next{i}", u], [f"u{i + 1}"]),
                   helper.make_node("Where", [f"equal{i}", u, f"next{i}"], [f"v{i + 1}"])]
-    nodes += [helper.make_node("Min", ["u24", "v24"], ["least"]), helper.make_node("Expand", ["in2", "least"], ["out0"])]
+    nodes += [helper.make_node("Min", ["u24", "v24"], ["least"]),
+              helper.make_node("Expand", ["in2", "least"], ["out0"])]
     return nodes, [varying("S", floats(3)), varying("K", floats(5)), floats(1), numpy.array([4]),
                    numpy.array([1])]
 

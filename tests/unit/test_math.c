@@ -625,19 +625,19 @@ static void check_ahead(Session *s, int64_t rows, int64_t depth, int64_t columns
 }
 
 static int body_ahead(Session *s) {
-    enum { TWO = 16, THREE = 24 };                   /* columns of a tile: vectors of 8 */
-    check_ahead(s, 96, 512, 768, 512 * TWO, 0, 0);   /* four steps need no hints for columns */
-    check_ahead(s, 72, 512, 768, 512 * TWO, 0, 0);   /* more than an element at once */
-    check_ahead(s, 1152, 512, 768, 512 * THREE, 0, 4 * 512);  /* less than one at once */
-    check_ahead(s, 800, 64, 3072, 0, 0, 0);                   /* much less */
-    check_run_ahead(s, 800, 800, 64, 3072, 64 * THREE, 0, 0); /* yet there may be few rows */
+    enum { TWO = 16, THREE = 24 }; /* columns of a tile: vectors of 8 */
+    check_ahead(s, 96, 512, 768, 512 * TWO, 0, 0); /* four steps need no hints for columns */
+    check_ahead(s, 72, 512, 768, 512 * TWO, 0, 0); /* more than an element at once */
+    check_ahead(s, 1152, 512, 768, 512 * THREE, 0, 4 * 512);        /* less than one at once */
+    check_ahead(s, 800, 61, 3072, 0, 0, 0);                         /* much less */
+    check_run_ahead(s, 800, 800, 64, 3072, 64 * THREE, 0, 0);       /* yet there may be few rows */
     check_run_ahead(s, 800, 20, 64, 3072, 64 * THREE, 0, 0);
     check_run_ahead(s, 800, 7, 64, 3072, 64 * THREE, 0, 0);
-    check_ahead(s, 4, 512, 768, 0, 8 * THREE, 0);   /* one tile of rows */
-    check_ahead(s, 2, 510, 768, 0, 0, 0);           /* few rows */
-    check_ahead(s, 2, 512, 768, 0, 0, 0);           /* which read streams */
-    check_ahead(s, 96, 128, 64, 0, 0, 0);           /* stays in the cache */
-    check_ahead(s, 96, 65536, 16, 0, 0, 6 * 65536); /* two panels do not fit it */
+    check_ahead(s, 4, 509, 768, 0, 8 * THREE, 0);         /* one tile of rows, one step */
+    check_ahead(s, 2, 510, 768, 0, 0, 0);                 /* few rows */
+    check_ahead(s, 2, 512, 768, 0, 0, 0);                 /* which read streams */
+    check_ahead(s, 96, 128, 64, 0, 0, 0);                 /* stays in the cache */
+    check_ahead(s, 96, 65536, 16, 0, 0, 6 * 65536);       /* two panels do not fit it */
     return 0;
 }
 
