@@ -51,9 +51,63 @@ static bool outermost_varies(Exprs *x, const int64_t *dims, int from, int to, in
     return true;
 }
 
+/* What dimensions of both shapes of a group are products of. */
+typedef struct Part {
+    int64_t dim;
+    int old, new; /* which ones */
+} Part;
+
+static bool divides(Exprs *x, int64_t part, int64_t whole) {
+    return part == whole ||
+           (dim_min(x, part) > 0 &&
+            dim_normal(x, dim_mul(x, dim_div(x, whole, part), part)) == dim_normal(x, whole));
+}
+
+/* Cuts the dimensions of a group into common parts, the outermost first; returns how many, 0 if
+ * they are not made of the same ones. */
+static int cut_parts(Exprs *x, const Group *g, const int64_t *old, const int64_t *new_dims,
+                     Part part[2 * MAX_RANK]) {
+    int n = 0, i = g->from - 1, k = g->new_from - 1;
+    int64_t a = 1, b = 1; /* what is left of the dimension of each */
+    for (;;) {
+        while (a == 1 && i < g->to && ++i < g->to) a = old[i];
+        while (b == 1 && k < g->new_to && ++k < g->new_to) b = new_dims[k];
+        if (a == 1 || b == 1) return a == b ? n : 0;
+        if (!divides(x, a, b) && !divides(x, b, a)) return 0;
+        const int64_t dim = divides(x, a, b) ? a : b;
+        part[n++] = (Part){dim, i, k};
+        a = a == dim ? 1 : dim_div(x, a, dim);
+        b = b == dim ? 1 : dim_div(x, b, dim);
+    }
+}
+
+/* The operand's coordinates of a group from those of the result, by the parts of both. */
+static void regroup_parts(Exprs *x, const Group *g, int n, const Part *part, const Expr **index) {
+    const Expr *at[2 * MAX_RANK];
+    for (int i = g->from; i < g->to; i++) index[i] = ex_i(x, 0);
+    for (int i = n - 1; i >= 0; i--) {
+        const bool innermost = i == n - 1 || part[i + 1].new != part[i].new;
+        const bool outermost = i == 0 || part[i - 1].new != part[i].new;
+        const Expr *dim = ex_i(x, part[i].dim);
+        const Expr *place = innermost ? ex_var(x, part[i].new) : at[i];
+        at[i] = outermost ? place : ex_bin(x, EX_rem, place, dim);
+        if (!outermost) at[i - 1] = ex_div(x, place, dim);
+    }
+    for (int i = 0; i < n; i++) {
+        const Expr *before = ex_mul(x, index[part[i].old], ex_i(x, part[i].dim));
+        index[part[i].old] = ex_add(x, before, at[i]);
+    }
+}
+
 /* The operand's coordinates of a group from those of the result. */
 static void regroup(Exprs *x, const Group *g, const int64_t *old, const int64_t *new_dims,
                     const Expr **index) {
+    Part part[2 * MAX_RANK];
+    const int parts = cut_parts(x, g, old, new_dims, part);
+    if (parts) {
+        regroup_parts(x, g, parts, part, index);
+        return;
+    }
     const Expr *place = ex_i(x, 0);
     int last = -1, count = 0, new_last = -1, new_count = 0;
     for (int i = g->from; i < g->to; i++) {

@@ -181,6 +181,11 @@ static const Expr *symbol_of(void *user, const Expr *e, const Expr *const *args)
     return k < 0 ? e : ex_var(u->g->x, DIM_VAR + k);
 }
 
+const Expr *symbols_of_loads(const Graph *g, const Op *op, const Expr *e) {
+    Symbols u = {g, op};
+    return ex_rewrite(g->x, e, symbol_of, &u);
+}
+
 /* The condition under which `var` is less than `extent`, and nothing else hangs on `var`. */
 static bool only_ends(Arena *scratch, const Expr *condition, int var, const Expr **extent) {
     if (condition->op == EX_and)
@@ -201,9 +206,8 @@ bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d) {
     reduce_term(g->x, op, &condition);
     if (condition && !only_ends(g->arena, condition, op->out[0]->rank + r, &extent)) return false;
     if (!extent || !varies) return !extent && !varies;
-    Symbols u = {g, op};
-    return ex_rewrite(g->x, extent, symbol_of, &u) ==
-           ex_rewrite(g->x, dim_simplified(g->x, v->dims[d]), symbol_of, &u);
+    return symbols_of_loads(g, op, extent) ==
+           symbols_of_loads(g, op, dim_simplified(g->x, v->dims[d]));
 }
 
 static void add_cost(void *user, const Expr *e) {

@@ -88,6 +88,8 @@ Value *own_load(const Op *op, const Expr *e);
 const Expr *reduce_term(Exprs *x, const Op *op, const Expr **condition);
 /* Has it combine something else, under the same condition. */
 void reduce_set_term(Exprs *x, Op *op, const Expr *term);
+/* `e`, in the body of `op`, with symbols as they are in dimensions in place of loads of them. */
+const Expr *symbols_of_loads(const Graph *g, const Op *op, const Expr *e);
 /* Does reduction variable `r` run through all of dimension `d` of `v`, in every run? */
 bool reduces_all_of(Graph *g, const Op *op, int r, const Value *v, int d);
 

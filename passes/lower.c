@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "passes/inline.h"
 #include "passes/nest.h"
+#include "passes/parts.h"
 #include "passes/passes.h"
 #include "passes/reach.h"
 #include "passes/rows.h"
@@ -116,28 +117,6 @@ static void warn_of_unused(const Lower *l) {
                      unused, total, l->schedules->file);
 }
 
-typedef struct Limits {
-    Lower *l;
-    Op *op;     /* gets the symbols as inputs */
-    bool known; /* they have values that are computed before */
-} Limits;
-
-static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *args) {
-    Limits *u = user;
-    (void)args;
-    int64_t k = e->k.i - DIM_VAR;
-    Value *v = e->op == EX_var && k < u->l->g->symbols.n ? u->l->g->symbols.items[k] : NULL;
-    if (!v || !v->index) {
-        u->known = false;
-        return e;
-    }
-    int at = 0;
-    while (at < u->op->n_in && u->op->in[at] != v) at++;
-    u->op->in[at] = v;
-    if (at == u->op->n_in) u->op->n_in++;
-    return ex_load(u->l->p->x, DT_i32, at, 0, NULL);
-}
-
 /* How far the coordinates of the operator's result go in a run, and the operator with the symbols
  * that say so among its inputs. */
 static const Op *limited(Lower *l, const Op *op, const Expr **limit) {
@@ -150,64 +129,10 @@ static const Op *limited(Lower *l, const Op *op, const Expr **limit) {
     for (int i = 0; i < op->n_in; i++) own->in[i] = op->in[i];
     for (int i = 0; i < out->rank; i++) {
         if (!dim_varies(out->dims[i]) || out->shape[i] < 2) continue;
-        Limits u = {l, own, true};
-        int before = own->n_in;
-        limit[i] = ex_rewrite(x, dim_simplified(x, out->dims[i]), load_symbol, &u);
-        any |= u.known;
-        if (u.known) continue;
-        limit[i] = NULL;
-        own->n_in = before;
+        limit[i] = load_symbols(l->g, own, dim_simplified(x, out->dims[i]));
+        any |= limit[i] != NULL;
     }
     return any ? own : op;
-}
-
-/* What `e` loads from becomes what it stands for in `own`, whose inputs grow. */
-static const Expr *with_symbols(Lower *l, Op *own, const Expr *e) {
-    Limits u = {l, own, true};
-    e = ex_rewrite(l->p->x, e, load_symbol, &u);
-    return u.known ? e : NULL;
-}
-
-/* A map to a flat tensor that holds another one without gaps (Value.dense), as a map over the
- * coordinates of that one, which the body then need not divide for. `extent`: of these coordinates
- * in a run. NULL if the body does something else with its coordinate. */
-static const Op *by_coordinates(Lower *l, const Op *op, const Expr **extent) {
-    Exprs *x = l->p->x;
-    Arena *arena = l->p->arena;
-    const Value *flat = op->out[0];
-    if (op->kind != OP_map || op->guard || !flat->dense || flat->dense_rank < 2) return NULL;
-    int rank = flat->dense_rank;
-    Op *own = arena_copy(arena, op, sizeof *op);
-    own->in = ARENA_ARRAY(arena, op->n_in + l->g->symbols.n, Value *);
-    for (int i = 0; i < op->n_in; i++) own->in[i] = op->in[i];
-    Value *out = arena_copy(arena, flat, sizeof *flat);
-    int64_t *shape = ARENA_ARRAY(arena, rank, int64_t);
-    int outermost = rank;
-    for (int i = rank - 1; i >= 0; i--) {
-        shape[i] = dim_max(x, flat->dense[i]);
-        if (shape[i] != 1) outermost = i;
-        extent[i] = with_symbols(l, own, dim_simplified(x, flat->dense[i]));
-        if (!extent[i]) return NULL;
-    }
-    /* coordinate k becomes variable 1 + k at first, for 0 is the flat one */
-    const Expr *place = ex_var(x, 0), *to[MAX_RANK + 1] = {NULL};
-    for (int i = rank - 1; i >= outermost; i--) {
-        if (shape[i] == 1) continue;
-        const Expr *at = i == outermost ? place : ex_bin(x, EX_rem, place, extent[i]);
-        at = ex_simplify(x, at, 1, flat->shape);
-        own->body = ex_replace(x, own->body, at, ex_var(x, 1 + i));
-        place = ex_div(x, place, extent[i]);
-    }
-    if (ex_vars(own->body) & 1) return NULL;
-    for (int i = 0; i < rank; i++) to[1 + i] = ex_var(x, i);
-    own->body = ex_subst_vars(x, own->body, 1 + rank, to);
-    out->storage = op->out[0];
-    out->rank = rank;
-    out->dims = flat->dense;
-    out->shape = shape;
-    own->body = ex_simplify(x, own->body, rank, shape);
-    own->out = arena_copy(arena, &out, sizeof out);
-    return own;
 }
 
 /* Has something else been written by now where `v` lies? The next of a loop's state may be made
@@ -244,13 +169,14 @@ static void lower_compute(Lower *l, const Op *op) {
     Nest n;
     uint64_t key = schedule_key(l->p->arena, op, l->target);
     const Expr *limit[MAX_RANK] = {NULL}, *lies[MAX_RANK];
-    const Op *dense = by_coordinates(l, op, lies);
+    const Op *dense = by_coordinates(l->g, op, lies);
+    const Value *flat = op->out[0];
     if (dense) op = dense;
     const Expr *reach = find_reach(l, &op);
     op = limited(l, op, limit);
     nest_begin(&n, l->p, op, l->target);
     if (reach) nest_reach(&n, reach);
-    if (dense) nest_lay_dense(&n, lies);
+    if (dense) nest_lay_dense(&n, flat, lies);
     for (int i = 0; i < op->out[0]->rank; i++)
         if (limit[i]) nest_limit(&n, i, limit[i], dim_min(n.x, op->out[0]->dims[i]));
     n.variant = l->variant;
@@ -360,7 +286,7 @@ static Value *symbols_value(Lower *l, const Expr *e, const char *src) {
     Op *op = ARENA_NEW(arena, Op);
     *op = (Op){.kind = OP_map, .src = src};
     op->in = ARENA_ARRAY(arena, l->g->symbols.n + 1, Value *);
-    op->body = with_symbols(l, op, e);
+    op->body = load_symbols(l->g, op, e);
     if (!op->body || op->body->op == EX_load) return op->body ? op->in[0] : NULL;
     op->out = ARENA_NEW(arena, Value *);
     op->n_out = 1;

@@ -60,6 +60,19 @@ static void take_update_limits(Nest *n, const Expr *guard) {
         nest_limit(n, (int)guard->arg[0]->k.i, guard->arg[1], 0);
 }
 
+/* `e` where all parts of the condition hold. */
+static const Expr *where_holds(Exprs *x, const Expr *e, const Expr *cond) {
+    for (int i = 0; i < 2 && cond->op == EX_and; i++) e = where_holds(x, e, cond->arg[i]);
+    return cond->op == EX_and ? e : ex_replace(x, e, cond, ex_int(x, DT_bool, 1));
+}
+
+/* Does the reduction's guard say how far loop `a` goes in a run? */
+static bool has_limit(const Expr *guard, int a) {
+    if (guard->op == EX_and) return has_limit(guard->arg[0], a) || has_limit(guard->arg[1], a);
+    return guard->op == EX_lt && guard->arg[0]->op == EX_var && guard->arg[0]->k.i == a &&
+           !guard->arg[1]->vars;
+}
+
 /* A reduction that counts no element beyond an extent which varies: the condition goes to the
  * loops. */
 static void take_limits(Nest *n) {
@@ -70,14 +83,14 @@ static void take_limits(Nest *n) {
     const Expr *term = reduce_term(n->x, op, &condition);
     if (!condition || !only_limits(condition)) return;
     Op *own = arena_copy(n->p->arena, op, sizeof *op);
-    own->body = term;
+    own->body = where_holds(n->x, term, condition);
     n->op = own;
     n->guard[1] = nest_flatten_loads(n->x, condition, op);
 }
 
-void nest_lay_dense(Nest *n, const Expr *const *extent) {
-    for (int i = 0; i < n->op->out[0]->rank; i++)
-        n->dense[i] = nest_flatten_loads(n->x, extent[i], n->op);
+void nest_lay_dense(Nest *n, const Value *flat, const Expr *const *lies) {
+    n->flat = flat;
+    for (int i = 0; i < flat->rank; i++) n->lies[i] = nest_flatten_loads(n->x, lies[i], n->op);
 }
 
 void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least) {
@@ -184,6 +197,7 @@ void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner) {
     Exprs *x = n->x;
     int64_t extent = n->loop[a].extent;
     bool repeats = n->op->combine == COMBINE_max || n->op->combine == COMBINE_min;
+    if (n->guard[1] && has_limit(n->guard[1], a)) repeats = false;
     text_addf(&n->steps, "dot %s %lld; ", n->loop[a].name, (long long)lanes);
     if (repeats && extent >= lanes) { /* a largest element may be met twice */
         slide(n, a, lanes, outer, inner);

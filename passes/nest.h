@@ -77,8 +77,9 @@ typedef struct Nest {
     const Expr
         *limit[MAX_RANK]; /* where a dimension of the result varies: how far the coordinate goes in
                              a run; NULL: as far as its extent. Beyond may be computed or not */
-    const Expr *dense[MAX_RANK]; /* extents by which elements of the result lie, those of a run;
-                                    NULL: by its shape */
+    const Value *flat; /* whose elements the map's are, at coordinates `lies` of it, expressions of
+                          the operator's; NULL: of the result at the operator's own */
+    const Expr *lies[MAX_RANK];
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
@@ -101,9 +102,9 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t);
 void nest_limit(Nest *n, int axis, const Expr *extent, int64_t least);
 /* Terms of the reduction are its identity where this does not hold (reach.h). */
 void nest_reach(Nest *n, const Expr *condition);
-/* Elements of the result lie without gaps where the extents are these, expressions of loads of op's
- * inputs; none is stored beyond its limits. Maps only. */
-void nest_lay_dense(Nest *n, const Expr *const *extent);
+/* Elements of the result are those of `flat` at these coordinates of it, expressions of the map's
+ * coordinates and loads of its inputs; none is stored beyond its limits. */
+void nest_lay_dense(Nest *n, const Value *flat, const Expr *const *lies);
 /* Loop by name; -1 if there is none. */
 int nest_find(const Nest *n, const char *name);
 int nest_fuse(Nest *n, int a, int b); /* returns the new loop */

@@ -49,11 +49,11 @@ const Expr *nest_flatten_loads(Exprs *x, const Expr *e, const Op *op) {
 
 /* Where the result's element at these coordinates lies. */
 static const Expr *output_index(const Nest *n, const Expr *const *at) {
-    const Value *out = n->op->out[0];
-    const Expr *flat = ex_i(n->x, 0);
-    if (!out->rank || !n->dense[0]) return flat_index(n->x, out, at);
-    for (int i = 0; i < out->rank; i++) flat = ex_add(n->x, ex_mul(n->x, flat, n->dense[i]), at[i]);
-    return flat;
+    const Expr *place[MAX_RANK];
+    if (!n->flat) return flat_index(n->x, n->op->out[0], at);
+    for (int i = 0; i < n->flat->rank; i++)
+        place[i] = ex_subst_vars(n->x, n->lies[i], n->op->out[0]->rank, at);
+    return flat_index(n->x, n->flat, place);
 }
 
 const Expr *nest_output_index(const Nest *n) {
@@ -452,15 +452,15 @@ static const Expr *tail_body(Build *b, int t) {
     Nest *n = b->n;
     const Expr *vars[NEST_MAX_LOOPS], *coord[MAX_RANK];
     memcpy(vars, b->loop_var, sizeof vars);
-    vars[n->lane_outer] = ex_i(b->x, n->loop[n->lane_outer].extent);
+    vars[n->lane_outer] = extent_of(b, n->lane_outer);
     vars[n->lane_loop] = ex_var(b->x, t);
     memcpy(coord, b->coord, sizeof coord);
     for (int i = 0; i < n->n_coords; i++)
         b->coord[i] = nest_simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, vars));
     const Expr *body = rewrite(b, n->op->body);
     memcpy(b->coord, coord, sizeof coord);
-    if (!n->guard[1]) return body;
-    const Expr *guard = nest_simplify(b, ex_subst_vars(b->x, n->guard[1], NEST_MAX_LOOPS, vars));
+    if (!b->tail_guard) return body;
+    const Expr *guard = nest_simplify(b, ex_subst_vars(b->x, b->tail_guard, NEST_MAX_LOOPS, vars));
     Scalar none = combine_identity(n->op->combine, (DType)body->dt);
     return ex_select(b->x, guard, body, ex_const(b->x, (DType)body->dt, none));
 }
@@ -535,9 +535,12 @@ static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
         left -= half;
     }
     b->acc = ex_load(x, dt, lane, 1, &first);
-    if (n->lane_tail) {
-        int t = nest_add_var(b, "tail", n->lane_tail);
-        Stmt *loop = nest_new_for(b, t, n->lane_tail, ROLE_serial);
+    const int64_t most = b->lane_limit ? lanes - 1 : n->lane_tail;
+    if (most) {
+        int t = nest_add_var(b, "tail", most);
+        Stmt *loop = nest_new_for(b, t, most, ROLE_serial);
+        if (b->lane_limit)
+            loop->extent = nest_simplify(b, ex_bin(x, EX_rem, b->lane_limit, ex_i(x, lanes)));
         loop->body = nest_new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
         int others[NEST_MAX_LOOPS], count = 0; /* the reduction's, in which the tail comes again */
         for (int i = 0; i < n->n_order; i++)
@@ -887,6 +890,33 @@ static void skip_unasked(Build *b, int first) {
     b->until[loop] = ex_select(b->x, asked, ex_i(b->x, n->loop[loop].extent), ex_i(b->x, 0));
 }
 
+/* Takes `at < limit` out of the conditions that `e` is made of; NULL: nothing is left. */
+static const Expr *take_limit(Exprs *x, const Expr *e, const Expr *at, const Expr **limit) {
+    if (e->op == EX_and) {
+        const Expr *first = take_limit(x, e->arg[0], at, limit);
+        return both_hold(x, first, take_limit(x, e->arg[1], at, limit));
+    }
+    if (*limit || e->op != EX_lt || e->arg[0] != at || e->arg[1]->vars) return e;
+    *limit = e->arg[1];
+    return NULL;
+}
+
+/* How far the coordinate goes that lanes run along becomes the end of the loop over whole vectors,
+ * and what is left over is added behind it, in place of a condition in each lane. */
+static void limit_lanes(Build *b) {
+    Nest *n = b->n;
+    Exprs *x = b->x;
+    if (n->lane_loop < 0 || n->pack || !n->guard[1]) return;
+    const NestLoop *outer = &n->loop[n->lane_outer];
+    const int64_t lanes = n->loop[n->lane_loop].extent;
+    const Expr *begin = ex_mul(x, ex_var(x, n->lane_outer), ex_i(x, lanes)), *limit = NULL;
+    b->tail_guard = take_limit(x, n->guard[1], ex_add(x, begin, ex_var(x, n->lane_loop)), &limit);
+    if (!limit) return;
+    b->lane_limit = end_of(b, limit, outer->extent * lanes + n->lane_tail);
+    b->guard[1] = b->tail_guard ? in_loops(b, b->tail_guard) : NULL;
+    b->until[n->lane_outer] = nest_simplify(b, ex_div(x, b->lane_limit, ex_i(x, lanes)));
+}
+
 static Stmt *build_reduction(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
@@ -901,6 +931,7 @@ static Stmt *build_reduction(Build *b) {
         b->tile[b->n_tile++] = n->order[i];
         tile_size *= l->extent;
     }
+    limit_lanes(b);
     apply_limits(b, first);
     skip_unasked(b, first);
     DType dt = (DType)op->body->dt;
@@ -988,7 +1019,7 @@ static Stmt *build_element(Build *b) {
     const Op *op = b->n->op;
     const Expr *value = without_limits(b, rewrite(b, op->body)), *inside = NULL;
     for (int d = 0; d < op->out[0]->rank; d++) /* what lies beyond is another's place */
-        if (b->n->dense[d] && b->n->limit[d] && !b->holds[d])
+        if (b->n->flat && b->n->limit[d] && !b->holds[d])
             inside = both_hold(b->x, inside, ex_lt(b->x, b->coord[d], b->n->limit[d]));
     if (!op->guard) return nest_new_if(b, inside, store_output(b, value));
     const Expr *guard = rewrite(b, op->guard);
@@ -1046,6 +1077,7 @@ static void begin_build(Build *b) {
     for (int i = 0; i < n->n_coords; i++) b->coord[i] = in_loops(b, n->coord[i]);
     for (int i = 0; i < 2; i++)
         if (n->guard[i]) b->guard[i] = in_loops(b, n->guard[i]);
+    b->tail_guard = n->guard[1];
 }
 
 /* Gives what was added to the kernel since it had so many variables and buffers other names. */

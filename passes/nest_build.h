@@ -16,6 +16,9 @@ typedef struct Build {
     const Expr *loop_var[NEST_MAX_LOOPS]; /* loop number -> kernel variable */
     const Expr *coord[MAX_RANK];          /* coordinate -> expression of kernel variables */
     const Expr *guard[2];
+    const Expr *lane_limit; /* how far the coordinate of the lanes goes in a run, which the guard no
+                               longer says; NULL: the guard does, or all of its extent */
+    const Expr *tail_guard; /* that of a reduction over loop numbers, without it */
     int64_t extent[MAX_VARS]; /* of kernel variables, for ex_simplify */
     const Expr
         *inside[NEST_MAX_LOOPS]; /* by loop number: what is in the loop runs where this holds */
