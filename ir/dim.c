@@ -437,9 +437,9 @@ static bool divide(Exprs *x, const Sum *a, const Sum *b, Sum *to) {
     return a->whole;
 }
 
-/* Divides by what all coefficients are multiples of, and returns it. */
-static int64_t take_shared(Sum *s) {
-    int64_t shared = 0;
+/* Divides by what all coefficients and `with` are multiples of, and returns it. */
+static int64_t take_shared(Sum *s, int64_t with) {
+    int64_t shared = with;
     for (int i = 0; i < s->n; i++)
         for (int64_t b = s->term[i].coef < 0 ? -s->term[i].coef : s->term[i].coef, r; b; b = r) {
             r = shared % b;
@@ -496,8 +496,8 @@ static const Expr *joined_quotient(Exprs *x, const Sum *s, int64_t c) {
     return quotient(x, top, ex_i(x, a * c));
 }
 
-/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) = A /
- * c. */
+/* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) =
+ * A / c. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};
@@ -508,7 +508,7 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     if (!ex_is_const(b)) {
         Sum divisor;
         sum_of(x, b, &divisor);
-        int64_t shared = take_shared(&divisor);
+        int64_t shared = take_shared(&divisor, 0);
         if (!divisor.whole || !divide(x, &s, &divisor, &out)) {
             const Expr *most = most_of_quotient(x, &s, b), *rounded = ex_div(x, a, b);
             return most ? ex_bin(x, EX_min, rounded, most) : rounded;
@@ -517,6 +517,8 @@ static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
         return shared == 1 ? cancelled : normal(x, ex_div(x, cancelled, ex_i(x, shared)));
     }
     int64_t c = b->k.i;
+    const int64_t shared = s.whole && c > 0 ? take_shared(&s, c) : 1;
+    if (shared > 1) return quotient(x, sum_expr(x, &s), ex_i(x, c / shared));
     for (int i = 0; i < s.n; i++) {
         bool divides = s.term[i].coef % c == 0;
         if (!divides && !s.term[i].product) {

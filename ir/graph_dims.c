@@ -58,9 +58,8 @@ typedef struct Part {
 } Part;
 
 static bool divides(Exprs *x, int64_t part, int64_t whole) {
-    return part == whole ||
-           (dim_min(x, part) > 0 &&
-            dim_normal(x, dim_mul(x, dim_div(x, whole, part), part)) == dim_normal(x, whole));
+    return part == whole || (part != 0 && dim_normal(x, dim_mul(x, dim_div(x, whole, part),
+                                                                part)) == dim_normal(x, whole));
 }
 
 /* Cuts the dimensions of a group into common parts, the outermost first; returns how many, 0 if

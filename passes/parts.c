@@ -86,7 +86,8 @@ bool divide_coordinate(Exprs *x, Op *op, int k, int n, const int64_t *shape,
         const Expr *at = i == outermost ? place : ex_bin(x, EX_rem, place, extent[i]);
         at = ex_simplify(x, at, out->rank, out->shape);
         op->body = ex_replace(x, op->body, at, ex_var(x, first + i));
-        place = ex_simplify(x, ex_div(x, place, extent[i]), out->rank, out->shape);
+        if (i > outermost)
+            place = ex_simplify(x, ex_div(x, place, extent[i]), out->rank, out->shape);
     }
     return !(ex_vars(op->body) >> k & 1);
 }

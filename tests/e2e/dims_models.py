@@ -210,8 +210,52 @@ def lengths():
                    numpy.array([1])]
 
 
+def groups():
+    """(nodes, inputs) of groups of channels that are normalized, of an image, of one with channels innermost,
+    and of one of twice the size: dimensions are joined, reduced and taken apart again."""
+    nodes, last = [], "in0"
+    for i, (image, number) in enumerate([("in0", 2), ("a1", 4), ("a2", 2)]):
+        if i == 1:
+            nodes.append(helper.make_node("Conv", [last, "in1"], ["a1"], pads=[1, 1, 1, 1]))
+        if i == 2:
+            nodes.append(helper.make_node("DepthToSpace", [last], ["a2"], blocksize=2))
+        nodes += [helper.make_node("Shape", [image], [f"shape{i}"]),
+                  helper.make_node("Constant", [], [f"rows{i}"], value_ints=[0, number, -1]),
+                  helper.make_node("Reshape", [image, f"rows{i}"], [f"joined{i}"]),
+                  helper.make_node("InstanceNormalization",
+                                   [f"joined{i}", f"in{number}", f"in{number + 1}"], [f"norm{i}"]),
+                  helper.make_node("Reshape", [f"norm{i}", f"shape{i}"], [f"apart{i}"]),
+                  helper.make_node("Sigmoid", [f"apart{i}"], [f"s{i}"]),
+                  helper.make_node("Mul", [f"apart{i}", f"s{i}"], [f"silu{i}" if i < 2 else "out0"])]
+        last = f"silu{i}"
+    return nodes, [varying("B 4 Y X", floats(2, 4, 5, 7)), floats(8, 4, 3, 3), floats(2), floats(2),
+                   floats(4), floats(4)]
+
+
+def areas():
+    """(nodes, inputs) of what runs over all pixels at once: a softmax, products, the largest and the mean."""
+    nodes = [helper.make_node("Conv", ["in0", "in1"], ["a"], pads=[1, 1, 1, 1]),
+             helper.make_node("Shape", ["a"], ["shape"]),
+             helper.make_node("Reshape", ["a", "in2"], ["rows"]),
+             helper.make_node("Softmax", ["rows"], ["soft"], axis=-1),
+             helper.make_node("Reshape", ["soft", "shape"], ["image"]),
+             helper.make_node("ReduceMax", ["image"], ["most"], axes=[2, 3], keepdims=0),
+             helper.make_node("ReduceMean", ["image"], ["mean"], axes=[2, 3], keepdims=0),
+             helper.make_node("ReduceProd", ["in0"], ["product"], axes=[2, 3], keepdims=0),
+             helper.make_node("ReduceL2", ["in0"], ["length"], axes=[1, 3], keepdims=0),
+             helper.make_node("ReduceMin", ["length"], ["least"], axes=[1]),
+             helper.make_node("Transpose", ["in0"], ["last"], perm=[0, 2, 3, 1]),
+             helper.make_node("Reshape", ["last", "in3"], ["pixels"]),
+             helper.make_node("MatMul", ["rows", "pixels"], ["matrix"]),
+             helper.make_node("ReduceMean", ["matrix"], ["sums"], axes=[2], keepdims=0),
+             helper.make_node("Concat", ["most", "mean", "product", "least", "sums"], ["out0"], axis=1)]
+    return nodes, [varying("B 4 Y X", floats(2, 4, 5, 7)), floats(8, 4, 3, 3), numpy.array([0, 8, -1]),
+                   numpy.array([0, -1, 4])]
+
+
 CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
-          "lines": lines(), "images": images(), "windows": windows(), "lengths": lengths()}
+          "lines": lines(), "images": images(), "windows": windows(), "lengths": lengths(), "groups": groups(),
+          "areas": areas()}
 
 
 def write(folder, nodes, n_outputs, inputs):
