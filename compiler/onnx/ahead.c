@@ -86,7 +86,8 @@ static bool find_closed(Closed *c) {
     return any;
 }
 
-/* Finds the parts of the condition that are closed. */
+/* Finds the parts of the condition that are closed. An If, as TorchScript writes `and`, is a choice
+ * between its second part and false. */
 static void find_parts(Closed *c, const Expr *e) {
     const Expr *left[MOST_CONJUNCTS] = {e};
     int n_left = 1;
@@ -94,7 +95,8 @@ static void find_parts(Closed *c, const Expr *e) {
     c->all = true;
     while (n_left) {
         e = left[--n_left];
-        if (e->op == EX_and && n_left + 2 <= MOST_CONJUNCTS) {
+        const bool chosen = e->op == EX_select && ex_is_const(e->arg[2]) && !e->arg[2]->k.i;
+        if ((e->op == EX_and || chosen) && n_left + 2 <= MOST_CONJUNCTS) {
             left[n_left++] = e->arg[1];
             left[n_left++] = e->arg[0];
         } else if (is_open(c, e) || c->n_part == MOST_CONJUNCTS) {

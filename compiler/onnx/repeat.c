@@ -586,7 +586,8 @@ static bool repeat_ahead(Repeat *r) {
     }
     attempt_undo(r->n, &a);
     r->n->failed = a.failed;
-    if (sure && told.folds) {
+    const bool ends = r->trips == INT64_MAX && !dim_varies(told.trips) && told.trips <= INT32_MAX;
+    if (sure && (told.folds || ends)) {
         r->trips = told.trips;
         r->bounded = told.bounded;
     }
