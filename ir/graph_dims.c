@@ -307,6 +307,39 @@ static const Expr *element_of_reduce(Walk *w, const Op *op, const int64_t *at) {
     return ex_rewrite(x, op->post, leaf_of_element, &el);
 }
 
+/* Do these expressions of an update say that it is one of the element at `at`? 1: yes, 0: no, -1:
+ * nobody knows. */
+static int updates(Element *update, const Op *op, const int64_t *at) {
+    Exprs *x = update->walk->g->x;
+    int found = 1;
+    for (int i = 0; i < op->out[0]->rank; i++) {
+        const Expr *e = ex_rewrite(x, op->target[i], leaf_of_element, update);
+        if (!ex_is_const(e)) return -1;
+        found &= e->k.i == at[i];
+    }
+    if (!found || !op->guard) return found;
+    const Expr *e = ex_rewrite(x, op->guard, leaf_of_element, update);
+    return ex_is_const(e) ? e->k.i != 0 : -1;
+}
+
+static const Expr *element_of_scatter(Walk *w, const Op *op, const int64_t *at) {
+    Exprs *x = w->g->x;
+    const DType dt = op->out[0]->dt;
+    int64_t total = shape_numel(op->n_upd, op->upd), own[MAX_RANK];
+    if (total > MAX_DIM_VALUES) return unknown(w, dt);
+    const Expr *e = element(w, op->in[0], at);
+    for (int64_t u = 0; u < total; u++) {
+        Element update = {w, op, own, op->n_upd, NULL};
+        coordinates(op->n_upd, op->upd, u, own);
+        const int found = updates(&update, op, at);
+        if (found < 0) return unknown(w, dt);
+        if (!found) continue;
+        const Expr *one = ex_rewrite(x, op->body, leaf_of_element, &update);
+        e = op->combine == COMBINE_none ? one : ex_bin(x, combine_expr(op->combine), e, one);
+    }
+    return e;
+}
+
 static const Expr *find_element(Walk *w, const Value *v, const int64_t *at) {
     Exprs *x = w->g->x;
     const Op *op = v->def;
@@ -346,6 +379,8 @@ static const Expr *find_element(Walk *w, const Value *v, const int64_t *at) {
     }
     case OP_reduce:
         return element_of_reduce(w, op, at);
+    case OP_scatter:
+        return element_of_scatter(w, op, at);
     default:
         return unknown(w, v->dt);
     }
