@@ -12,7 +12,7 @@
  * one by one instead: first one, for many loops settle after it, then all, as far as MAX_UNROLL.
  * Where there are more of them, or their number varies, tensors whose extents a body changes are
  * carried with room for the largest (carry.h), and the items that each iteration adds to a sequence
- * that was empty are stacked.
+ * are stacked, behind those that it had.
  */
 #include "compiler/onnx/repeat.h"
 
@@ -367,13 +367,42 @@ static bool try_loop(Repeat *r, bool *again) {
     return true;
 }
 
+static Value *tensor_of(const Entity *e) {
+    return e && e->kind == ENTITY_tensor ? e->tensor : NULL;
+}
+
+/* Could items be added to the sequence's as rows of one tensor? */
+static bool is_stackable(const Entity *e) {
+    if (e->kind == ENTITY_filled) return e->tensor;
+    if (e->kind != ENTITY_sequence) return false;
+    for (int i = 0; i < e->n; i++) {
+        const Value *v = tensor_of(e->items[i]), *first = tensor_of(e->items[0]);
+        if (!v || v->rank == MAX_RANK || !dims_fit(v->rank, v->dims, first->rank, first->dims))
+            return false;
+    }
+    return true;
+}
+
+/* The items that a sequence begins with, stacked; NULL: it has none. */
+static Value *stacked_items(Graph *g, const Entity *e) {
+    if (e->kind == ENTITY_filled || !e->n) return e->tensor;
+    ValueVec rows = {0};
+    for (int i = 0; i < e->n; i++) {
+        Value *v = e->items[i]->tensor;
+        int64_t shape[MAX_RANK] = {1};
+        memcpy(shape + 1, v->dims, sizeof(int64_t) * (size_t)v->rank);
+        vec_push(g->arena, &rows, g_reshape(g, v, v->rank + 1, shape));
+    }
+    return g_concat(g, rows.n, rows.items, 0);
+}
+
 /* Are all states tensors, or sequences that a loop may fill from the first iteration on? Finds
  * these. */
 static bool loop_has(Repeat *r) {
     r->n_filled = 0;
     for (int i = 0; i < r->n_state; i++) {
         const Entity *e = r->state[i];
-        r->filled[i] = r->done == 0 && e->kind == ENTITY_sequence && e->n == 0;
+        r->filled[i] = r->done == 0 && is_stackable(e);
         r->n_filled += r->filled[i];
         if (e->kind != ENTITY_tensor && !r->filled[i]) return false;
     }
@@ -474,10 +503,6 @@ static bool empty_rows(Repeat *r) {
                  graph_const(n->g, row->dt, row->rank + 1, shape, arena_alloc(n->g->arena, 16)));
     }
     return true;
-}
-
-static Value *tensor_of(const Entity *e) {
-    return e && e->kind == ENTITY_tensor ? e->tensor : NULL;
 }
 
 /* Does the body give state i on as it is? Names alone say so. */
@@ -732,7 +757,17 @@ Entity *repeat_state(Repeat *r, int i) {
     if (!r->filled[i]) return r->state[i];
     for (int k = 0; k < i; k++) row += r->filled[k];
     Entity *e = filled_begun(r, i);
-    e->tensor = repeat_stacked(r, row);
+    Value *begin = stacked_items(r->n->g, r->state[i]), *all = repeat_stacked(r, row);
+    if (begin && all) {
+        if (begin->rank != all->rank ||
+            !dims_meet(r->n->x, begin->rank - 1, begin->dims + 1, all->rank - 1, all->dims + 1)) {
+            unsupported(r->n, "a sequence filled by a loop that has items of several shapes");
+            return NULL;
+        }
+        Value *both[] = {begin, all};
+        all = g_concat(r->n->g, 2, both, 0);
+    }
+    e->tensor = all;
     return e->tensor ? e : NULL;
 }
 
