@@ -66,11 +66,14 @@ static const Expr *where_holds(Exprs *x, const Expr *e, const Expr *cond) {
     return cond->op == EX_and ? e : ex_replace(x, e, cond, ex_int(x, DT_bool, 1));
 }
 
-/* Does the reduction's guard say how far loop `a` goes in a run? */
-static bool has_limit(const Expr *guard, int a) {
-    if (guard->op == EX_and) return has_limit(guard->arg[0], a) || has_limit(guard->arg[1], a);
+static bool limits(const Expr *guard, int a) {
+    if (guard->op == EX_and) return limits(guard->arg[0], a) || limits(guard->arg[1], a);
     return guard->op == EX_lt && guard->arg[0]->op == EX_var && guard->arg[0]->k.i == a &&
            !guard->arg[1]->vars;
+}
+
+bool nest_limited(const Nest *n, int a) {
+    return n->guard[1] && limits(n->guard[1], a);
 }
 
 /* A reduction that counts no element beyond an extent which varies: the condition goes to the
@@ -197,7 +200,7 @@ void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner) {
     Exprs *x = n->x;
     int64_t extent = n->loop[a].extent;
     bool repeats = n->op->combine == COMBINE_max || n->op->combine == COMBINE_min;
-    if (n->guard[1] && has_limit(n->guard[1], a)) repeats = false;
+    if (nest_limited(n, a)) repeats = false;
     text_addf(&n->steps, "dot %s %lld; ", n->loop[a].name, (long long)lanes);
     if (repeats && extent >= lanes) { /* a largest element may be met twice */
         slide(n, a, lanes, outer, inner);

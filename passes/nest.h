@@ -129,8 +129,10 @@ bool nest_of_singles(const Nest *n, Nest *one);
 bool nest_can_pack(const Nest *n, int64_t source, const Expr *index);
 /* Reduction loop `a` becomes vectors of so many lanes, with an accumulator each, that are combined
  * in the end. What is left over is added then, but the last vector of a maximum or minimum begins
- * before the one before it ends. */
+ * before the one before it ends, unless a run says where that is. */
 void nest_dot(Nest *n, int a, int64_t lanes, int *outer, int *inner);
+/* Does a run say how far reduction loop `a` goes, which no step has taken apart? */
+bool nest_limited(const Nest *n, int a);
 void nest_share(Nest *n,
                 int count); /* the outermost loops, none of a reduction, run as one in parallel */
 /* Applies steps from text; false after a diagnostic (E5002). */

@@ -1005,7 +1005,9 @@ static bool lane_tile(Nest *n) {
     /* one sum after the other waits for each addition: a few vectors of it at once do not */
     int64_t sums = 1;
     for (int i = 0; i < count; i++) sums *= n->loop[inside[i]].extent;
-    const int64_t extent = n->loop[best].extent, most = SUMS_AT_ONCE / sums * lanes_of(n);
+    const int64_t extent = n->loop[best].extent;
+    int64_t most = SUMS_AT_ONCE / sums * lanes_of(n);
+    if (nest_limited(n, best)) most /= 2; /* more may be left of each row */
     while (!pack && lanes < most && (extent % (2 * lanes) == 0 || extent >= LONG_SUM * 2 * lanes))
         lanes *= 2;
     for (int i = 0; i < count; i++) nest_bind(n, inside[i], ROLE_unroll);
