@@ -497,7 +497,7 @@ static const Expr *joined_quotient(Exprs *x, const Sum *s, int64_t c) {
 }
 
 /* (A*c + R) / c = A + R/c, if nothing is below zero; (z / a) / b = z / (a*b); (A*P) / (P*c) =
- * A / c. */
+ * A / c, of numbers below zero, too. */
 static const Expr *quotient(Exprs *x, const Expr *a, const Expr *b) {
     int64_t low, high;
     Sum s, out = {.whole = true}, rest = {.whole = true};

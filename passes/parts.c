@@ -3,14 +3,14 @@
 
 #include "passes/inline.h"
 
-typedef struct Loads {
+typedef struct Symbols {
     const Graph *g;
     Op *op;     /* gets the symbols as inputs */
     bool known; /* they have values that are computed before */
-} Loads;
+} Symbols;
 
 static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *args) {
-    Loads *u = user;
+    Symbols *u = user;
     (void)args;
     int64_t k = e->k.i - DIM_VAR;
     Value *v = e->op == EX_var && k < u->g->symbols.n ? u->g->symbols.items[k] : NULL;
@@ -26,7 +26,7 @@ static const Expr *load_symbol(void *user, const Expr *e, const Expr *const *arg
 }
 
 const Expr *load_symbols(const Graph *g, Op *op, const Expr *e) {
-    Loads u = {g, op, true};
+    Symbols u = {g, op, true};
     const int before = op->n_in;
     e = ex_rewrite(g->x, e, load_symbol, &u);
     if (u.known) return e;
@@ -38,7 +38,7 @@ const Expr *load_symbols(const Graph *g, Op *op, const Expr *e) {
 
 typedef struct Divisor {
     const Expr *place; /* what is divided */
-    const Expr *by;    /* the least divisor: there may be products of it with others */
+    const Expr *by;    /* a divisor, of a remainder if there is any: that of the innermost part */
 } Divisor;
 
 static void find_divisor(void *user, const Expr *e) {
@@ -121,7 +121,7 @@ const Op *by_coordinates(const Graph *g, const Op *op, const Expr **lies) {
         }
         if (shape_numel(n, shape + first) != flat->shape[k]) return NULL;
         const Expr *whole = load_symbols(g, own, dim_simplified(x, flat->dims[k]));
-        if (n > 1 && whole) /* nothing beyond is stored */
+        if (n > 1 && whole) /* nothing beyond is stored, and parts end where memory does */
             own->body =
                 ex_replace(x, own->body, ex_lt(x, ex_var(x, k), whole), ex_int(x, DT_bool, 1));
         if (!divide_coordinate(x, own, k, n, shape + first, extent + first, flat->rank + first))

@@ -16,7 +16,8 @@ int parts_of_coordinate(const Graph *g, const Op *op, int k, int64_t parts[MAX_R
 
 /* Has the body of a map use variables from `first` on, one for each part of coordinate `k`, in place
  * of quotients and remainders of it. `extent`: of all but the first, in terms of its loads; `shape`:
- * of all, the largest. False if the body does something else with the coordinate. */
+ * of all, the largest. False if the body does something else with the coordinate, and is of no more
+ * use then. */
 bool divide_coordinate(Exprs *x, Op *op, int k, int n, const int64_t *shape,
                        const Expr *const *extent, int first);
 

@@ -145,14 +145,15 @@ static void new_nodes(Unjoin *u, int *n, int count, const int64_t *extent, bool 
         u->class[*n] = (Class){.parent = *n, .extent = extent[i], .reduced = reduced};
 }
 
-typedef struct Limits {
+typedef struct Look {
     Unjoin *u;
     const Op *op;
-} Limits;
+    bool lost; /* some class was blocked */
+} Look;
 
 /* How far a reduction's coordinate goes in a run. */
 static void note_limit(void *user, const Expr *e) {
-    Limits *l = user;
+    Look *l = user;
     const Graph *g = l->u->g;
     int64_t d;
     if (e->op != EX_lt || e->arg[0]->op != EX_var || e->arg[1]->vars || !e->arg[1]->loads) return;
@@ -232,11 +233,13 @@ static void divide_by_map(Unjoin *u, const Op *op) {
         if (!(u->divided[op->out[0]->id] >> k & 1)) continue;
         const int n = parts_of_coordinate(u->g, op, k, dims);
         Class *c = &u->class[root_of(u, coordinate(u, op, k))];
-        const bool known = c->divided;
-        if (known && c->n_rows != n - 1) c->blocked = true;
-        for (int i = 0; i < n - 1 && !c->blocked; i++) {
+        if (c->divided && c->n_rows != n - 1) {
+            c->blocked = true;
+            continue;
+        }
+        for (int i = 0; i < n - 1; i++) {
             length = dim_mul(u->g->x, length, dims[n - 1 - i]);
-            if (known && c->rows[i] != length) c->blocked = true;
+            if (c->divided && c->rows[i] != length) c->blocked = true;
             c->rows[i] = length;
         }
         c->n_rows = n - 1;
@@ -349,14 +352,8 @@ static int first_needed(Unjoin *u, const Op *op, int k, int n) {
     return k < op->out[0]->rank && u->divided[op->out[0]->id] >> k & 1 ? 1 : n;
 }
 
-typedef struct Places {
-    Unjoin *u;
-    const Op *op;
-    bool lost; /* some class was blocked */
-} Places;
-
 static void check_place(void *user, const Expr *e) {
-    Places *p = user;
+    Look *p = user;
     Unjoin *u = p->u;
     if (e->op != EX_load) return;
     const Value *v = p->op->in[e->k.i];
@@ -377,7 +374,7 @@ static void check_place(void *user, const Expr *e) {
 
 /* Blocks what the op cannot be rewritten for; true if there was any. */
 static bool check_places(Unjoin *u, const Op *op) {
-    Places p = {u, op, false};
+    Look p = {u, op, false};
     int64_t bounds[MAX_RANK], dims[MAX_PARTS];
     const Expr *extent[MAX_PARTS];
     const int n = op_extents(op, bounds);
@@ -558,7 +555,7 @@ void pass_unjoin(Graph *g, const PassOptions *o) {
         if (op->kind != OP_reduce) continue;
         u.red[op->out[0]->id] = nodes;
         new_nodes(&u, &nodes, op->n_red, op->red, true);
-        Limits l = {&u, op};
+        Look l = {&u, op, false};
         ex_visit(g->arena, op->body, note_limit, &l);
     }
     fix_values(&u);

@@ -95,8 +95,8 @@ static void find_parts(Closed *c, const Expr *e) {
     c->all = true;
     while (n_left) {
         e = left[--n_left];
-        const bool chosen = e->op == EX_select && ex_is_const(e->arg[2]) && !e->arg[2]->k.i;
-        if ((e->op == EX_and || chosen) && n_left + 2 <= MOST_CONJUNCTS) {
+        const bool and_by_if = e->op == EX_select && ex_is_const(e->arg[2]) && !e->arg[2]->k.i;
+        if ((e->op == EX_and || and_by_if) && n_left + 2 <= MOST_CONJUNCTS) {
             left[n_left++] = e->arg[1];
             left[n_left++] = e->arg[0];
         } else if (is_open(c, e) || c->n_part == MOST_CONJUNCTS) {

@@ -611,8 +611,9 @@ static bool repeat_ahead(Repeat *r) {
     }
     attempt_undo(r->n, &a);
     r->n->failed = a.failed;
-    const bool ends = r->trips == INT64_MAX && !dim_varies(told.trips) && told.trips <= INT32_MAX;
-    if (sure && (told.folds || ends)) {
+    fill_nothing(r); /* what the attempt found, which shares r->filled */
+    if (sure && !dim_varies(told.trips)) r->seen = told.trips;
+    if (sure && told.folds) {
         r->trips = told.trips;
         r->bounded = told.bounded;
     }
@@ -677,6 +678,11 @@ bool repeat_all(Repeat *r) {
                 return false;
             }
             attempt_undo(n, &a);
+        }
+        if (!bounded && r->alive && r->seen > r->done && r->seen <= INT32_MAX) {
+            r->trips = r->seen;
+            r->bounded = bounded = true;
+            continue;
         }
         if (r->done >= MAX_UNROLL || (!bounded && r->alive)) {
             invalid(

@@ -25,14 +25,16 @@ typedef struct Repeat {
     Counted *counted; /* states that count from here on; NULL: nobody knows */
     bool certain;     /* the body's condition holds until the last iteration */
     bool folds;       /* set where a loop would do, but all of it is constant */
+    int64_t seen;     /* iterations as far as one can see, were extents those of the first; 0: nobody
+                         knows */
     bool few;         /* as far as one can see there are no more than MAX_UNROLL */
     int n_slices;   /* Scan: values of which each iteration gets one slice ... */
     Value **sliced;
     int *axis;        /* ... along this axis ... */
     bool *backward;   /* ... from the end */
     int n_rows;       /* outputs that are stacked */
-    bool *filled;     /* states: sequences, empty at first, that get an item in each iteration.
-                         Their items are stacked, too, behind the outputs ... */
+    bool *filled;     /* states: sequences that get an item in each iteration. These are stacked, too,
+                         behind the outputs ... */
     int n_filled;     /* ... and so many */
     ValueVec *rows;   /* for each the parts so far, stacked along dimension 0 */
     ValueVec ran;     /* for each part how many of its iterations took place, i64[1] ... */
