@@ -261,6 +261,7 @@ static void split_box(Split *s, Box box, const Expr *value) {
             split_box(s, box, yes);
             return;
         }
+        if (!is_one) yes = guard_first(s, yes);
         if (!is_one && yes->op == EX_select &&
             is_box(s, yes->arg[0], &inner)) { /* the guard inside first */
             Exprs *x = s->p->x;
