@@ -158,13 +158,13 @@ static bool counts_others(const Target *t, const Operands *o) {
 /* How many steps of the depth an iteration has: GCC needs a register to spare for several, and more
  * for bounds of the sums, which it loads before the loop: sums of 6 x 2 vectors that are cut at 6
  * went to the stack and back in each iteration of four steps, in 1.1 times the time. Of more than
- * two vectors of columns the last need not stay in one (keep_columns), but 4 x 3 with bounds behind
- * them went to the stack, too. */
+ * two vectors of columns the last need not stay in one (keep_columns), but 4 x 3 with bounds or
+ * functions behind them went to the stack, too. */
 static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t vectors) {
     const int64_t kept = vectors < KEPT_VECTORS ? vectors : KEPT_VECTORS;
     const int64_t taken = rows * vectors + kept + 1 + o->temporaries;
     const bool wide = vectors > KEPT_VECTORS;
-    if (!counts_others(t, o) || taken >= FEW_REGISTERS) return 1;
+    if (!counts_others(t, o) || taken >= FEW_REGISTERS || (wide && o->functions)) return 1;
     if (taken + o->bounds < FEW_REGISTERS) return REPEATS;
     return wide ? 1 : FEW_REPEATS;
 }
@@ -698,6 +698,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                                  : few >= 0 ? temporaries_of(n->target, at_once, shorts)
                                             : 0,
                   .bounds = bounds_of(n),
+                  .functions = n->op->post && ex_slow_cycles(n->p->arena, n->op->post) > 0,
                   .instructions =
                       instructions_of(n->target, at_once, shorts) + (m->moved ? MOVING : 0),
                   .at_once = (int)at_once,

@@ -71,6 +71,7 @@ typedef struct Operands {
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
     int temporaries;                /* vectors that a product takes beside its operands */
     int bounds;                     /* that the sums are cut at, but 0 */
+    bool functions;                 /* of the sums, with constants of their own */
     double instructions;            /* of a product; 0: one that multiplies and adds */
     int at_once;                    /* products that the target adds at once */
     bool floats;
