@@ -868,6 +868,11 @@ int64_t dim_mul(Exprs *x, int64_t a, int64_t b) {
 int64_t dim_div(Exprs *x, int64_t a, int64_t b) {
     return apply(x, EX_div, a, b);
 }
+bool dim_divides(Exprs *x, int64_t part, int64_t whole) {
+    if (part == whole) return true;
+    return part != 0 &&
+           dim_normal(x, dim_mul(x, dim_div(x, whole, part), part)) == dim_normal(x, whole);
+}
 int64_t dim_larger(Exprs *x, int64_t a, int64_t b) {
     return apply(x, EX_max, a, b);
 }

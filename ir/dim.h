@@ -92,6 +92,8 @@ int64_t dim_sub(Exprs *x, int64_t a, int64_t b);
 int64_t dim_mul(Exprs *x, int64_t a, int64_t b);
 /* Rounded towards zero; b > 0. */
 int64_t dim_div(Exprs *x, int64_t a, int64_t b);
+/* Is `whole` that many times `part`, whatever the symbols are? */
+bool dim_divides(Exprs *x, int64_t part, int64_t whole);
 /* The larger one. */
 int64_t dim_larger(Exprs *x, int64_t a, int64_t b);
 int64_t dim_smaller(Exprs *x, int64_t a, int64_t b);

@@ -57,11 +57,6 @@ typedef struct Part {
     int old, new; /* which ones */
 } Part;
 
-static bool divides(Exprs *x, int64_t part, int64_t whole) {
-    return part == whole || (part != 0 && dim_normal(x, dim_mul(x, dim_div(x, whole, part),
-                                                                part)) == dim_normal(x, whole));
-}
-
 /* Cuts the dimensions of a group into common parts, the outermost first; returns how many, 0 if
  * they are not made of the same ones. */
 static int cut_parts(Exprs *x, const Group *g, const int64_t *old, const int64_t *new_dims,
@@ -72,8 +67,8 @@ static int cut_parts(Exprs *x, const Group *g, const int64_t *old, const int64_t
         while (a == 1 && i < g->to && ++i < g->to) a = old[i];
         while (b == 1 && k < g->new_to && ++k < g->new_to) b = new_dims[k];
         if (a == 1 || b == 1) return a == b ? n : 0;
-        if (!divides(x, a, b) && !divides(x, b, a)) return 0;
-        const int64_t dim = divides(x, a, b) ? a : b;
+        if (!dim_divides(x, a, b) && !dim_divides(x, b, a)) return 0;
+        const int64_t dim = dim_divides(x, a, b) ? a : b;
         part[n++] = (Part){dim, i, k};
         a = a == dim ? 1 : dim_div(x, a, dim);
         b = b == dim ? 1 : dim_div(x, b, dim);

@@ -56,11 +56,11 @@ int parts_of_coordinate(const Graph *g, const Op *op, int k, int64_t parts[MAX_R
     while (n < MAX_RANK - 1) {
         Divisor d = {place, NULL};
         ex_visit(g->arena, op->body, find_divisor, &d);
-        if (!d.by || !dim_from_expr(x, symbols_of_loads(g, op, d.by), &part) || part == 1) break;
-        const int64_t rest = dim_max(x, part) > 0 ? dim_div(x, whole, part) : 0;
-        if (dim_normal(x, dim_mul(x, rest, part)) != dim_normal(x, whole)) break;
+        if (!d.by || !dim_from_expr(x, symbols_of_loads(g, op, d.by), &part) || part == 1 ||
+            !dim_divides(x, part, whole))
+            break;
         parts[n++] = part;
-        whole = rest;
+        whole = dim_div(x, whole, part);
         place = ex_simplify(x, ex_div(x, place, d.by), out->rank, out->shape);
     }
     parts[n++] = whole;

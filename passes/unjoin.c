@@ -42,8 +42,7 @@ typedef struct Unjoin {
     Class *class; /* a node for each dimension and each reduction coordinate */
     int *dims;    /* by value id: the node of its first dimension */
     int *red;     /* by the id of the result: the node of the op's first reduction coordinate */
-    uint32_t *divided; /* by value id: coordinates that vary and that the map which makes it divides
-                        */
+    uint32_t *divided; /* by value id: its dimensions that vary and that the map of it divides */
     Value **apart;     /* by value id: the value with its dimensions split; NULL: not made */
 } Unjoin;
 
@@ -61,6 +60,11 @@ static int root_of(Unjoin *u, int node) {
 static int coordinate(const Unjoin *u, const Op *op, int k) {
     const Value *out = op->out[0];
     return k < out->rank ? u->dims[out->id] + k : u->red[out->id] + k - out->rank;
+}
+
+/* Does the body divide coordinate `k`, and do nothing else with it? */
+static bool is_divided(const Unjoin *u, const Op *op, int k) {
+    return k < op->out[0]->rank && u->divided[op->out[0]->id] >> k & 1;
 }
 
 static void block(Unjoin *u, int node) {
@@ -230,7 +234,7 @@ static uint32_t divided_by(const Graph *g, const Op *op) {
 static void divide_by_map(Unjoin *u, const Op *op) {
     for (int k = 0; k < op->out[0]->rank; k++) {
         int64_t dims[MAX_RANK], length = 1;
-        if (!(u->divided[op->out[0]->id] >> k & 1)) continue;
+        if (!is_divided(u, op, k)) continue;
         const int n = parts_of_coordinate(u->g, op, k, dims);
         Class *c = &u->class[root_of(u, coordinate(u, op, k))];
         if (c->divided && c->n_rows != n - 1) {
@@ -349,7 +353,7 @@ static const Expr *limit_in(Unjoin *u, const Op *op, const Expr *e, int k) {
 /* The first of a coordinate's parts whose extents the op needs; `n`: none. */
 static int first_needed(Unjoin *u, const Op *op, int k, int n) {
     if (limit_in(u, op, op->body, k) || limit_in(u, op, op->post, k)) return 0;
-    return k < op->out[0]->rank && u->divided[op->out[0]->id] >> k & 1 ? 1 : n;
+    return is_divided(u, op, k) ? 1 : n;
 }
 
 static void check_place(void *user, const Expr *e) {
@@ -485,8 +489,7 @@ static void divide_op(Unjoin *u, Op *op, int k, int first) {
     const int from = first_needed(u, op, k, n);
     load_parts(g, op, n - from, dims + from, extent + from);
     for (int i = 0; i < n; i++) shape[i] = dim_max(g->x, dims[i]);
-    if (k < op->out[0]->rank && u->divided[op->out[0]->id] >> k & 1)
-        divide_coordinate(g->x, op, k, n, shape, extent, OF_PARTS + first);
+    if (is_divided(u, op, k)) divide_coordinate(g->x, op, k, n, shape, extent, OF_PARTS + first);
     op->body = limit_parts(u, op, op->body, k, n, dims, extent, first);
     if (op->post) op->post = limit_parts(u, op, op->post, k, n, dims, extent, first);
 }

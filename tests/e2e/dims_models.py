@@ -214,6 +214,7 @@ def groups():
     """(nodes, inputs) of groups of channels that are normalized, of an image, of one with channels innermost,
     and of one of twice the size: dimensions are joined, reduced and taken apart again."""
     nodes, last = [], "in0"
+    # scales and biases of so many groups are the inputs of that number and the next
     for i, (image, number) in enumerate([("in0", 2), ("a1", 4), ("a2", 2)]):
         if i == 1:
             nodes.append(helper.make_node("Conv", [last, "in1"], ["a1"], pads=[1, 1, 1, 1]))
