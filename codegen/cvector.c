@@ -562,11 +562,14 @@ bool print_vectors(Printer *p, const Stmt *s) {
     Lanes l = {.p = p, .var = n.loop->var};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     const int64_t repeats = n.repeat ? n.repeat->extent->k.i : 1;
+    const bool wide = n.extent * n.widest > KEPT_VECTORS * p->unit->vector_bytes;
+    /* Before the first step, too: else GCC may read all of its rows first. */
+    const bool held_first = n.repeat && wide;
     for (int64_t i = 0; i < repeats; i++) {
         int scope = p->named.n;
         if (n.repeat) l.value[n.repeat->var] = ex_i(p->x, i);
         l.kept.n = 0;
-        if (i > 0) print_hold(p, &n);
+        if (i > 0 || held_first) print_hold(p, &n);
         if (n.is_turned)
             print_turned(&l, &n);
         else
@@ -897,8 +900,8 @@ bool spill_held(Printer *p, const Stmt *s) {
             p->indent++;
         }
         any = true;
-        print_line(p, "%s %s[%lld];", type_of(p, b->dt), p->buffer[i],
-                   (long long)buffer_elements(b));
+        print_line(p, "%s %s[%lld] __attribute__((aligned(%d)));", type_of(p, b->dt), p->buffer[i],
+                   (long long)buffer_elements(b), p->unit->vector_bytes);
         for (int64_t row = 0; row < buffer_elements(b); row += p->held[i]) spill_row(p, i, row);
         p->held[i] = -p->held[i];
     }

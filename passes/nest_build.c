@@ -88,7 +88,7 @@ static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *ar
     }
 }
 
-static const Expr *rewrite(Build *b, const Expr *e) {
+const Expr *nest_rewrite(Build *b, const Expr *e) {
     return nest_simplify(b, ex_rewrite(b->x, e, rewrite_leaf, b));
 }
 
@@ -132,7 +132,7 @@ Stmt *nest_new_alloc(Build *b, int buffer) {
 }
 
 /* The iterations of a loop in a run. */
-static const Expr *extent_of(Build *b, int loop) {
+const Expr *nest_extent_of(Build *b, int loop) {
     return b->until[loop] ? b->until[loop] : ex_i(b->x, b->n->loop[loop].extent);
 }
 
@@ -146,7 +146,7 @@ void nest_number_to_vars(Build *b, int count, const int *loops, const Expr *numb
     int first = 0; /* of more iterations than one */
     while (first < count - 1 && b->n->loop[loops[first]].extent == 1) first++;
     for (int i = count - 1; i >= first; i--) {
-        const Expr *extent = extent_of(b, loops[i]);
+        const Expr *extent = nest_extent_of(b, loops[i]);
         to[b->n->loop[loops[i]].var] = i > first ? ex_bin(b->x, EX_rem, number, extent) : number;
         number = ex_div(b->x, number, extent);
     }
@@ -194,7 +194,7 @@ Stmt *nest_wrap(Build *b, int count, const int *loops, Stmt *body) {
         body = nest_new_if(b, b->inside[loops[i]], body);
         if (!joined) continue;
         Stmt *s = nest_new_for(b, l->var, l->extent, l->role), *list = NULL;
-        s->extent = extent_of(b, loops[i]);
+        s->extent = nest_extent_of(b, loops[i]);
         if (joined > 1) {
             const int64_t threads = b->k->block[l->role - ROLE_thread_x];
             s->var = nest_add_var(b, "threads", threads);
@@ -227,7 +227,7 @@ static Stmt *wrap_outer(Build *b, int count, Stmt *body) {
     Stmt *loop = nest_new_for(b, all, total, ROLE_parallel);
     for (int i = share - 1; i >= 0; i--) {
         body = nest_new_if(b, b->inside[n->order[i]], body);
-        iterations = ex_mul(b->x, iterations, extent_of(b, n->order[i]));
+        iterations = ex_mul(b->x, iterations, nest_extent_of(b, n->order[i]));
     }
     loop->extent = iterations;
     stmt_append(&list, body);
@@ -386,8 +386,7 @@ static const Expr *without_limits(Build *b, const Expr *e) {
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-/* The element of the tile, of its first `count` loops. */
-static const Expr *tile_index(Build *b, int count) {
+const Expr *nest_tile_index(Build *b, int count) {
     const Expr *index = ex_i(b->x, 0);
     for (int i = 0; i < count; i++)
         index = ex_add(b->x, ex_mul(b->x, index, ex_i(b->x, b->n->loop[b->tile[i]].extent)),
@@ -395,174 +394,9 @@ static const Expr *tile_index(Build *b, int count) {
     return nest_simplify(b, index);
 }
 
-/* Stores the output element at the op's output coordinates. */
-static Stmt *store_output(Build *b, const Expr *value) {
+Stmt *nest_store_output(Build *b, const Expr *value) {
     const Expr *flat = output_index(b->n, b->coord);
     return nest_new_if(b, b->guard[0], nest_new_store(b, b->n->op->n_in, flat, value));
-}
-
-#define COMBINED_AT_ONCE 8 /* by a thread; the last of them by each */
-
-/* What `count` elements of a buffer come to, `step` apart from `first` on. */
-static const Expr *combined(Build *b, int buffer, const Expr *first, int64_t step, int64_t count) {
-    Exprs *x = b->x;
-    const DType dt = (DType)b->acc->dt;
-    const Expr *all = ex_load(x, dt, buffer, 1, &first);
-    for (int64_t i = 1; i < count; i++) {
-        const Expr *at = nest_simplify(b, ex_add(x, first, ex_i(x, i * step)));
-        all = ex_bin(x, combine_expr(b->n->op->combine), all, ex_load(x, dt, buffer, 1, &at));
-    }
-    return all;
-}
-
-/* Combines the threads' partial results, kept in acc. All of them know the outcome then, thread 0
- * stores it. */
-static Stmt *combine_threads(Build *b, const NestLoop *l) {
-    Exprs *x = b->x;
-    Stmt *list = NULL;
-    const Expr *tid = ex_var(x, l->var), *zero = ex_i(x, 0);
-    DType dt = (DType)b->acc->dt;
-    int shared = kernel_buffer(b->p, b->k, "partial", SPACE_shared, dt, 1, &l->extent);
-    stmt_append(&list, nest_new_alloc(b, shared));
-    stmt_append(&list, nest_new_store(b, shared, tid, b->acc));
-    stmt_append(&list, stmt_new(b->p, ST_barrier));
-    int64_t left = l->extent;
-    while (left > COMBINED_AT_ONCE) {
-        int64_t several = COMBINED_AT_ONCE;
-        while (left % several) several--;
-        if (several == 1) break;
-        left /= several;
-        const Expr *all = combined(b, shared, tid, left, several);
-        Stmt *store = nest_new_store(b, shared, tid, all);
-        stmt_append(&list, nest_new_if(b, ex_lt(x, tid, ex_i(x, left)), store));
-        stmt_append(&list, stmt_new(b->p, ST_barrier));
-    }
-    b->acc = combined(b, shared, zero, 1, left);
-    const int result =
-        kernel_buffer(b->p, b->k, ROW_RESULT, SPACE_reg, b->n->op->out[0]->dt, 1, (int64_t[]){1});
-    stmt_append(&list, nest_new_alloc(b, result));
-    stmt_append(&list, nest_new_store(b, result, zero, rewrite(b, b->n->op->post)));
-    Stmt *store = store_output(b, ex_load(x, b->n->op->out[0]->dt, result, 1, &zero));
-    stmt_append(&list, nest_new_if(b, ex_bin(x, EX_eq, tid, zero), store));
-    return list;
-}
-
-/* The body for what is left over behind the last vector of the lane loop, at its element `t`. */
-static const Expr *tail_body(Build *b, int t) {
-    Nest *n = b->n;
-    const Expr *vars[NEST_MAX_LOOPS], *coord[MAX_RANK];
-    memcpy(vars, b->loop_var, sizeof vars);
-    vars[n->lane_outer] = extent_of(b, n->lane_outer);
-    vars[n->lane_loop] = ex_var(b->x, t);
-    memcpy(coord, b->coord, sizeof coord);
-    for (int i = 0; i < n->n_coords; i++)
-        b->coord[i] = nest_simplify(b, ex_subst_vars(b->x, n->coord[i], NEST_MAX_LOOPS, vars));
-    const Expr *body = rewrite(b, n->op->body);
-    memcpy(b->coord, coord, sizeof coord);
-    if (!b->tail_guard) return body;
-    const Expr *guard = nest_simplify(b, ex_subst_vars(b->x, b->tail_guard, NEST_MAX_LOOPS, vars));
-    Scalar none = combine_identity(n->op->combine, (DType)body->dt);
-    return ex_select(b->x, guard, body, ex_const(b->x, (DType)body->dt, none));
-}
-
-#define LEAST_FINISH 20 /* cycles for a row that are worth vectors: functions take so long */
-
-/* What is done with the sums of `count` rows of a tile of lanes, where that is the same for all:
- * they go to a buffer, and what comes of them, in vectors, to another. */
-typedef struct Finish {
-    int sum, done;        /* -1: each sum must be finished where it is */
-    Stmt *clear, *finish; /* of these */
-} Finish;
-
-static Stmt *over_rows(Build *b, int buffer, const Expr *value, int var, int64_t count) {
-    Stmt *loop = nest_new_for(b, var, count, ROLE_vector), *list = nest_new_alloc(b, buffer);
-    loop->body = nest_new_store(b, buffer, ex_var(b->x, var), value);
-    stmt_append(&list, loop);
-    return list;
-}
-
-static Finish finish_rows(Build *b, int rows, int64_t count) {
-    Nest *n = b->n;
-    Exprs *x = b->x;
-    const Op *op = n->op;
-    const Expr *acc = b->acc;
-    const int64_t lanes = n->loop[n->lane_loop].extent, all = (count + lanes - 1) / lanes * lanes;
-    Finish f = {-1, -1, NULL, NULL};
-    if (count < 2 || op->out[0]->dt != DT_f32 || acc->dt != DT_f32 ||
-        body_cost(b->p->arena, op->post) < LEAST_FINISH)
-        return f;
-    b->acc = ex_acc(x, DT_f32);
-    const Expr *post = rewrite(b, op->post);
-    b->acc = acc;
-    for (int i = 0; i < rows; i++)
-        if (ex_depends(post, n->loop[b->tile[i]].var)) return f;
-    const int var = nest_add_var(b, "row", all);
-    const Expr *row = ex_var(x, var);
-    f.sum = kernel_buffer(b->p, b->k, "sum", SPACE_reg, DT_f32, 1, &all);
-    f.done = kernel_buffer(b->p, b->k, "done", SPACE_reg, DT_f32, 1, &all);
-    post = ex_replace(x, post, ex_acc(x, DT_f32), ex_load(x, DT_f32, f.sum, 1, &row));
-    f.clear = over_rows(b, f.sum, ex_num(x, DT_f32, 0), var, all);
-    f.finish = over_rows(b, f.done, post, var, all);
-    return f;
-}
-
-/* Combines the lanes of every row of the tile, halving them again and again, and stores the
- * outcomes. `at`: an element of the tile. */
-static Stmt *combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
-    Nest *n = b->n;
-    Exprs *x = b->x;
-    DType dt = (DType)b->acc->dt;
-    ExprOp combine = combine_expr(n->op->combine);
-    int64_t lanes = n->loop[n->lane_loop].extent;
-    int rows = b->n_tile - 1; /* the lanes are the last loop of the tile */
-    Stmt *list = NULL, *row = NULL;
-    int lane = kernel_buffer(b->p, b->k, "lane", SPACE_reg, dt, 1, &tile_size);
-    stmt_append(&list, nest_new_alloc(b, lane));
-    stmt_append(&list, nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, lane, at, b->acc)));
-    const Expr *to[MAX_VARS] = {0};
-    to[n->loop[n->lane_loop].var] = ex_i(x, 0);
-    const Expr *first = nest_simplify(b, ex_subst_vars(x, at, MAX_VARS, to));
-    for (int64_t left = lanes; left > 1;) {
-        int64_t half = left / 2;
-        int var = nest_add_var(b, arena_printf(b->p->arena, "half%lld", (long long)half), half);
-        const Expr *low = ex_add(x, first, ex_var(x, var));
-        const Expr *high = ex_add(x, low, ex_i(x, left - half));
-        const Expr *both =
-            ex_bin(x, combine, ex_load(x, dt, lane, 1, &low), ex_load(x, dt, lane, 1, &high));
-        Stmt *loop = nest_new_for(b, var, half, ROLE_vector);
-        loop->body = nest_new_store(b, lane, low, both);
-        stmt_append(&row, loop);
-        left -= half;
-    }
-    b->acc = ex_load(x, dt, lane, 1, &first);
-    const int64_t most = b->lane_limit ? lanes - 1 : n->lane_tail;
-    if (most) {
-        int t = nest_add_var(b, "tail", most);
-        Stmt *loop = nest_new_for(b, t, most, ROLE_serial);
-        if (b->lane_limit)
-            loop->extent = nest_simplify(b, ex_bin(x, EX_rem, b->lane_limit, ex_i(x, lanes)));
-        loop->body = nest_new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
-        int others[NEST_MAX_LOOPS], count = 0; /* the reduction's, in which the tail comes again */
-        for (int i = 0; i < n->n_order; i++)
-            if (n->loop[n->order[i]].reduce && n->order[i] != n->lane_outer &&
-                n->order[i] != n->lane_loop)
-                others[count++] = n->order[i];
-        stmt_append(&row, nest_wrap(b, count, others, loop));
-    }
-    const Finish f = finish_rows(b, rows, tile_size / lanes);
-    if (f.done < 0) {
-        stmt_append(&row, store_output(b, rewrite(b, n->op->post)));
-        stmt_append(&list, nest_wrap(b, rows, b->tile, row));
-        return list;
-    }
-    const Expr *own = tile_index(b, rows);
-    stmt_append(&row, nest_new_store(b, f.sum, own, b->acc));
-    Stmt *store = store_output(b, ex_load(x, DT_f32, f.done, 1, &own));
-    stmt_append(&list, f.clear);
-    stmt_append(&list, nest_wrap(b, rows, b->tile, row));
-    stmt_append(&list, f.finish);
-    stmt_append(&list, nest_wrap(b, rows, b->tile, store));
-    return list;
 }
 
 /* Has the innermost serial loop of the reduction that says where `part` of its guard begins to
@@ -645,7 +479,8 @@ static void end_beyond_reach(Build *b, const Expr *part, int first) {
         if (l->role != ROLE_serial || !ex_depends(part->arg[0], l->var)) continue;
         const Expr *at = begin_within(b, part->arg[0], i + 1, n->n_order);
         const Expr *until = count_to(b, at, l, ex_bin(x, EX_max, end, ex_i(x, 0)), &whole);
-        if (until) b->until[loop] = nest_simplify(b, ex_bin(x, EX_min, until, extent_of(b, loop)));
+        if (until)
+            b->until[loop] = nest_simplify(b, ex_bin(x, EX_min, until, nest_extent_of(b, loop)));
         return;
     }
 }
@@ -795,53 +630,7 @@ static const Expr *first_value(Build *b, const Expr *identity, const Expr **post
     if (u.count != 1 || !u.sum) return identity;
     bool left = u.sum->arg[0]->op == EX_acc;
     *post = ex_replace(b->x, *post, u.sum, u.sum->arg[!left]);
-    return rewrite(b, u.sum->arg[left]);
-}
-
-/* The statement with other expressions for the kernel's variables. */
-static Stmt *with_vars(Build *b, const Stmt *from, const Expr *const *to) {
-    Stmt *s = arena_copy(b->p->arena, from, sizeof *from);
-    const Expr **part[] = {&s->extent, &s->value};
-    for (int i = 0; i < 2; i++)
-        if (*part[i]) *part[i] = nest_simplify(b, ex_subst_vars(b->x, *part[i], b->k->vars.n, to));
-    if (s->kind == ST_store) {
-        s->index = ARENA_ARRAY(b->p->arena, 1, const Expr *);
-        s->index[0] = nest_simplify(b, ex_subst_vars(b->x, from->index[0], b->k->vars.n, to));
-    }
-    if (s->body) s->body = with_vars(b, s->body, to);
-    if (s->other) s->other = with_vars(b, s->other, to);
-    if (s->next) s->next = with_vars(b, s->next, to);
-    return s;
-}
-
-/* What is done with the sums of a matrix unit's tile, as a loop over parts of a few rows: they can
- * be finished while the unit works at the next tile (codegen/tiles.c). NULL: the loops are bounded
- * by what a run finds. */
-static Stmt *finish_parts(Build *b, Stmt *store) {
-    const int count = b->n_tile, column = b->tile[count - 1], row = b->tile[count - 2];
-    const NestLoop *rows = &b->n->loop[row];
-    for (int i = 0; i < count; i++)
-        if (b->until[b->tile[i]] || b->inside[b->tile[i]]) return NULL;
-    const int64_t each = tile_part(rows->extent, b->n->loop[column].extent);
-    int64_t stretch = rows->extent / each, parts = stretch;
-    if (count > 2) parts *= b->n->loop[b->tile[0]].extent;
-    const int part = nest_add_var(b, "done", parts), one = nest_add_var(b, "row", each);
-    const Expr **to = ARENA_ARRAY(b->p->arena, b->k->vars.n, const Expr *);
-    const Expr *at = ex_var(b->x, part), *within = at;
-    if (count > 2) {
-        to[b->n->loop[b->tile[0]].var] = ex_div(b->x, at, ex_i(b->x, stretch));
-        within = ex_bin(b->x, EX_rem, at, ex_i(b->x, stretch));
-    }
-    to[rows->var] = ex_add(b->x, ex_mul(b->x, within, ex_i(b->x, each)), ex_var(b->x, one));
-    Stmt *loop = nest_new_for(b, part, parts, ROLE_serial),
-         *body = nest_new_for(b, one, each, ROLE_unroll);
-    store = with_vars(b, store, to);
-    body->body = nest_wrap(b, 1, &column, store);
-    const NestLoop *columns = &b->n->loop[column];
-    const Part what = {store, part, one, columns->var, parts, each, columns->extent};
-    loop->body = nest_fetch_results(b->n, b->k, b->args, &what);
-    stmt_append(&loop->body, body);
-    return loop;
+    return nest_rewrite(b, u.sum->arg[left]);
 }
 
 /* Hints for what a tile of vectors reads beside its sums, and for the next row of windows. */
@@ -885,7 +674,7 @@ static void skip_unasked(Build *b, int first) {
     ex_visit(b->p->arena, post->arg[0], note_acc, &uses);
     ex_visit(b->p->arena, post->arg[2], note_acc, &uses);
     if (uses) return;
-    const Expr *asked = nest_simplify(b, holds_somewhere(b, rewrite(b, post->arg[0])));
+    const Expr *asked = nest_simplify(b, holds_somewhere(b, nest_rewrite(b, post->arg[0])));
     if (!asked->vars) return;
     b->until[loop] = ex_select(b->x, asked, ex_i(b->x, n->loop[loop].extent), ex_i(b->x, 0));
 }
@@ -936,10 +725,10 @@ static Stmt *build_reduction(Build *b) {
     skip_unasked(b, first);
     DType dt = (DType)op->body->dt;
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &tile_size);
-    const Expr *at = tile_index(b, b->n_tile);
+    const Expr *at = nest_tile_index(b, b->n_tile);
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &at);
     const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
-    const Expr *body = rewrite(b, op->body);
+    const Expr *body = nest_rewrite(b, op->body);
     if (n->pack) body = nest_pack_constants(n, b->k, body, b->args);
 
     Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
@@ -949,17 +738,17 @@ static Stmt *build_reduction(Build *b) {
     const Expr *start = first_value(b, identity, &post);
     stmt_append(&list,
                 nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, b->acc_buffer, at, start)));
-    Stmt *store = across < 0 && n->lane_loop < 0 ? store_output(b, rewrite(b, post)) : NULL;
+    Stmt *store =
+        across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;
     if (store && !nest_has_unit(n)) stmt_append(&list, fetch_beside(b, store, body, first));
     stmt_append(&list, loops);
     if (across >= 0) {
-        stmt_append(&list, combine_threads(b, &n->loop[across]));
+        stmt_append(&list, nest_combine_threads(b, &n->loop[across]));
         list = nest_wrap(b, 1, &across, list);
     } else if (n->lane_loop >= 0) {
-        stmt_append(&list, combine_lanes(b, at, tile_size));
+        stmt_append(&list, nest_combine_lanes(b, at, tile_size));
     } else {
-        Stmt *parts = nest_has_unit(n) && !n->target->blocks ? finish_parts(b, store) : NULL;
-        stmt_append(&list, parts ? parts : nest_wrap(b, b->n_tile, b->tile, store));
+        stmt_append(&list, nest_finish_tile(b, store, post));
     }
     return wrap_outer(b, first, list);
 }
@@ -980,11 +769,11 @@ static Stmt *build_scan_loops(Build *b) {
         size *= n->loop[n->order[i]].extent;
     }
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &size);
-    const Expr *index = tile_index(b, b->n_tile);
+    const Expr *index = nest_tile_index(b, b->n_tile);
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &index);
-    const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, rewrite(b, op->body));
+    const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, nest_rewrite(b, op->body));
     Stmt *update = nest_new_if(b, b->guard[0], nest_new_store(b, b->acc_buffer, index, next));
-    Stmt *store = store_output(b, rewrite(b, op->post));
+    Stmt *store = nest_store_output(b, nest_rewrite(b, op->post));
     Stmt *body = NULL, *list = NULL;
     stmt_append(&body, op->exclusive ? store : update);
     stmt_append(&body, op->exclusive ? update : store);
@@ -1000,15 +789,15 @@ static Stmt *build_updates(Build *b) {
     const Op *op = b->n->op;
     const Expr *index[MAX_RANK];
     apply_limits(b, b->n->n_order);
-    for (int i = 0; i < op->out[0]->rank; i++) index[i] = rewrite(b, op->target[i]);
+    for (int i = 0; i < op->out[0]->rank; i++) index[i] = nest_rewrite(b, op->target[i]);
     const Expr *at = nest_simplify(b, flat_index(b->x, op->out[0], index));
-    const Expr *value = without_limits(b, rewrite(b, op->body));
+    const Expr *value = without_limits(b, nest_rewrite(b, op->body));
     if (op->combine != COMBINE_none) {
         const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
         value = ex_bin(b->x, combine_expr(op->combine), old, value);
     }
     Stmt *store = nest_new_store(b, op->n_in, at, value);
-    const Expr *guard = op->guard ? without_limits(b, rewrite(b, op->guard)) : NULL;
+    const Expr *guard = op->guard ? without_limits(b, nest_rewrite(b, op->guard)) : NULL;
     store = nest_new_if(b, b->guard[0], nest_new_if(b, guard, store));
     return nest_wrap(b, b->n->n_order, b->n->order, store);
 }
@@ -1017,16 +806,16 @@ static Stmt *build_updates(Build *b) {
  * away), or not stored where threads would do so for nothing. */
 static Stmt *build_element(Build *b) {
     const Op *op = b->n->op;
-    const Expr *value = without_limits(b, rewrite(b, op->body)), *inside = NULL;
+    const Expr *value = without_limits(b, nest_rewrite(b, op->body)), *inside = NULL;
     for (int d = 0; d < op->out[0]->rank; d++) /* what lies beyond is another's place */
         if (b->n->flat && b->n->limit[d] && !b->holds[d])
             inside = both_hold(b->x, inside, ex_lt(b->x, b->coord[d], b->n->limit[d]));
-    if (!op->guard) return nest_new_if(b, inside, store_output(b, value));
-    const Expr *guard = rewrite(b, op->guard);
-    if (b->n->target->blocks) return nest_new_if(b, guard, store_output(b, value));
+    if (!op->guard) return nest_new_if(b, inside, nest_store_output(b, value));
+    const Expr *guard = nest_rewrite(b, op->guard);
+    if (b->n->target->blocks) return nest_new_if(b, guard, nest_store_output(b, value));
     const Expr *at = nest_simplify(b, flat_index(b->x, op->out[0], b->coord));
     const Expr *old = ex_load(b->x, op->out[0]->dt, op->n_in, 1, &at);
-    return store_output(b, ex_select(b->x, guard, value, old));
+    return nest_store_output(b, ex_select(b->x, guard, value, old));
 }
 
 /* A kernel has a parameter for every loop counter up to the last that it reads. */

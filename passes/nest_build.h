@@ -1,5 +1,6 @@
-/* A kernel as nest_build makes it, shared by its files: nest_build.c, and nest_stage.c for factors
- * of products that go through shared memory. */
+/* A kernel as nest_build makes it, shared by its files: nest_build.c, nest_stage.c for factors of
+ * products that go through shared memory, and nest_finish.c for what follows the loops of a
+ * reduction. */
 #ifndef PASSES_NEST_BUILD_H
 #define PASSES_NEST_BUILD_H
 
@@ -61,6 +62,15 @@ Stmt *nest_wrap(Build *b, int count, const int *loops, Stmt *body);
 /* Does a matrix unit do the product? */
 bool nest_has_unit(const Nest *n);
 
+/* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
+const Expr *nest_rewrite(Build *b, const Expr *e);
+/* The element of the accumulator tile, of the first `count` loops of it. */
+const Expr *nest_tile_index(Build *b, int count);
+/* How many iterations a loop has in a run. */
+const Expr *nest_extent_of(Build *b, int loop);
+/* Stores the output element at the op's output coordinates. */
+Stmt *nest_store_output(Build *b, const Expr *value);
+
 /* Has the factors of the product in `body` that are to be staged, at position `at` of the order,
  * lie in shared memory: they are the first *count of `staged`. Returns the product of what is read
  * there, zero where the work is guarded. */
@@ -70,5 +80,14 @@ const Expr *nest_stage_factors(Build *b, const Expr *body, int at, Staged staged
  * registers, if no other loop is around it. */
 Stmt *nest_staged_loops(Build *b, int n_staged, Staged *staged, int count, const int *serial,
                         Stmt *update);
+
+/* Combines the threads' partial results, kept in acc, where the loop `l` is bound to them. All of
+ * them know the outcome then, thread 0 stores it. */
+Stmt *nest_combine_threads(Build *b, const NestLoop *l);
+/* Combines the lanes of every row of the tile, halving them again and again, and stores the
+ * outcomes. `at`: an element of the tile, of so many. */
+Stmt *nest_combine_lanes(Build *b, const Expr *at, int64_t tile_size);
+/* The loops over the tile around `store`, that of an output: `post` of a sum. */
+Stmt *nest_finish_tile(Build *b, Stmt *store, const Expr *post);
 
 #endif

@@ -74,9 +74,15 @@ MODELS = {
     "arm": ("armv8-a", [1, 144, 28, 28], [conv(32, 144, 1), conv(192, 32, 1), unary("Relu")]),
 }
 
-# What a jump looks like, a multiply-add, a division, and a vector on the stack.
-X86 = (r"j\w+\s+([0-9a-f]+)", "vfmadd", "vdiv", r"[yz]mm.*\(%rsp\)|\(%rsp\).*[yz]mm")
-ARM = (r"b\.\w+\s+([0-9a-f]+)", "fmla", "fdiv", r"\bq\d+.*\[sp")
+# What a jump looks like, a multiply-add, a vector that is stored elsewhere than on the stack, and one
+# that is there.
+X86 = (
+    r"j\w+\s+([0-9a-f]+)",
+    "vfmadd",
+    r"vmov\w+\s+%[yz]mm\d+,(?!.*\(%rsp\))(?!%)",
+    r"[yz]mm.*\(%rsp\)|\(%rsp\).*[yz]mm",
+)
+ARM = (r"b\.\w+\s+([0-9a-f]+)", "fmla", r"st[rp]\s+q\d+.*\[(?!sp)", r"\bq\d+.*\[sp")
 CROSS = "aarch64-linux-gnu-"
 
 
@@ -120,7 +126,7 @@ def main(mlcc, folder):
         if arch.startswith("arm") and not shutil.which(CROSS + "gcc"):
             print(f"registers: no {CROSS}gcc (scripts/setup arm64 installs it): passed over")
             continue
-        jumps, add, divide, on_stack = ARM if arch.startswith("arm") else X86
+        jumps, add, stores, on_stack = ARM if arch.startswith("arm") else X86
         make_model(folder, name, shape, layers)
         text = disassembly(mlcc, folder / f"{name}.onnx", arch)
         if arch == "x86-64-v4":
@@ -130,8 +136,8 @@ def main(mlcc, folder):
         for function in text.split("\n\n"):
             for loop in innermost_loops(function, jumps):
                 products = sum(bool(re.search(add, line)) for line in loop)
-                if products < ENOUGH or any(divide in line for line in loop):
-                    continue  # no loop over a depth, or functions of what is there already
+                if products < ENOUGH or any(re.search(stores, line) for line in loop):
+                    continue  # no loop over a depth: it has results
                 found += 1
                 spilled = [line for line in loop if re.search(on_stack, line)]
                 wrong += [f"{name}: {function.strip().splitlines()[0]}: {t}" for t in spilled]
