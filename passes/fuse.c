@@ -192,6 +192,19 @@ static bool scatters_functions(Graph *g, const PassOptions *o, const Op *c, cons
            ex_slow_cycles(g->arena, m->body) > 0;
 }
 
+static void look_at_division(void *user, const Expr *e) {
+    *(bool *)user |= (e->op == EX_div || e->op == EX_rem) && !ex_is_const(e->arg[1]);
+}
+
+/* Does the map only read, at places that cost little? Those of what has varying dimensions joined,
+ * or joined ones taken apart, are divided by extents of a run. */
+static bool is_movement(Graph *g, const Op *m) {
+    bool divides = false;
+    if (m->body->op != EX_load) return false;
+    ex_visit(g->arena, m->body, look_at_division, &divides);
+    return !divides;
+}
+
 static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, const Op *m,
                            int users) {
     if (reads_many_across(g, c, i, m) || scatters_functions(g, o, c, m)) return false;
@@ -200,7 +213,7 @@ static bool worth_inlining(Graph *g, const PassOptions *o, const Op *c, int i, c
     if (o->target->blocks && c->kind == OP_reduce && users <= MOST_PADDED && is_padding(g, m))
         return true;
     double times = evaluations(g, c, i) * users;
-    bool movement = m->body->op == EX_load;
+    const bool movement = is_movement(g, m);
     /* what a product reads over and over should be a plain load */
     if (is_product_of_two(c) && !movement) return times <= 1 || m->body->op == EX_const;
     if (times <= 1.001) return true;

@@ -77,3 +77,11 @@ model=$work/models/node/groups
 # shellcheck disable=SC2046
 "$build/mlcc" "$model/model.onnx" $(sed 's/^/--dim /' "$model/dims") -march=x86-64-v3 -o "$work/groups.c"
 if grep -E '% v[0-9]' "$work/groups.c" | grep -v 'part %'; then exit 1; fi
+
+# pixels of lines that vary are rows of products one behind the other: of 4 products and what is added
+model=$work/models/node/joined
+# shellcheck disable=SC2046
+"$build/mlcc" "$model/model.onnx" $(sed 's/^/--dim /' "$model/dims") -march=x86-64-v3 -o "$work/joined.c" \
+    --dump-ir flatten >"$work/joined"
+test "$(grep -c 'reduce sum .*f32\[4, 72, 64\]' "$work/joined")" = 4
+grep -q 'f32\[4, 72, 64\] src "Add(h)"' "$work/joined"

@@ -254,9 +254,30 @@ def areas():
                    numpy.array([0, -1, 4])]
 
 
+def joined():
+    """(nodes, inputs) of products of pixels, in lines whose places others read: residuals, windows, means."""
+    nodes = [helper.make_node("Conv", ["in0", "in1"], ["a"]),
+             helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Add", ["b", "in0"], ["residual"]),
+             helper.make_node("Conv", ["residual", "in2", "in3"], ["c"]),
+             helper.make_node("HardSwish", ["c"], ["d"]),
+             helper.make_node("Conv", ["d", "in4"], ["e"], group=64, pads=[1, 1, 1, 1]),
+             helper.make_node("GlobalAveragePool", ["e"], ["mean"]),
+             helper.make_node("Sigmoid", ["mean"], ["gate"]),
+             helper.make_node("Mul", ["e", "gate"], ["f"]),
+             helper.make_node("Conv", ["f", "in1"], ["g"]),
+             helper.make_node("Add", ["g", "residual"], ["h"]),
+             helper.make_node("Conv", ["h", "in2", "in3"], ["i"]),
+             helper.make_node("Conv", ["h", "in2"], ["j"], strides=[2, 1]),
+             helper.make_node("ReduceMax", ["j"], ["most"], axes=[2], keepdims=1),
+             helper.make_node("Concat", ["i", "most", "residual"], ["out0"], axis=2)]
+    return nodes, [varying("B 64 H W", floats(2, 64, 5, 7)), floats(64, 64, 1, 1) / 8,
+                   floats(64, 64, 1, 1) / 8, floats(64), floats(64, 1, 3, 3)]
+
+
 CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
           "lines": lines(), "images": images(), "windows": windows(), "lengths": lengths(), "groups": groups(),
-          "areas": areas()}
+          "areas": areas(), "joined": joined()}
 
 
 def write(folder, nodes, n_outputs, inputs):
