@@ -828,10 +828,24 @@ static const char *compute(Lanes *l, const Expr *e) {
     }
 }
 
+/* A number that is read when it is used; see MLCC_LATE in host_c.c. */
+static const char *late_number(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    for (int i = 0; i < l->late.n; i++)
+        if (l->late.items[i].load == e) return l->late.items[i].name;
+    const char *number = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+    print_line(p, "static const float %s = %s;", number, scalar_text(l, e));
+    const KeptLoad late = {e, NULL, 0, local_name(l, "float", TEXT("MLCC_LATE(%s)", number))};
+    vec_push(p->scratch, &l->late, late);
+    p->unit->needs |= NEEDS_late;
+    return late.name;
+}
+
 /* A value that all lanes have, as an element lies in memory. */
 static const char *same_text(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType dt = (DType)e->dt;
+    if (l->is_late && ex_is_const(e) && dt == DT_f32) return late_number(l, e);
     const char *text = scalar_text(l, e);
     if (is_half(dt))
         return TEXT("(uint16_t)%s(%s)", unit_helper(p->unit, TEXT("mlcc_%s_encode", dt_name(dt))),

@@ -34,6 +34,8 @@ typedef struct Lanes {
     const Expr **value; /* by variable: what it is in this step; NULL: itself */
     VEC(LaneValue) values;
     VEC(KeptLoad) kept;
+    bool is_late;        /* numbers are read when they are used, ... */
+    VEC(KeptLoad) late;  /* ... which these are already */
     int n_put; /* vectors of bytes that wait to be stored together: values, still of i32, and places
                 */
     const char *put[LANES_PUT], *put_at[LANES_PUT];

@@ -32,7 +32,8 @@ enum {
     NEEDS_kernel = 2048,
     NEEDS_stay = 4096,
     NEEDS_rolled = 8192,
-    NEEDS_mixed = 16384
+    NEEDS_mixed = 16384,
+    NEEDS_late = 32768
 };
 
 #define LANE_WORDS 3 /* of a bit for each row of lanes.def */
@@ -108,6 +109,7 @@ typedef struct Printer {
     bool fills;         /* the last vector of a row may have lanes beyond it: all is f32 */
     bool has_tile;      /* the kernel has one, which GCC must not order anew: nothing is mixed */
     bool mixed;         /* it computes functions of several vectors at once */
+    bool repeats;       /* an iteration of its loop over the depth has several steps */
     const Stmt *rolled; /* the nest in the innermost loop that is not to be unrolled, or NULL */
     TileNest *tiles;    /* tiles.c: the product that is one of a matrix unit; or NULL */
     Text out;

@@ -560,6 +560,8 @@ bool print_vectors(Printer *p, const Stmt *s) {
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
     n.fills = p->fills && on_held(p, &n);
     Lanes l = {.p = p, .var = n.loop->var};
+    l.is_late = p->repeats && !n.repeat && on_held(p, &n);
+    p->repeats |= n.repeat != NULL;
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     const int64_t repeats = n.repeat ? n.repeat->extent->k.i : 1;
     const bool wide = n.extent * n.widest > KEPT_VECTORS * p->unit->vector_bytes;

@@ -911,6 +911,11 @@ static void print_includes(Host *h, bool many, Text *out) {
             " * sums, such as biases, before, and then have no registers for the tile. */\n"
             "#if defined(__GNUC__)\n#define MLCC_STAY __asm__ volatile(\"\" ::: \"memory\")\n"
             "#else\n#define MLCC_STAY ((void)0)\n#endif\n\n");
+    if (h->unit.needs & NEEDS_late)
+        text_add(out,
+                 "/* Numbers behind loops that need all registers for sums. Compilers would have\n"
+                 " * them in registers before the loop. */\n"
+                 "#define MLCC_LATE(x) (*(const volatile float *)&(x))\n\n");
     if (h->unit.needs & NEEDS_opaque)
         text_add(out,
                  "/* A pointer to constants that are copied. Of 32 bytes whose first half repeats\n"

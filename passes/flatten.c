@@ -1,13 +1,14 @@
 /* flatten: pixels of lines that vary lie one behind the other where products make or read them, for
  * targets of plain loops with vectors.
  *
- * The pixels of a convolution of 1 x 1 are the rows of a matrix. Where height and width vary, memory
- * has room for the longest line, so tiles of rows end with each line: tiles of 6 compute 5 of 7
- * pixels twice. So height and width are joined to one dimension h * w, of which tiles are cut
- * without regard to lines. What the product reads is joined, too: a map of results that are, such as
- * the sum with a residual, is computed so, other tensors are copied. Who reads the result by lines
- * puts the place together, y * w + x, which divides nothing. (Convolutions of 512 to 2048 channels
- * and back, of 7 x 7 of at most 10 x 10 pixels: 0.74 of the time; with fixed extents, 0.70.)
+ * The pixels of a convolution of 1 x 1 are the rows of a matrix. Where height and width vary,
+ * memory has room for the longest line, so tiles of rows end with each line: tiles of 6 compute 5
+ * of 7 pixels twice. So height and width are joined to one dimension h * w, of which tiles are cut
+ * without regard to lines. What the product reads is joined, too: a map of results that are, such
+ * as the sum with a residual, is computed so, other tensors are copied. Who reads the result by
+ * lines puts the place together, y * w + x, which divides nothing. (Convolutions of 512 to 2048
+ * channels and back, of 7 x 7 of at most 10 x 10 pixels: 0.74 of the time; with fixed extents,
+ * 0.70.)
  */
 #include "ir/graph_dims.h"
 #include "passes/inline.h"
@@ -15,7 +16,8 @@
 
 #define LONGEST_LINE  40 /* pixels, the most in any run: of more, few tiles are at the end */
 #define LEAST_COLUMNS 64 /* sums of each pixel, ... */
-#define LEAST_DEPTH   64 /* ... of so many products: fewer are not worth the copy */
+#define LEAST_DEPTH   64 /* ... of so many products */
+#define WORTH_COPYING 3  /* sums for each pixel of a line: few ends are not worth a copy */
 
 typedef struct Flat {
     Value *v; /* with two dimensions joined; NULL: there is none */
@@ -24,7 +26,8 @@ typedef struct Flat {
 
 typedef struct Flatten {
     Graph *g;
-    Flat *flat;  /* by value id, of values that were there before */
+    Flat *flat;  /* by value id, of values that were there before: made so, ... */
+    Flat *copy;  /* ... or copied */
     int *wanted; /* ... 1 + the first of the dimensions that products want joined; 0: none */
     int n_values;
 } Flatten;
@@ -72,6 +75,7 @@ static bool reads_pixels(Graph *g, const Op *op, int line, Pixels *p) {
     bool any = false;
     *p = (Pixels){.op = op, .line = line, .at = ARENA_ARRAY(g->arena, op->n_in + 1, int)};
     if (op->guard || op->out[0]->rank < line + 2 || op->body->op == EX_var) return false;
+    if (op->post && op->post->op == EX_var) return false;
     for (int i = 0; i < op->n_in; i++) p->at[i] = UNSEEN;
     ex_visit(g->arena, op->body, look_at_pixels, p);
     if (op->post) ex_visit(g->arena, op->post, look_at_pixels, p);
@@ -131,6 +135,14 @@ static int lines_behind(const Flatten *f, const Op *op, Pixels *p) {
     return -1;
 }
 
+/* Are there enough sums of each pixel for what the product reads to be copied, if it must be? */
+static bool is_worth(const Flatten *f, const Op *op, const Pixels *p) {
+    const Value *out = op->out[0];
+    bool copies = false;
+    for (int i = 0; i < op->n_in; i++) copies |= p->at[i] >= 0 && !flat_of(f, op->in[i], p->at[i]);
+    return !copies || out->shape[out->rank - 1] >= WORTH_COPYING * out->shape[p->line + 1];
+}
+
 static int joined_dims(Exprs *x, const Value *v, int line, int64_t *dims) {
     for (int i = 0; i < v->rank; i++) dims[i - (i > line)] = v->dims[i];
     dims[line] = dim_mul(x, v->dims[line], v->dims[line + 1]);
@@ -143,9 +155,12 @@ static Value *joined(const Flatten *f, Op *op, Value *in, int line) {
     Value *flat = flat_of(f, in, line);
     int64_t dims[MAX_RANK];
     if (flat) return flat;
+    Flat *copy = in->id < f->n_values ? &f->copy[in->id] : NULL;
+    if (copy && copy->v && copy->line == line) return copy->v;
     Op *last = g->last;
     flat = reshape_varying(g, in, joined_dims(g->x, in, line, dims), dims);
     graph_take_in(g, last, op);
+    if (copy) *copy = (Flat){flat, line};
     return flat;
 }
 
@@ -188,7 +203,8 @@ static void flatten_op(Flatten *f, Op *op, const Pixels *p) {
 void pass_flatten(Graph *g, const PassOptions *o) {
     if (!o->target->vector_types || !g->x->dims) return;
     const int n = g->n_values;
-    Flatten f = {g, ARENA_ARRAY(g->arena, n + 1, Flat), ARENA_ARRAY(g->arena, n + 1, int), n};
+    Flatten f = {g, ARENA_ARRAY(g->arena, n + 1, Flat), ARENA_ARRAY(g->arena, n + 1, Flat),
+                 ARENA_ARRAY(g->arena, n + 1, int), n};
     Pixels p;
     note_wanted(&f);
     for (Op *op = g->first; op; op = op->next) {
@@ -196,7 +212,8 @@ void pass_flatten(Graph *g, const PassOptions *o) {
         if (op->n_out != 1 || op->out[0]->id >= n || f.flat[op->out[0]->id].v) continue;
         if (op->kind == OP_reduce) line = lines_of(g, op, &p);
         if (op->kind == OP_map) line = lines_behind(&f, op, &p);
-        if (line >= 0) flatten_op(&f, op, &p);
+        if (line < 0 || (op->kind == OP_reduce && !is_worth(&f, op, &p))) continue;
+        flatten_op(&f, op, &p);
     }
     pass_dce(g, o); /* of what was taken apart, though nobody reads it so */
 }

@@ -229,6 +229,11 @@ static bool by_rows(const Build *b, const Expr *post) {
 Stmt *nest_finish_tile(Build *b, Stmt *store, const Expr *post) {
     Stmt *parts = nest_has_unit(b->n) && !b->n->target->blocks ? finish_parts(b, store) : NULL;
     if (parts) return parts;
-    if (by_rows(b, post)) b->n->loop[b->tile[0]].role = ROLE_serial;
-    return nest_wrap(b, b->n_tile, b->tile, store);
+    if (!by_rows(b, post)) return nest_wrap(b, b->n_tile, b->tile, store);
+    Role *row =
+        &b->n->loop[b->tile[0]].role; /* of the loops around the sums, it stays what it is */
+    *row = ROLE_serial;
+    store = nest_wrap(b, b->n_tile, b->tile, store);
+    *row = ROLE_unroll;
+    return store;
 }

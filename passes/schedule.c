@@ -116,8 +116,7 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
 #define LAST_HIDDEN     14    /* ... all but so many, and ... */
 #define LAST_LEAST      2     /* ... these always */
 #define MANY_TILES      32
-#define REPEATS         4 /* steps of the depth in an iteration, where a register is left, ... */
-#define FEW_REPEATS     2 /* ... but for bounds of the sums */
+#define REPEATS         4 /* steps of the depth in an iteration, where a register is left */
 #define ISSUED          4 /* instructions that start in a cycle beside a neighbour on the core */
 #define COUNTING        4 /* instructions of an iteration beside its steps: it counts, and a hint */
 #define HINTING         4 /* more, if it has one step and the L1 cache does not keep columns */
@@ -155,19 +154,17 @@ static bool counts_others(const Target *t, const Operands *o) {
            t->vector_registers == FEW_REGISTERS;
 }
 
-/* How many steps of the depth an iteration has: GCC needs a register to spare for several, and more
- * for bounds of the sums, which it loads before the loop: sums of 6 x 2 vectors that are cut at 6
- * went to the stack and back in each iteration of four steps, in 1.1 times the time. Of more than
- * two vectors of columns the last need not stay in one (keep_columns), but 4 x 3 with bounds behind
- * them went to the stack, too. Functions of so wide a tile are computed row by row (by_rows in
- * nest_finish.c), which pays for many: 4 x 2 took 0.98 of the time of 2 x 4. */
+/* How many steps of the depth an iteration has: GCC needs a register to spare for several. Of more
+ * than two vectors of columns the last need not stay in one (keep_columns), but where sums are cut
+ * at bounds tiles of 4 x 3 were no faster so. Functions of so wide a tile are computed row by row
+ * (by_rows in nest_finish.c), which did not pay for fewer rows than vectors: with 4 x 2 instead of
+ * 2 x 4 YOLOX took 0.98 of the time. */
 static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t vectors) {
     const int64_t kept = vectors < KEPT_VECTORS ? vectors : KEPT_VECTORS;
     const int64_t taken = rows * vectors + kept + 1 + o->temporaries;
     const bool wide = vectors > KEPT_VECTORS, few = wide && rows < vectors;
     if (!counts_others(t, o) || taken >= FEW_REGISTERS || (few && o->functions)) return 1;
-    if (taken + o->bounds < FEW_REGISTERS) return REPEATS;
-    return wide ? 1 : FEW_REPEATS;
+    return wide && o->bounds ? 1 : REPEATS;
 }
 
 static void count_bound(void *user, const Expr *e) {

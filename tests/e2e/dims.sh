@@ -78,10 +78,15 @@ model=$work/models/node/groups
 "$build/mlcc" "$model/model.onnx" $(sed 's/^/--dim /' "$model/dims") -march=x86-64-v3 -o "$work/groups.c"
 if grep -E '% v[0-9]' "$work/groups.c" | grep -v 'part %'; then exit 1; fi
 
-# pixels of lines that vary are rows of products one behind the other: of 4 products and what is added
+# pixels of lines that vary are rows of products one behind the other: of 5 products and what is added
 model=$work/models/node/joined
 # shellcheck disable=SC2046
 "$build/mlcc" "$model/model.onnx" $(sed 's/^/--dim /' "$model/dims") -march=x86-64-v3 -o "$work/joined.c" \
-    --dump-ir flatten >"$work/joined"
-test "$(grep -c 'reduce sum .*f32\[4, 72, 64\]' "$work/joined")" = 4
-grep -q 'f32\[4, 72, 64\] src "Add(h)"' "$work/joined"
+    --dump-ir flatten,fuse >"$work/joined"
+sed '/^; after fuse/,$d' "$work/joined" >"$work/flatten"
+test "$(grep -c 'reduce sum .*f32\[4, 72, 64\]' "$work/flatten")" = 5
+grep -q 'f32\[4, 72, 64\] src "Add(h)"' "$work/flatten"
+# products do not divide the places of what is joined for them
+sed '1,/^; after fuse/d' "$work/joined" | grep -A1 'reduce sum .*f32\[4, 72, 64\]' >"$work/products"
+test "$(grep -c body "$work/products")" = 5
+if grep ' % ' "$work/products"; then exit 1; fi

@@ -270,14 +270,24 @@ def joined():
              helper.make_node("Conv", ["h", "in2", "in3"], ["i"]),
              helper.make_node("Conv", ["h", "in2"], ["j"], strides=[2, 1]),
              helper.make_node("ReduceMax", ["j"], ["most"], axes=[2], keepdims=1),
-             helper.make_node("Concat", ["i", "most", "residual"], ["out0"], axis=2)]
+             helper.make_node("MaxPool", ["h"], ["pooled"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+             helper.make_node("Conv", ["pooled", "in1"], ["k"]),
+             helper.make_node("Concat", ["i", "most", "residual", "k"], ["out0"], axis=2)]
     return nodes, [varying("B 64 H W", floats(2, 64, 5, 7)), floats(64, 64, 1, 1) / 8,
                    floats(64, 64, 1, 1) / 8, floats(64), floats(64, 1, 3, 3)]
 
 
+def activated():
+    """(nodes, inputs) of a product with a function behind it, of few rows or many."""
+    nodes = [helper.make_node("MatMul", ["in0", "in1"], ["a"]), helper.make_node("Sigmoid", ["a"], ["b"]),
+             helper.make_node("Mul", ["a", "b"], ["out0"])]
+    return nodes, [varying("B S 64", floats(2, 7, 64)), floats(64, 192)]
+
+
 CHAINS = {"pixels3": rows_of_pixels(3, "ReduceMean"), "pixels16": rows_of_pixels(16, "ReduceMax"),
           "lines": lines(), "images": images(), "windows": windows(), "lengths": lengths(), "groups": groups(),
-          "areas": areas(), "joined": joined()}
+          "areas": areas(), "joined": joined(),
+          "activated": activated()}
 
 
 def write(folder, nodes, n_outputs, inputs):
