@@ -832,10 +832,10 @@ static const char *compute(Lanes *l, const Expr *e) {
 static const char *late_number(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     for (int i = 0; i < l->late.n; i++)
-        if (l->late.items[i].load == e) return l->late.items[i].name;
+        if (l->late.items[i].e == e) return l->late.items[i].name;
     const char *number = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
     print_line(p, "static const float %s = %s;", number, scalar_text(l, e));
-    const KeptLoad late = {e, NULL, 0, local_name(l, "float", TEXT("MLCC_LATE(%s)", number))};
+    const LaneValue late = {e, 1, local_name(l, "float", TEXT("MLCC_LATE(%s)", number))};
     vec_push(p->scratch, &l->late, late);
     p->unit->needs |= NEEDS_late;
     return late.name;

@@ -5,7 +5,7 @@
 
 #include "codegen/cexpr.h"
 
-/* A value that a statement mentions more than once. */
+/* A value that is mentioned more than once. */
 typedef struct LaneValue {
     const Expr *e;
     int uses;
@@ -35,7 +35,7 @@ typedef struct Lanes {
     VEC(LaneValue) values;
     VEC(KeptLoad) kept;
     bool is_late;        /* numbers are read when they are used, ... */
-    VEC(KeptLoad) late;  /* ... which these are already */
+    VEC(LaneValue) late; /* ... which these are already */
     int n_put; /* vectors of bytes that wait to be stored together: values, still of i32, and places
                 */
     const char *put[LANES_PUT], *put_at[LANES_PUT];

@@ -558,9 +558,9 @@ static void print_hold(Printer *p, const VectorNest *n) {
 bool print_vectors(Printer *p, const Stmt *s) {
     VectorNest n;
     if (!p->unit->vector_bytes || !find_nest(p, s, &n)) return false;
-    n.fills = p->fills && on_held(p, &n);
-    Lanes l = {.p = p, .var = n.loop->var};
-    l.is_late = p->repeats && !n.repeat && on_held(p, &n);
+    const bool held = (p->fills || p->repeats) && on_held(p, &n);
+    n.fills = p->fills && held;
+    Lanes l = {.p = p, .var = n.loop->var, .is_late = p->repeats && !n.repeat && held};
     p->repeats |= n.repeat != NULL;
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     const int64_t repeats = n.repeat ? n.repeat->extent->k.i : 1;

@@ -7,8 +7,7 @@
  * without regard to lines. What the product reads is joined, too: a map of results that are, such
  * as the sum with a residual, is computed so, other tensors are copied. Who reads the result by
  * lines puts the place together, y * w + x, which divides nothing. (Convolutions of 512 to 2048
- * channels and back, of 7 x 7 of at most 10 x 10 pixels: 0.74 of the time; with fixed extents,
- * 0.70.)
+ * channels and back, of 7 x 7 of at most 10 x 10 pixels: 0.76 of the time.)
  */
 #include "ir/graph_dims.h"
 #include "passes/inline.h"

@@ -4,7 +4,6 @@
  * simplified, so that divisions that take an index apart meet the products that put it together.
  */
 #include "ir/constant.h"
-#include "ir/tile_plan.h"
 #include "passes/inline.h"
 #include "passes/nest_build.h"
 
@@ -71,7 +70,6 @@ const Expr *nest_body(const Nest *n) {
     return ex_simplify(n->x, e, n->n_loops, extent);
 }
 
-/* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
 static const Expr *rewrite_leaf(void *user, const Expr *e, const Expr *const *args) {
     Build *b = user;
     switch ((ExprOp)e->op) {

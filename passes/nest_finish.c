@@ -1,5 +1,4 @@
-/* What is done with the sums of a tile, or with what else a reduction combines; see nest_build.h.
- */
+/* What follows the loops of a reduction, such as functions of its sums; see nest_build.h. */
 #include "ir/tile_plan.h"
 #include "passes/inline.h"
 #include "passes/nest_build.h"
