@@ -755,7 +755,7 @@ static const char *chosen(Lanes *l, const Expr *e) {
     const char *test = scalar_text(l, e->arg[0]);
     print_line(p, "%s %s;", lane_type(p, (DType)e->dt, l->width), name);
     for (int arm = 1; arm <= 2; arm++) {
-        int mark = p->named.n;
+        const int mark = p->named.n, n_kept = l->kept.n, n_late = l->late.n;
         const LaneValue *before =
             arena_copy(p->scratch, l->values.items, (size_t)l->values.n * sizeof *before);
         if (arm == 1)
@@ -767,6 +767,8 @@ static const char *chosen(Lanes *l, const Expr *e) {
         p->indent--;
         /* what was named in here is not known outside */
         memcpy(l->values.items, before, (size_t)l->values.n * sizeof *before);
+        l->kept.n = n_kept;
+        l->late.n = n_late;
         end_scope(p, mark);
     }
     print_line(p, "}");

@@ -89,6 +89,11 @@ MODELS = {
         [matmul(1536, 384), times(0.001), unary("HardSwish"), matmul(384, 384), times(0.001)],
     ),
     "silu": ("x86-64-v3", [1, 64, 40, 40], [conv(64, 64, 1), silu, conv(128, 64, 3, 2), silu]),
+    "padded": (
+        "x86-64-v3",
+        [1, 16, 112, 112],
+        [conv(48, 16, 1), unary("Relu"), conv(48, 1, 3, 2, 48), unary("Relu"), conv(24, 48, 1)],
+    ),
     "stem": ("x86-64-v3", [1, 3, 96, 96], [conv(32, 3, 3, 2), unary("Relu")]),
     "arm": ("armv8-a", [1, 144, 28, 28], [conv(32, 144, 1), conv(192, 32, 1), unary("Relu")]),
 }
