@@ -215,12 +215,6 @@ Stmt *nest_fetch_results(Nest *n, Kernel *k, Value **args, const Part *part);
  * cache: they stand before the sums. NULL: there are none. */
 Stmt *nest_fetch_residual(Nest *n, Kernel *k, Value **args, const Part *tile);
 
-/* Hints for what the same tile of the next row of windows reads by `body` that this one does not,
- * of tensors that the L2 cache does not keep; NULL: there are none. first: where in the order the
- * reduction loops begin. */
-Stmt *nest_fetch_window(Nest *n, Kernel *k, const Expr *body, Value **args, int first,
-                        const Part *tile);
-
 /* The place of the output's element at the operator's coordinates. NULL for a scatter. */
 const Expr *nest_output_index(const Nest *n);
 /* `e` with the loads of op's inputs flattened to one index each, row-major. */

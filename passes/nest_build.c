@@ -631,16 +631,14 @@ static const Expr *first_value(Build *b, const Expr *identity, const Expr **post
     return nest_rewrite(b, u.sum->arg[left]);
 }
 
-/* Hints for what a tile of vectors reads beside its sums, and for the next row of windows. */
-static Stmt *fetch_beside(Build *b, const Stmt *store, const Expr *body, int first) {
+/* Hints for what a tile of vectors reads beside its sums. */
+static Stmt *fetch_beside(Build *b, const Stmt *store) {
     Nest *n = b->n;
     if (!n->target->vector_types || b->n_tile != 2) return NULL;
     const NestLoop *row = &n->loop[b->tile[0]], *column = &n->loop[b->tile[1]];
     if (row->role != ROLE_unroll || column->role != ROLE_vector) return NULL;
     const Part tile = {store, -1, row->var, column->var, 0, row->extent, column->extent};
-    Stmt *list = nest_fetch_residual(n, b->k, b->args, &tile);
-    if (n->pack) stmt_append(&list, nest_fetch_window(n, b->k, body, b->args, first, &tile));
-    return list;
+    return nest_fetch_residual(n, b->k, b->args, &tile);
 }
 
 /* Holds where `cond` does for some element of a tile, and perhaps elsewhere. */
@@ -738,7 +736,7 @@ static Stmt *build_reduction(Build *b) {
                 nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, b->acc_buffer, at, start)));
     Stmt *store =
         across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;
-    if (store && !nest_has_unit(n)) stmt_append(&list, fetch_beside(b, store, body, first));
+    if (store && !nest_has_unit(n)) stmt_append(&list, fetch_beside(b, store));
     stmt_append(&list, loops);
     if (across >= 0) {
         stmt_append(&list, nest_combine_threads(b, &n->loop[across]));

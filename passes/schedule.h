@@ -135,6 +135,14 @@ int64_t most_rows(const Nest *n, const Expr *body, int row);
 
 /* Of results in a tile. place.c sets what they read apart, if it can. */
 #define MOST_WINDOW_ROWS 8
+/* How a window moves along a loop over results: so many places of a reduction loop. */
+typedef struct Slide {
+    int row, loop; /* loop -1: by no less than it is long, neighbours share nothing */
+    int64_t step;
+} Slide;
+#define NO_SLIDE ((Slide){.row = -1, .loop = -1})
+/* Looks among the k reduction loops in `order`; false: neighbours along `row` share nothing. */
+bool find_slide(Nest *n, int row, const int *order, int k, Slide *slide);
 /* A tile of a reduction over a window that slides along `row`, each column for itself. */
 void window_tile(Nest *n, int column, int row);
 

@@ -37,43 +37,21 @@ int scalar_steps(Nest *n, Tile tile, int at_once, int *order, int k) {
     return split_innermost(n, STEPS_AT_ONCE, ROLE_unroll, order, k);
 }
 
-typedef struct Slide {
-    int row, loop;
-    int64_t step; /* so many of `loop` a load moves on in one of `row`; 0: none does */
-} Slide;
-
-static void look_at_slide(void *user, const Expr *e) {
-    Slide *s = user;
-    int64_t row, loop;
-    if (e->op == EX_load && ex_stride(e->arg[0], s->row, &row) &&
-        ex_stride(e->arg[0], s->loop, &loop) && loop && row && row % loop == 0)
-        s->step = row / loop;
-}
-
-/* The loop along which a window moves on by less than it is long, that is, neighbours share what
- * they read; -1: there is none. *place: which of the k loops in `order` it moves along. */
-static int sliding_loop(Nest *n, const int *order, int k, int *place) {
-    for (int i = 0; i < n->n_order; i++)
-        for (*place = 0; *place < k; ++*place) {
-            Slide s = {.row = n->order[i], .loop = order[*place]};
-            if (n->loop[s.row].reduce || n->loop[s.row].extent < 2) continue;
-            ex_visit(n->p->arena, nest_body(n), look_at_slide, &s);
-            if (s.step >= 1 && s.step < n->loop[s.loop].extent) return s.row;
-        }
-    return -1;
-}
-
 /* A reduction over a small window: a few neighbours share what they load, for the window is
  * unrolled, innermost the loop along which it moves from one to the next. */
 static bool window_of_scalars(Nest *n) {
-    int order[NEST_MAX_LOOPS], k = reductions_by_stride(n, nest_body(n), order, 0), place;
+    int order[NEST_MAX_LOOPS], k = reductions_by_stride(n, nest_body(n), order, 0), row = -1;
     int64_t places = 1, tiles;
+    Slide slide;
     for (int i = 0; i < k; i++) places *= n->loop[order[i]].extent;
-    const int row = places <= WINDOW_PLACES ? sliding_loop(n, order, k, &place) : -1;
-    if (row < 0) return false;
-    const int along = order[place];
-    k = without(order, k, along);
-    order[k++] = along;
+    for (int i = 0; i < n->n_order && row < 0; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (!l->reduce && l->extent > 1 && find_slide(n, n->order[i], order, k, &slide))
+            row = n->order[i];
+    }
+    if (places > WINDOW_PLACES || row < 0) return false;
+    k = without(order, k, slide.loop);
+    order[k++] = slide.loop;
     Ranking ranking = {.n = 0};
     for (int64_t r = WINDOW_ROWS; r > 0; r--) {
         double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));

@@ -10,9 +10,14 @@
 #include "passes/inline.h"
 #include "passes/schedule.h"
 
-#define MOST_UNROLLED_WINDOW 32
+#define MOST_UNROLLED_WINDOW 32  /* places, for which a tile has rows */
+#define MOST_UNROLLED        512 /* places with results of a tile */
 #define MOST_FOURS           8   /* of a coordinate of a window */
 #define MOST_READ            512 /* places of a tile; of more it is not asked whether they compete */
+#define WINDOW_LINES         2   /* of results, in a tile */
+#define COST_OF_PRODUCT      0.5 /* in cycles */
+#define COST_OF_READ         1.2 /* of a vector from beyond the L1 cache */
+#define COST_OF_TILE         5
 #define N_SETS               (L1_WAY_BYTES / LINE_BYTES)
 
 /* The loop of a window along which the target adds products of bytes by fours; -1: there is none.
@@ -73,15 +78,86 @@ static void look_at_lines(void *user, const Expr *e) {
     u->compete |= n_lines > ways * n_sets;
 }
 
-/* How many results along `row` a tile of a window has, at most so many. */
-static int64_t window_rows(const Nest *n, int row, int64_t most) {
-    Ranking ranking = {.n = 0};
-    for (int64_t r = most; row >= 0 && r > 1; r--) {
-        double cost = (double)(tiles_of(n->loop[row].extent, r) * (r + 1));
-        if (r <= n->loop[row].extent) rank_tile(&ranking, (Tile){.rows = r, .cost = cost});
+static bool compete(const Nest *n, int row, int64_t rows) {
+    TileLines u = {.n = n, .row = row, .rows = rows};
+    ex_visit(n->p->arena, nest_body(n), look_at_lines, &u);
+    return u.compete;
+}
+
+static void look_at_slide(void *user, const Expr *e) {
+    Slide *s = user;
+    int64_t row, loop;
+    if (e->op == EX_load && ex_stride(e->arg[0], s->row, &row) &&
+        ex_stride(e->arg[0], s->loop, &loop) && loop && row && row % loop == 0)
+        s->step = row / loop;
+}
+
+bool find_slide(Nest *n, int row, const int *order, int k, Slide *slide) {
+    for (int i = 0; i < k; i++) {
+        *slide = (Slide){.row = row, .loop = order[i]};
+        ex_visit(n->p->arena, nest_body(n), look_at_slide, slide);
+        if (slide->step >= 1 && slide->step < n->loop[slide->loop].extent) return true;
     }
-    rank_tile(&ranking, (Tile){.rows = 1, .cost = HUGE_VAL});
-    return ranked_tile(&ranking, n->variant).rows;
+    *slide = (Slide){.row = row, .loop = -1};
+    return false;
+}
+
+/* The way from a line of results to the next one, if windows of both share places. */
+static bool find_line(Nest *n, int column, int row, const int *order, int k, Slide *down) {
+    for (int i = 0; i < n->n_order; i++) {
+        const int loop = n->order[i];
+        if (loop != column && loop != row && !n->loop[loop].reduce && n->loop[loop].extent > 1 &&
+            find_slide(n, loop, order, k, down))
+            return true;
+    }
+    *down = NO_SLIDE;
+    return false;
+}
+
+/* Places of a window along its loop, and of all that so many neighbours read. */
+static int64_t places_of(const Nest *n, const Slide *s) {
+    return s->loop >= 0 ? n->loop[s->loop].extent : 1;
+}
+
+static int64_t reads_of(const Nest *n, const Slide *s, int64_t results) {
+    return s->loop >= 0 ? (results - 1) * s->step + places_of(n, s) : results;
+}
+
+/* The tile of a window of so many places: at most so many neighbours along a row, or fewer of two
+ * lines each, for registers should remain for what these read together. Costs are those of
+ * products, of the factors of each place, and of what is read from beyond the L1 cache, for other
+ * columns come between tiles that share places. Tiles that do not come out even overlap. */
+static Tile tile_of_window(const Nest *n, const Slide *row, const Slide *line, int64_t places,
+                           int64_t most) {
+    Ranking ranking = {.n = 0};
+    const int64_t width = row->row >= 0 ? n->loop[row->row].extent : 1;
+    const int64_t height = line->row >= 0 ? n->loop[line->row].extent : 1;
+    for (int64_t l = 1; l <= WINDOW_LINES && l <= height; l++) {
+        const int64_t held = l > 1 ? n->target->vector_registers * 5 / 8 / l : most;
+        for (int64_t r = most; r > 1; r--) {
+            if (r > held || r > width) continue;
+            const int64_t reads = reads_of(n, row, r) * reads_of(n, line, l) *
+                                  (places / places_of(n, row) / places_of(n, line));
+            const double cost = (double)(places * (r * l + 1)) * COST_OF_PRODUCT +
+                                (double)reads * COST_OF_READ + COST_OF_TILE;
+            const int64_t tiles = tiles_of(width, r) * tiles_of(height, l);
+            rank_tile(&ranking, (Tile){.rows = r, .lines = l, .cost = (double)tiles * cost});
+        }
+    }
+    rank_tile(&ranking, (Tile){.rows = 1, .lines = 1, .cost = HUGE_VAL});
+    return ranked_tile(&ranking, n->variant);
+}
+
+/* Of the k loops over a window in `order` the first of those, the inner ones, that are unrolled:
+ * so many places at most, fewer of the loop `fours`. */
+static int first_unrolled(const Nest *n, const int *order, int k, int fours, int64_t most) {
+    int64_t unrolled = 1;
+    while (n->target->vector_types && k > 0) {
+        unrolled *= n->loop[order[k - 1]].extent;
+        if (unrolled > (order[k - 1] == fours ? MOST_FOURS : most)) break;
+        k--;
+    }
+    return k;
 }
 
 /* A tile of a reduction over a window that slides along `row`, each column for itself (depthwise
@@ -89,44 +165,41 @@ static int64_t window_rows(const Nest *n, int row, int64_t most) {
  * as far as it is not too long. A coordinate that is taken by fours, and perhaps was filled up to
  * them, is the innermost, so that it is known which places are there. */
 void window_tile(Nest *n, int column, int row) {
-    int64_t tiles, unrolled = 1;
-    int inner[2], count = 0, order[NEST_MAX_LOOPS];
-    int fours = -1, few = -1, depth = window_depth(n);
+    int64_t tiles, places = 1, vectors = 1;
+    int order[NEST_MAX_LOOPS], fours = -1, few = -1, depth = window_depth(n);
     if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
     int k = without(order, reductions_by_stride(n, nest_body(n), order, 0), few);
     if (fours >= 0) {
         k = without(order, k, fours);
         order[k++] = fours;
     }
-    int serial = k; /* loops of the window that are not unrolled, the outer ones */
-    while (n->target->vector_types && serial > 0) {
-        const int loop = order[serial - 1];
-        const int64_t more = unrolled * n->loop[loop].extent;
-        if (more > (loop == fours ? MOST_FOURS : MOST_UNROLLED_WINDOW)) break;
-        unrolled = more;
-        serial--;
+    for (int i = 0; i < k; i++) places *= n->loop[order[i]].extent;
+    const bool shares = k == 0 || nest_body(n)->op == EX_mul ||
+                        first_unrolled(n, order, k, fours, MOST_UNROLLED_WINDOW) < k;
+    if (!shares || !n->target->vector_types) {
+        row = -1;
+        vectors = 4;
     }
-    bool shares = k == 0 || unrolled > 1 || nest_body(n)->op == EX_mul;
-    shares &= n->target->vector_types;
-    int64_t rows = window_rows(n, shares ? row : -1, MOST_WINDOW_ROWS), vectors = shares ? 1 : 4;
-    TileLines u = {.n = n, .row = row, .rows = rows};
-    if (rows > 1 && few < 0) ex_visit(n->p->arena, nest_body(n), look_at_lines, &u);
-    if (u.compete && n->target->vector_bytes < LINE_BYTES) {
+    Slide across = NO_SLIDE, down = NO_SLIDE;
+    if (row >= 0) find_slide(n, row, order, k, &across);
+    Tile tile = tile_of_window(n, &across, &down, places, MOST_WINDOW_ROWS);
+    if (tile.rows > 1 && few < 0 && n->target->vector_bytes < LINE_BYTES &&
+        compete(n, row, tile.rows)) {
         const int64_t most = n->target->vector_registers / MOST_WINDOW_ROWS;
         vectors = LINE_BYTES / n->target->vector_bytes;
         if (vectors > most) vectors = most;
-        rows = window_rows(n, row, n->target->vector_registers / vectors - 1);
+        const int64_t held = n->target->vector_registers / vectors - 1;
+        tile = tile_of_window(n, &across, &down, places, held);
+    } else if (tile.rows > 1 && few < 0 && find_line(n, column, row, order, k, &down)) {
+        tile = tile_of_window(n, &across, &down, places, MOST_WINDOW_ROWS);
     }
-    for (int i = serial; i < k; i++) nest_bind(n, order[i], ROLE_unroll);
-    if (rows > 1) inner[count++] = tile_loop(n, row, rows, &tiles);
-    inner[count++] = tile_loop(n, column, vectors * lanes_of(n), &tiles);
-    for (int i = 0; i < count; i++) {
-        nest_bind(n, inner[i], i == count - 1 ? ROLE_vector : ROLE_unroll);
-        order[k++] = inner[i];
-    }
-    if (few >= 0) {
-        nest_bind(n, few, ROLE_unroll);
-        order[k++] = few;
-    }
+    const int64_t results = tile.rows * tile.lines * vectors;
+    for (int i = first_unrolled(n, order, k, fours, MOST_UNROLLED / results); i < k; i++)
+        nest_bind(n, order[i], ROLE_unroll);
+    if (tile.lines > 1)
+        nest_bind(n, order[k++] = tile_loop(n, down.row, tile.lines, &tiles), ROLE_unroll);
+    if (tile.rows > 1) nest_bind(n, order[k++] = tile_loop(n, row, tile.rows, &tiles), ROLE_unroll);
+    nest_bind(n, order[k++] = tile_loop(n, column, vectors * lanes_of(n), &tiles), ROLE_vector);
+    if (few >= 0) nest_bind(n, order[k++] = few, ROLE_unroll);
     nest_order(n, k, order);
 }
