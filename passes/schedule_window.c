@@ -10,8 +10,8 @@
 #include "passes/inline.h"
 #include "passes/schedule.h"
 
-#define MOST_UNROLLED_WINDOW 32  /* places, for which a tile has rows */
-#define MOST_UNROLLED        512 /* places with results of a tile */
+#define MOST_UNROLLED_WINDOW 32  /* places */
+#define MOST_UNROLLED        512 /* products of a tile */
 #define MOST_FOURS           8   /* of a coordinate of a window */
 #define MOST_READ            512 /* places of a tile; of more it is not asked whether they compete */
 #define WINDOW_LINES         2   /* of results, in a tile */
@@ -103,11 +103,13 @@ bool find_slide(Nest *n, int row, const int *order, int k, Slide *slide) {
 }
 
 /* The way from a line of results to the next one, if windows of both share places. */
-static bool find_line(Nest *n, int column, int row, const int *order, int k, Slide *down) {
+static bool find_line(Nest *n, int column, const Slide *across, const int *order, int k,
+                      Slide *down) {
     for (int i = 0; i < n->n_order; i++) {
         const int loop = n->order[i];
-        if (loop != column && loop != row && !n->loop[loop].reduce && n->loop[loop].extent > 1 &&
-            find_slide(n, loop, order, k, down))
+        if (loop != column && loop != across->row && !n->loop[loop].reduce &&
+            n->loop[loop].extent > 1 && find_slide(n, loop, order, k, down) &&
+            down->loop != across->loop)
             return true;
     }
     *down = NO_SLIDE;
@@ -123,8 +125,14 @@ static int64_t reads_of(const Nest *n, const Slide *s, int64_t results) {
     return s->loop >= 0 ? (results - 1) * s->step + places_of(n, s) : results;
 }
 
+/* How many places of a window are unrolled at most, for a tile of so many results. */
+static int64_t most_unrolled(const Nest *n, int64_t results) {
+    const int64_t most = nest_body(n)->op == EX_mul && results > 1 ? MOST_UNROLLED / results : 0;
+    return most < MOST_UNROLLED_WINDOW ? MOST_UNROLLED_WINDOW : most;
+}
+
 /* The tile of a window of so many places: at most so many neighbours along a row, or fewer of two
- * lines each, for registers should remain for what these read together. Costs are those of
+ * lines each, for registers should remain for what these read together, once. Costs are those of
  * products, of the factors of each place, and of what is read from beyond the L1 cache, for other
  * columns come between tiles that share places. Tiles that do not come out even overlap. */
 static Tile tile_of_window(const Nest *n, const Slide *row, const Slide *line, int64_t places,
@@ -132,10 +140,11 @@ static Tile tile_of_window(const Nest *n, const Slide *row, const Slide *line, i
     Ranking ranking = {.n = 0};
     const int64_t width = row->row >= 0 ? n->loop[row->row].extent : 1;
     const int64_t height = line->row >= 0 ? n->loop[line->row].extent : 1;
-    for (int64_t l = 1; l <= WINDOW_LINES && l <= height; l++) {
+    const bool slow = ex_slow_cycles(n->p->arena, nest_body(n)) > 0;
+    for (int64_t l = 1; l <= (slow ? 1 : WINDOW_LINES) && l <= height; l++) {
         const int64_t held = l > 1 ? n->target->vector_registers * 5 / 8 / l : most;
         for (int64_t r = most; r > 1; r--) {
-            if (r > held || r > width) continue;
+            if (r > held || r > width || (l > 1 && places > most_unrolled(n, r * l))) continue;
             const int64_t reads = reads_of(n, row, r) * reads_of(n, line, l) *
                                   (places / places_of(n, row) / places_of(n, line));
             const double cost = (double)(places * (r * l + 1)) * COST_OF_PRODUCT +
@@ -190,11 +199,11 @@ void window_tile(Nest *n, int column, int row) {
         if (vectors > most) vectors = most;
         const int64_t held = n->target->vector_registers / vectors - 1;
         tile = tile_of_window(n, &across, &down, places, held);
-    } else if (tile.rows > 1 && few < 0 && find_line(n, column, row, order, k, &down)) {
+    } else if (tile.rows > 1 && few < 0 && find_line(n, column, &across, order, k, &down)) {
         tile = tile_of_window(n, &across, &down, places, MOST_WINDOW_ROWS);
     }
-    const int64_t results = tile.rows * tile.lines * vectors;
-    for (int i = first_unrolled(n, order, k, fours, MOST_UNROLLED / results); i < k; i++)
+    const int64_t results = tile.rows > 1 ? tile.rows * tile.lines * vectors : 1;
+    for (int i = first_unrolled(n, order, k, fours, most_unrolled(n, results)); i < k; i++)
         nest_bind(n, order[i], ROLE_unroll);
     if (tile.lines > 1)
         nest_bind(n, order[k++] = tile_loop(n, down.row, tile.lines, &tiles), ROLE_unroll);

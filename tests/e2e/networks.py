@@ -19,6 +19,7 @@ ARCHITECTURES = ["x86-64-v3", "native", "x86-64-v4", "x86-64-v3"]
 NEEDS = {"x86-64-v3": "avx2", "x86-64-v4": "avx512bw"}  # flags of a processor
 STEP = 1 / 32  # of what is quantized
 MOST_ELEMENTS = 400_000  # of a tensor
+LEAST = 8  # lines and columns of an image of any size
 
 
 class Network:
@@ -27,6 +28,7 @@ class Network:
         self.rng = np.random.default_rng(seed)
         self.nodes, self.weights, self.count = [], [], 0
         self.quantized = self.draw.random() < 0.25
+        self.varies = self.draw.random() < 0.3  # images have any size
 
     def node(self, op, inputs, **attributes):
         self.count += 1
@@ -140,25 +142,25 @@ def rows_of(n, x, channels, size):
     if n.quantized:
         return None
     y = n.node("Transpose", [x], perm=[0, 2, 3, 1])
+    image = n.node("Shape", [y])
     if n.draw.random() < 0.5:
-        y = n.node("Reshape", [y, n.const(np.int64([1, size * size, channels]))])
+        y = n.node("Reshape", [y, n.const(np.int64([1, -1, channels]))])
     gains = [n.floats(channels, scale=0.5) for _ in range(2)]
     z = n.node("LayerNormalization", [y, *gains], axis=-1)
     middle = channels * n.draw.choice([2, 4])
     z = n.activated(n.node("MatMul", [z, n.floats(channels, middle, scale=channels**-0.5)]))
     z = n.node("MatMul", [z, n.floats(middle, channels, scale=middle**-0.5)])
-    y = n.node("Add", [y, z])
-    y = n.node("Reshape", [y, n.const(np.int64([1, size, size, channels]))])
+    y = n.node("Reshape", [n.node("Add", [y, z]), image])
     return n.node("Transpose", [y], perm=[0, 3, 1, 2]), channels, size
 
 
 def attention(n, x, channels, size):
     if n.quantized or channels % 8 or size > 20:
         return None
-    length, heads = size * size, n.draw.choice([2, 4])
-    y = n.node("Reshape", [x, n.const(np.int64([1, channels, length]))])
+    heads = n.draw.choice([2, 4])
+    y = n.node("Reshape", [x, n.const(np.int64([1, channels, -1]))])
     y = n.node("Transpose", [y], perm=[0, 2, 1])
-    apart = n.const(np.int64([1, length, heads, channels // heads]))
+    apart = n.const(np.int64([1, -1, heads, channels // heads]))
     weights = [n.floats(channels, channels, scale=channels**-0.5) for _ in range(3)]
     q, k, v = (n.node("Reshape", [n.node("MatMul", [y, w]), apart]) for w in weights)
     q, v = (n.node("Transpose", [t], perm=[0, 2, 1, 3]) for t in (q, v))
@@ -166,19 +168,20 @@ def attention(n, x, channels, size):
     scores = n.node("Mul", [scores, n.const(np.float32((channels // heads) ** -0.5))])
     z = n.node("MatMul", [n.node("Softmax", [scores], axis=-1), v])
     z = n.node("Transpose", [z], perm=[0, 2, 1, 3])
-    z = n.node("Reshape", [z, n.const(np.int64([1, length, channels]))])
+    z = n.node("Reshape", [z, n.const(np.int64([1, -1, channels]))])
     z = n.node("Transpose", [n.node("Add", [y, z])], perm=[0, 2, 1])
-    return n.node("Reshape", [z, n.const(np.int64([1, channels, size, size]))]), channels, size
+    return n.node("Reshape", [z, n.node("Shape", [x])]), channels, size
 
 
 BLOCKS = [*[inverted] * 4, residual, plain, plain, joined, smaller, larger, rows_of, attention]
 
 
 def network(folder, seed):
-    """(the path of the model, is it quantized?)"""
+    """(the path of the model, the network, the most channels, lines and columns of its input)"""
     n = Network(seed)
     size, channels = n.draw.choice([28, 30, 56, 57, 96, 112]), n.draw.choice([3, 3, 16, 24])
-    inputs = [("x", TensorProto.FLOAT, [1, channels, size, size])]
+    shape, ends = [channels, size, size], ["h", "w"] if n.varies else [size, size]
+    inputs = [("x", TensorProto.FLOAT, [1, channels, *ends])]
     x = n.rounded("x") if n.quantized else "x"
     made = 0
     while made < 5:
@@ -190,9 +193,10 @@ def network(folder, seed):
             (x, channels, size), made = result, made + 1
             if n.quantized:
                 x = n.rounded(x)
-    outputs = [(x, TensorProto.FLOAT, [1, channels, size, size])]
+    ends = ["h_out", "w_out"] if n.varies else [size, size]
+    outputs = [(x, TensorProto.FLOAT, [1, channels, *ends])]
     save(folder, f"net{seed}", n.nodes, inputs, outputs, n.weights, opset=20)
-    return folder / f"net{seed}.onnx", n.quantized
+    return folder / f"net{seed}.onnx", n, shape
 
 
 def expected(path, x):
@@ -207,28 +211,38 @@ def flags_here():
         return set(next(line for line in file if line.startswith("flags")).split())
 
 
+def run(mlcc, folder, path, x):
+    """What the library and ONNX Runtime make of it."""
+    np.save(folder / "x.npy", x)
+    command = [mlcc, "run", folder / "model.so", "--input", f"x={folder}/x.npy", "--output", folder]
+    subprocess.run([*command, "--threads", "2"], check=True)
+    (name,) = (o.name for o in onnxruntime.InferenceSession(path).get_outputs())
+    return np.load(folder / f"{name}.npy"), expected(path, x)
+
+
 def check(mlcc, folder, seed, arch, runs_here):
     """What is wrong, or None."""
-    path, quantized = network(folder, seed)
+    path, n, shape = network(folder, seed)
     compile_it = [mlcc, path, f"-march={arch}", "-O", "1", "-o"]
-    if not runs_here:
-        source = folder / "model.c"
-        subprocess.run([*compile_it, source], check=True)
-        syntax = ["cc", "-std=gnu99", "-fsyntax-only", f"-march={arch}", source]
-        return "does not compile" if subprocess.run(syntax, check=False).returncode else None
-    if subprocess.run([*compile_it, folder / "model.so"], check=False).returncode:
+    if n.varies:
+        dims = [f"{name}={LEAST}..{shape[1]}" for name in "hw"]
+        compile_it[2:2] = ["--dim", dims[0], "--dim", dims[1]]
+    if subprocess.run([*compile_it, folder / f"model.{'so' if runs_here else 'c'}"], check=False).returncode:
         return "does not compile"
-    session = onnxruntime.InferenceSession(path).get_inputs()[0]
-    x = np.random.default_rng(seed).standard_normal(session.shape).astype(np.float32)
-    np.save(folder / "x.npy", x)
-    run = [mlcc, "run", folder / "model.so", "--input", f"x={folder}/x.npy", "--output", folder]
-    subprocess.run([*run, "--threads", "2"], check=True)
-    (name,) = (o.name for o in onnxruntime.InferenceSession(path).get_outputs())
-    want, got = expected(path, x), np.load(folder / f"{name}.npy")
-    if want.shape != got.shape:
-        return f"shape {got.shape}, not {want.shape}"
-    error, size = (np.sqrt(np.mean(v.astype(np.float64) ** 2)) for v in (got - want, want))
-    return None if error <= (STEP if quantized else 1e-3 * size) else f"differs by {error:.2g}"
+    if not runs_here:
+        syntax = ["cc", "-std=gnu99", "-fsyntax-only", f"-march={arch}", folder / "model.c"]
+        return "is no C" if subprocess.run(syntax, check=False).returncode else None
+    shapes = [shape]
+    if n.varies:
+        shapes += [[shape[0], *(n.draw.randint(LEAST, shape[1]) for _ in "hw")] for _ in range(2)]
+    for shape in shapes:
+        got, want = run(mlcc, folder, path, n.rng.standard_normal([1, *shape]).astype(np.float32))
+        if want.shape != got.shape:
+            return f"of {shape}: shape {got.shape}, not {want.shape}"
+        error, size = (np.sqrt(np.mean(v.astype(np.float64) ** 2)) for v in (got - want, want))
+        if not error <= (STEP if n.quantized else 1e-3 * size):
+            return f"of {shape}: differs by {error:.2g}"
+    return None
 
 
 def main(mlcc, folder, first=0, last=48):
