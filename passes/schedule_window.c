@@ -116,6 +116,14 @@ static bool find_line(Nest *n, int column, const Slide *across, const int *order
     return false;
 }
 
+/* Do results of neighbouring columns lie side by side? Others are turned in registers first, for
+ * which a tile's rows should lie side by side, and come out even. */
+static bool writes_along(const Nest *n, int column) {
+    int64_t stride;
+    const Expr *at = nest_output_index(n);
+    return at && ex_stride(at, column, &stride) && stride == 1;
+}
+
 /* Places of a window along its loop, and of all that so many neighbours read. */
 static int64_t places_of(const Nest *n, const Slide *s) {
     return s->loop >= 0 ? n->loop[s->loop].extent : 1;
@@ -199,7 +207,8 @@ void window_tile(Nest *n, int column, int row) {
         if (vectors > most) vectors = most;
         const int64_t held = n->target->vector_registers / vectors - 1;
         tile = tile_of_window(n, &across, &down, places, held);
-    } else if (tile.rows > 1 && few < 0 && find_line(n, column, &across, order, k, &down)) {
+    } else if (tile.rows > 1 && few < 0 && writes_along(n, column) &&
+               find_line(n, column, &across, order, k, &down)) {
         tile = tile_of_window(n, &across, &down, places, MOST_WINDOW_ROWS);
     }
     const int64_t results = tile.rows > 1 ? tile.rows * tile.lines * vectors : 1;
