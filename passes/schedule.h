@@ -141,8 +141,10 @@ typedef struct Slide {
     int64_t step;
 } Slide;
 #define NO_SLIDE ((Slide){.row = -1, .loop = -1})
-/* Looks among the k reduction loops in `order`; false: neighbours along `row` share nothing. */
-bool find_slide(Nest *n, int row, const int *order, int k, Slide *slide);
+/* The first loop over results, but for `column` and that of `other`, along which windows move by less
+ * than they are long, along one of the k reduction loops in `order` that is not `other`'s; false:
+ * there is none. */
+bool find_slide(Nest *n, int column, const Slide *other, const int *order, int k, Slide *slide);
 /* A tile of a reduction over a window that slides along `row`, each column for itself. */
 void window_tile(Nest *n, int column, int row);
 

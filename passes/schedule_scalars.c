@@ -40,16 +40,12 @@ int scalar_steps(Nest *n, Tile tile, int at_once, int *order, int k) {
 /* A reduction over a small window: a few neighbours share what they load, for the window is
  * unrolled, innermost the loop along which it moves from one to the next. */
 static bool window_of_scalars(Nest *n) {
-    int order[NEST_MAX_LOOPS], k = reductions_by_stride(n, nest_body(n), order, 0), row = -1;
+    int order[NEST_MAX_LOOPS], k = reductions_by_stride(n, nest_body(n), order, 0);
     int64_t places = 1, tiles;
     Slide slide;
     for (int i = 0; i < k; i++) places *= n->loop[order[i]].extent;
-    for (int i = 0; i < n->n_order && row < 0; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        if (!l->reduce && l->extent > 1 && find_slide(n, n->order[i], order, k, &slide))
-            row = n->order[i];
-    }
-    if (places > WINDOW_PLACES || row < 0) return false;
+    if (places > WINDOW_PLACES || !find_slide(n, -1, &NO_SLIDE, order, k, &slide)) return false;
+    const int row = slide.row;
     k = without(order, k, slide.loop);
     order[k++] = slide.loop;
     Ranking ranking = {.n = 0};

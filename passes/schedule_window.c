@@ -1,9 +1,10 @@
 /* Schedules of reductions over a window whose results take each a column of their own: depthwise
  * convolutions, pooling. See schedule.h.
  *
- * Results along a row make a tile: of what one reads its neighbours read the most, too. A pixel
- * whose channels are a multiple of so many bytes that the lines of a tile fall into few sets of the
- * L1 cache is read from beyond it, a line at a time: then a tile has several vectors of a line.
+ * Results along a row, or along two lines of an image, make a tile: of what one reads its
+ * neighbours read the most, too. A pixel whose channels are a multiple of so many bytes that the
+ * lines of a tile fall into few sets of the L1 cache is read from beyond it, a line at a time: then
+ * a tile has several vectors of a line.
  */
 #include <math.h>
 
@@ -78,9 +79,9 @@ static void look_at_lines(void *user, const Expr *e) {
     u->compete |= n_lines > ways * n_sets;
 }
 
-static bool compete(const Nest *n, int row, int64_t rows) {
+static bool compete(const Nest *n, const Expr *body, int row, int64_t rows) {
     TileLines u = {.n = n, .row = row, .rows = rows};
-    ex_visit(n->p->arena, nest_body(n), look_at_lines, &u);
+    ex_visit(n->p->arena, body, look_at_lines, &u);
     return u.compete;
 }
 
@@ -92,27 +93,27 @@ static void look_at_slide(void *user, const Expr *e) {
         s->step = row / loop;
 }
 
-bool find_slide(Nest *n, int row, const int *order, int k, Slide *slide) {
+/* Do neighbours along `row` share what they read? */
+static bool slides_along(const Nest *n, const Expr *body, int row, const int *order, int k,
+                         Slide *slide) {
     for (int i = 0; i < k; i++) {
         *slide = (Slide){.row = row, .loop = order[i]};
-        ex_visit(n->p->arena, nest_body(n), look_at_slide, slide);
+        ex_visit(n->p->arena, body, look_at_slide, slide);
         if (slide->step >= 1 && slide->step < n->loop[slide->loop].extent) return true;
     }
     *slide = (Slide){.row = row, .loop = -1};
     return false;
 }
 
-/* The way from a line of results to the next one, if windows of both share places. */
-static bool find_line(Nest *n, int column, const Slide *across, const int *order, int k,
-                      Slide *down) {
+bool find_slide(Nest *n, int column, const Slide *other, const int *order, int k, Slide *slide) {
+    const Expr *body = nest_body(n);
     for (int i = 0; i < n->n_order; i++) {
-        const int loop = n->order[i];
-        if (loop != column && loop != across->row && !n->loop[loop].reduce &&
-            n->loop[loop].extent > 1 && find_slide(n, loop, order, k, down) &&
-            down->loop != across->loop)
-            return true;
+        const int row = n->order[i];
+        if (row == column || row == other->row || n->loop[row].reduce || n->loop[row].extent < 2)
+            continue;
+        if (slides_along(n, body, row, order, k, slide) && slide->loop != other->loop) return true;
     }
-    *down = NO_SLIDE;
+    *slide = NO_SLIDE;
     return false;
 }
 
@@ -134,8 +135,8 @@ static int64_t reads_of(const Nest *n, const Slide *s, int64_t results) {
 }
 
 /* How many places of a window are unrolled at most, for a tile of so many results. */
-static int64_t most_unrolled(const Nest *n, int64_t results) {
-    const int64_t most = nest_body(n)->op == EX_mul && results > 1 ? MOST_UNROLLED / results : 0;
+static int64_t most_unrolled(const Expr *body, int64_t results) {
+    const int64_t most = body->op == EX_mul && results > 1 ? MOST_UNROLLED / results : 0;
     return most < MOST_UNROLLED_WINDOW ? MOST_UNROLLED_WINDOW : most;
 }
 
@@ -143,16 +144,16 @@ static int64_t most_unrolled(const Nest *n, int64_t results) {
  * lines each, for registers should remain for what these read together, once. Costs are those of
  * products, of the factors of each place, and of what is read from beyond the L1 cache, for other
  * columns come between tiles that share places. Tiles that do not come out even overlap. */
-static Tile tile_of_window(const Nest *n, const Slide *row, const Slide *line, int64_t places,
-                           int64_t most) {
+static Tile tile_of_window(const Nest *n, const Expr *body, const Slide *row, const Slide *line,
+                           int64_t places, int64_t most) {
     Ranking ranking = {.n = 0};
     const int64_t width = row->row >= 0 ? n->loop[row->row].extent : 1;
     const int64_t height = line->row >= 0 ? n->loop[line->row].extent : 1;
-    const bool slow = ex_slow_cycles(n->p->arena, nest_body(n)) > 0;
+    const bool slow = ex_slow_cycles(n->p->arena, body) > 0;
     for (int64_t l = 1; l <= (slow ? 1 : WINDOW_LINES) && l <= height; l++) {
         const int64_t held = l > 1 ? n->target->vector_registers * 5 / 8 / l : most;
         for (int64_t r = most; r > 1; r--) {
-            if (r > held || r > width || (l > 1 && places > most_unrolled(n, r * l))) continue;
+            if (r > held || r > width || (l > 1 && places > most_unrolled(body, r * l))) continue;
             const int64_t reads = reads_of(n, row, r) * reads_of(n, line, l) *
                                   (places / places_of(n, row) / places_of(n, line));
             const double cost = (double)(places * (r * l + 1)) * COST_OF_PRODUCT +
@@ -185,34 +186,35 @@ void window_tile(Nest *n, int column, int row) {
     int64_t tiles, places = 1, vectors = 1;
     int order[NEST_MAX_LOOPS], fours = -1, few = -1, depth = window_depth(n);
     if (depth >= 0) nest_split(n, depth, 4, &fours, &few);
-    int k = without(order, reductions_by_stride(n, nest_body(n), order, 0), few);
+    const Expr *body = nest_body(n);
+    int k = without(order, reductions_by_stride(n, body, order, 0), few);
     if (fours >= 0) {
         k = without(order, k, fours);
         order[k++] = fours;
     }
     for (int i = 0; i < k; i++) places *= n->loop[order[i]].extent;
-    const bool shares = k == 0 || nest_body(n)->op == EX_mul ||
+    const bool shares = k == 0 || body->op == EX_mul ||
                         first_unrolled(n, order, k, fours, MOST_UNROLLED_WINDOW) < k;
     if (!shares || !n->target->vector_types) {
         row = -1;
         vectors = 4;
     }
     Slide across = NO_SLIDE, down = NO_SLIDE;
-    if (row >= 0) find_slide(n, row, order, k, &across);
-    Tile tile = tile_of_window(n, &across, &down, places, MOST_WINDOW_ROWS);
+    if (row >= 0) slides_along(n, body, row, order, k, &across);
+    Tile tile = tile_of_window(n, body, &across, &down, places, MOST_WINDOW_ROWS);
     if (tile.rows > 1 && few < 0 && n->target->vector_bytes < LINE_BYTES &&
-        compete(n, row, tile.rows)) {
+        compete(n, body, row, tile.rows)) {
         const int64_t most = n->target->vector_registers / MOST_WINDOW_ROWS;
         vectors = LINE_BYTES / n->target->vector_bytes;
         if (vectors > most) vectors = most;
         const int64_t held = n->target->vector_registers / vectors - 1;
-        tile = tile_of_window(n, &across, &down, places, held);
+        tile = tile_of_window(n, body, &across, &down, places, held);
     } else if (tile.rows > 1 && few < 0 && writes_along(n, column) &&
-               find_line(n, column, &across, order, k, &down)) {
-        tile = tile_of_window(n, &across, &down, places, MOST_WINDOW_ROWS);
+               find_slide(n, column, &across, order, k, &down)) {
+        tile = tile_of_window(n, body, &across, &down, places, MOST_WINDOW_ROWS);
     }
     const int64_t results = tile.rows > 1 ? tile.rows * tile.lines * vectors : 1;
-    for (int i = first_unrolled(n, order, k, fours, most_unrolled(n, results)); i < k; i++)
+    for (int i = first_unrolled(n, order, k, fours, most_unrolled(body, results)); i < k; i++)
         nest_bind(n, order[i], ROLE_unroll);
     if (tile.lines > 1)
         nest_bind(n, order[k++] = tile_loop(n, down.row, tile.lines, &tiles), ROLE_unroll);

@@ -80,9 +80,9 @@ class Network:
         size = {"group": group, "strides": [stride] * 2, "pads": [window // 2] * 4}
         x = self.node("Conv", operands, **size)
         if self.draw.random() < 0.3 and not self.quantized:
-            count = [self.floats(to, scale=0.2) for _ in range(3)]
+            others = [self.floats(to, scale=0.2) for _ in range(3)]
             variance = self.const(self.rng.uniform(0.5, 2, to).astype(np.float32))
-            x = self.node("BatchNormalization", [x, *count, variance])
+            x = self.node("BatchNormalization", [x, *others, variance])
         return x
 
 
@@ -132,9 +132,8 @@ def smaller(n, x, channels, size):
 def larger(n, x, channels, size):
     if size > 30:
         return None
-    sizes = ["", "", n.const(np.float32([1, 1, 2, 2]))]
-    how = {"mode": n.draw.choice(["nearest", "linear"])}
-    return n.node("Resize", [x, sizes[0], sizes[2]], **how), channels, 2 * size
+    scales, mode = n.const(np.float32([1, 1, 2, 2])), n.draw.choice(["nearest", "linear"])
+    return n.node("Resize", [x, "", scales], mode=mode), channels, 2 * size
 
 
 def rows_of(n, x, channels, size):
@@ -227,10 +226,11 @@ def check(mlcc, folder, seed, arch, runs_here):
     if n.varies:
         dims = [f"{name}={LEAST}..{shape[1]}" for name in "hw"]
         compile_it[2:2] = ["--dim", dims[0], "--dim", dims[1]]
-    if subprocess.run([*compile_it, folder / f"model.{'so' if runs_here else 'c'}"], check=False).returncode:
+    result = folder / ("model.so" if runs_here else "model.c")
+    if subprocess.run([*compile_it, result], check=False).returncode:
         return "does not compile"
     if not runs_here:
-        syntax = ["cc", "-std=gnu99", "-fsyntax-only", f"-march={arch}", folder / "model.c"]
+        syntax = ["cc", "-std=gnu99", "-fsyntax-only", f"-march={arch}", result]
         return "is no C" if subprocess.run(syntax, check=False).returncode else None
     shapes = [shape]
     if n.varies:
