@@ -226,6 +226,11 @@ static inline const Expr *extent_as(Exprs *x, DType dt, int64_t extent) {
     return dim_varies(extent) ? ex_int(x, dt, extent) : ex_num(x, dt, (double)extent);
 }
 
+/* As messages show it. */
+static inline const char *shape_of(const Node *n, const Value *v) {
+    return shape_text(n->g->arena, v->rank, v->dims);
+}
+
 /* True if the tensor can have just one element. */
 static inline bool value_single(const Node *n, const Value *v) {
     return dim_can_meet(n->x, dim_product(n->x, v->rank, v->dims), 1);

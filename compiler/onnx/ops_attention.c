@@ -140,17 +140,26 @@ void import_rotary_embedding(Node *n) {
 
 /* --- LinearAttention -------------------------------------------------------------------------- */
 
+/* The state has the heads of v. Each reads one of k's heads, and the result has those of q or v,
+ * whichever are more. */
 typedef struct Linear {
     Heads q, k, v, decay, beta; /* all packed; decay and beta: v NULL where they are absent */
+    int64_t heads;              /* of the result */
     double scale;               /* 0: 1 / sqrt(size of a query) */
     DType work;
 } Linear;
+
+/* Head h of `heads` as one of `of`, which each serve as many. */
+static const Expr *shared_head(Exprs *x, const Expr *h, int64_t heads, int64_t of) {
+    return ex_div(x, h, ex_i(x, dim_div(x, heads, of)));
+}
 
 /* One step of the recurrence: the state after it, and *out: [batch, heads, value size]. */
 static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t, Value **out) {
     Exprs *x = g->x;
     DType work = l->work;
     const Expr *b = ex_var(x, 0), *h = ex_var(x, 1), *d = ex_var(x, 2), *m = ex_var(x, 3);
+    const Expr *key_head = shared_head(x, h, l->v.heads, l->k.heads);
     if (l->decay.v) {
         Builder kept = build(g, 4, state->dims);
         const Expr *last = dim_index(x, d, l->decay.size);
@@ -159,30 +168,30 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
     }
     Value *recalled = NULL;
     if (l->beta.v) { /* what the state gives for the key already */
-        int64_t shape[3] = {l->k.batch, l->k.heads, l->v.size};
+        int64_t shape[3] = {l->k.batch, l->v.heads, l->v.size};
         Builder r = build(g, 3, shape);
         const Expr *red = build_red(&r, l->k.size), *at[4] = {b, h, red, d};
-        const Expr *key = ex_cast(x, work, heads_load(&r, &l->k, b, h, t, red));
+        const Expr *key = ex_cast(x, work, heads_load(&r, &l->k, b, key_head, t, red));
         recalled =
             build_reduce(&r, work, COMBINE_sum, ex_mul(x, build_load(&r, state, at), key), NULL);
     }
     Builder w = build(g, 4, state->dims);
     const Expr *value = ex_cast(x, work, heads_load(&w, &l->v, b, h, t, m));
-    const Expr *key = ex_cast(x, work, heads_load(&w, &l->k, b, h, t, d));
+    const Expr *key = ex_cast(x, work, heads_load(&w, &l->k, b, key_head, t, d));
     if (recalled) {
         const Expr *at[3] = {b, h, m}, *head = dim_index(x, h, l->beta.heads);
         const Expr *rate = heads_load(&w, &l->beta, b, head, t, ex_i(x, 0));
         value = ex_mul(x, ex_cast(x, work, rate), ex_sub(x, value, build_load(&w, recalled, at)));
     }
     state = build_map(&w, work, ex_add(x, build_in(&w, state), ex_mul(x, key, value)));
-    int64_t shape[3] = {l->q.batch, l->q.heads, l->v.size};
+    int64_t shape[3] = {l->q.batch, l->heads, l->v.size};
     Builder o = build(g, 3, shape);
-    const Expr *red = build_red(&o, l->k.size);
-    const Expr *from = ex_div(x, h, ex_i(x, dim_div(x, l->q.heads, l->k.heads)));
+    const Expr *red = build_red(&o, l->k.size), *from = shared_head(x, h, l->heads, l->v.heads);
+    const Expr *query_head = shared_head(x, h, l->heads, l->q.heads);
     const Expr *scale =
         l->scale != 0 ? ex_num(x, work, l->scale) : attention_scale(x, work, l->q.size);
     const Expr *at[4] = {b, from, red, d};
-    const Expr *query = ex_cast(x, work, heads_load(&o, &l->q, b, h, t, red));
+    const Expr *query = ex_cast(x, work, heads_load(&o, &l->q, b, query_head, t, red));
     *out = build_reduce(&o, work, COMBINE_sum, ex_mul(x, query, build_load(&o, state, at)),
                         ex_mul(x, ex_acc(x, work), scale));
     return state;
@@ -191,7 +200,7 @@ static Value *linear_step(Graph *g, const Linear *l, Value *state, const Expr *t
 /* All steps: the last state, and *out: [length, batch, heads, value size]. */
 static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out) {
     Exprs *x = g->x;
-    int64_t stacked[4] = {l->q.length, l->q.batch, l->q.heads, l->v.size};
+    int64_t stacked[4] = {l->q.length, l->q.batch, l->heads, l->v.size};
     if (!dim_varies(l->q.length) && l->q.length <= 1) {
         Value *row = NULL;
         if (l->q.length == 1) state = linear_step(g, l, state, ex_i(x, 0), &row);
@@ -223,12 +232,13 @@ static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out)
     return outs[0];
 }
 
-/* Optional input i, [batch, length, heads * size]. `want`: the rule has it; `heads`: how many. */
+/* Optional input i, [batch, length, heads * size]. `want`: the rule has it; `heads`: how many.
+ * com.microsoft ignores those that the rule does not have. */
 static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t heads, const char *what,
                         Heads *out) {
     Value *v = node_in(n, i);
     *out = (Heads){0};
-    if (!v && !want) return true;
+    if (!want && (!v || *n->domain)) return true;
     if (!v || !want) {
         invalid(n, E2007, "%s is %s, but the update rule %s it", what, v ? "given" : "missing",
                 want ? "needs" : "does not take");
@@ -242,42 +252,71 @@ static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t head
     return false;
 }
 
+/* False after a report if q, k and v do not fit each other. com.microsoft has fewer heads of
+ * queries than of values, too, and fewer of keys. */
+static bool linear_heads(Node *n, Linear *l, Value *q, Value *k, Value *v) {
+    Exprs *x = n->x;
+    int64_t q_heads = attr_int(n, "q_num_heads", 0), heads = attr_int(n, "kv_num_heads", 0);
+    int64_t k_heads = heads;
+    if (q->rank != 3 || k->rank != 3 || v->rank != 3) {
+        invalid(n, E2005, "query, key and value must have 3 dimensions");
+        return false;
+    }
+    if (!heads_from(n, q, q_heads, "query", &l->q)) return false;
+    if (*n->domain) { /* how many they are follows from their size */
+        if (dim_varies(k->dims[2]) || dim_varies(l->q.size)) {
+            unsupported(n, "queries and keys of a size that varies");
+            return false;
+        }
+        if (l->q.size > 0) k_heads = k->dims[2] / l->q.size;
+    }
+    if (!heads_from(n, k, k_heads, "key", &l->k) || !heads_from(n, v, heads, "value", &l->v))
+        return false;
+    if (!dim_meets(x, l->q.length, l->k.length)) {
+        invalid(n, E2005, "%s queries and %s keys", dim_text(x, l->q.length),
+                dim_text(x, l->k.length));
+        return false;
+    }
+    Attention fits = {.q = l->q, .k = l->k, .v = l->v};
+    l->heads = l->q.heads;
+    if (*n->domain && q_heads < heads) l->heads = heads;
+    bool divide = l->heads % q_heads == 0 && l->heads % heads == 0 && heads % k_heads == 0;
+    if (*n->domain && divide) { /* as if they were as many as attention has */
+        fits.q.heads = l->heads;
+        fits.k.heads = heads;
+    }
+    return attention_check(n, &fits);
+}
+
 void import_linear_attention(Node *n) {
     Graph *g = n->g;
     Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2), *past = node_in(n, 3);
-    int64_t q_heads = attr_int(n, "q_num_heads", 0), kv_heads = attr_int(n, "kv_num_heads", 0);
     int rule = attr_choice(n, "update_rule", 3, "linear gated delta gated_delta");
     if (!q || !k || !v || n->failed) return;
     bool gated = rule & 1, delta = rule >> 1;
-    if (q->rank != 3 || k->rank != 3 || v->rank != 3) {
-        invalid(n, E2005, "query, key and value must have 3 dimensions");
+    if (attr_int(n, "state_window", 0)) {
+        unsupported(n, "a state_window");
         return;
     }
     Linear l = {.work = DT_f32};
-    if (!heads_from(n, q, q_heads, "query", &l.q) || !heads_from(n, k, kv_heads, "key", &l.k) ||
-        !heads_from(n, v, kv_heads, "value", &l.v))
-        return;
-    Attention fits = {.q = l.q, .k = l.k, .v = l.v};
-    if (!dim_meets(n->x, l.q.length, l.k.length)) {
-        invalid(n, E2005, "%s queries and %s keys", dim_text(n->x, l.q.length),
-                dim_text(n->x, l.k.length));
-        return;
-    }
+    if (!linear_heads(n, &l, q, k, v)) return;
+    int64_t heads = l.v.heads;
     Value *beta = node_in(n, 5);
     /* one for each head, or one for all */
-    int64_t last = beta && beta->rank == 3 ? beta->dims[2] : kv_heads;
-    int64_t beta_heads = last == 1 || dim_varies(last) ? last : kv_heads;
-    if (!attention_check(n, &fits) || !linear_gate(n, &l, 4, gated, kv_heads, "decay", &l.decay) ||
+    int64_t last = beta && beta->rank == 3 ? beta->dims[2] : heads;
+    int64_t beta_heads = last == 1 || dim_varies(last) ? last : heads;
+    if (!linear_gate(n, &l, 4, gated, heads, "decay", &l.decay) ||
         !linear_gate(n, &l, 5, delta, beta_heads, "beta", &l.beta))
         return;
     if (l.decay.v) dim_claim(n->x, CLAIM_broadcast, l.decay.size, l.k.size);
-    if ((l.decay.v && l.decay.size != 1 && !dim_can_meet(n->x, l.decay.size, l.k.size)) ||
+    if ((l.decay.v && !dim_can_meet(n->x, l.decay.size, 1) &&
+         !dim_can_meet(n->x, l.decay.size, l.k.size)) ||
         (l.beta.v && !dim_meets(n->x, l.beta.size, 1))) {
         invalid(n, E2005, "decay or beta has a wrong last dimension");
         return;
     }
-    int64_t shape[4] = {l.k.batch, kv_heads, l.k.size, l.v.size};
-    int64_t flat[3] = {l.q.batch, l.q.length, dim_mul(n->x, l.q.heads, l.v.size)};
+    int64_t shape[4] = {l.k.batch, heads, l.k.size, l.v.size};
+    int64_t flat[3] = {l.q.batch, l.q.length, dim_mul(n->x, l.heads, l.v.size)};
     if (!node_shape_ok(n, 4, shape) || !node_shape_ok(n, 3, flat)) return;
     if (past && !dims_meet(n->x, past->rank, past->dims, 4, shape)) {
         invalid(n, E2005, "past_state has shape %s, expected %s",
@@ -295,38 +334,58 @@ void import_linear_attention(Node *n) {
 
 /* --- CausalConvWithState ---------------------------------------------------------------------- */
 
+/* com.microsoft has channels last, too, in any number of dimensions, and taps apart. */
 void import_causal_conv_with_state(Node *n) {
     Graph *g = n->g;
     Exprs *x = n->x;
     Value *v = node_need(n, 0), *weight = node_need(n, 1), *bias = node_in(n, 2),
           *past = node_in(n, 3);
     bool silu = attr_choice(n, "activation", 0, "none silu swish") > 0; /* one by two names */
+    bool last = attr_int(n, "channels_last", 0) != 0;
+    int64_t dilation = attr_int(n, "dilation", 1);
     if (!v || !weight || n->failed) return;
-    bool fits = v->rank == 3 && weight->rank == 3 && dim_meets(n->x, weight->dims[0], v->dims[1]) &&
-                dim_meets(n->x, weight->dims[1], 1) && dim_max(x, weight->dims[2]) >= 1;
-    if (fits && bias) fits = bias->rank == 1 && dim_meets(n->x, bias->dims[0], v->dims[1]);
-    int64_t kernel = fits ? weight->dims[2] : 1;
-    int64_t shape[3] = {0};
-    for (int i = 0; i < 3 && fits; i++) shape[i] = i == 2 ? kernel - 1 : v->dims[i];
-    if (fits && past) fits = dims_meet(n->x, past->rank, past->dims, 3, shape);
+    if (attr_int(n, "ndim", 1) != 1 || attr_int(n, "state_window", 0)) {
+        unsupported(n, "more than one spatial dimension and a state_window");
+        return;
+    }
+    int rank = v->rank, along = last ? 1 : 2, across = last ? 2 : 1; /* length and channels */
+    int64_t full[MAX_RANK], flat[3] = {0}, channels = 1, kernel = 1;
+    bool fits = (last ? rank >= 3 : rank == 3) && dilation >= 1 && dilation <= INT32_MAX &&
+                weight->rank == 3 && dim_max(x, weight->dims[2]) >= 1;
+    if (fits) {
+        channels = last ? dim_product(x, rank - 2, v->dims + 2) : v->dims[1];
+        kernel = weight->dims[2];
+        for (int i = 0; i < rank; i++) full[i] = v->dims[i];
+        full[along] = dim_mul(x, dim_sub(x, kernel, 1), dilation);
+        fits = dim_meets(x, weight->dims[0], channels) && dim_meets(x, weight->dims[1], 1);
+    }
+    if (fits && bias) fits = bias->rank == 1 && dim_meets(x, bias->dims[0], channels);
+    if (fits && past) fits = dims_meet(x, past->rank, past->dims, rank, full);
     if (!fits) {
         invalid(n, E2005, "input %s, weight %s, bias and past_state do not fit each other",
                 shape_text(g->arena, v->rank, v->dims),
                 shape_text(g->arena, weight->rank, weight->dims));
         return;
     }
+    if (!node_shape_ok(n, rank, full)) return;
+    const int64_t *wide = v->dims;
+    flat[0] = wide[0], flat[along] = wide[along], flat[across] = channels;
+    v = g_reshape(g, v, 3, flat);
+    flat[along] = full[along];
     Value *padded;
     if (past) {
-        Value *both[2] = {past, v};
-        padded = g_concat(g, 2, both, 2);
+        Value *both[2] = {g_reshape(g, past, 3, flat), v};
+        padded = g_concat(g, 2, both, along);
     } else {
-        int64_t before[3] = {0, 0, kernel - 1}, after[3] = {0};
+        int64_t before[3] = {0}, after[3] = {0};
+        before[along] = full[along];
         padded = g_pad(g, v, before, after, (Scalar){0});
     }
     DType work = dt_reg(v->dt);
     Builder b = build(g, 3, v->dims);
-    const Expr *batch = ex_var(x, 0), *channel = ex_var(x, 1), *r = build_red(&b, kernel);
-    const Expr *at[3] = {batch, channel, ex_add(x, ex_var(x, 2), r)};
+    const Expr *channel = ex_var(x, across), *r = build_red(&b, kernel);
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2)};
+    at[along] = ex_add(x, at[along], ex_mul(x, r, ex_i(x, dilation)));
     const Expr *tap[3] = {channel, ex_i(x, 0), r};
     const Expr *product = ex_mul(x, ex_cast(x, work, build_load(&b, padded, at)),
                                  ex_cast(x, work, build_load(&b, weight, tap)));
@@ -338,7 +397,8 @@ void import_causal_conv_with_state(Node *n) {
         const Expr *one = ex_num(x, work, 1);
         e = ex_div(x, e, ex_add(x, one, ex_un(x, EX_exp, ex_un(x, EX_neg, e))));
     }
-    n->out[0] = build_reduce(&b, v->dt, COMBINE_sum, product, e);
-    int64_t start[3] = {0, 0, dim_sub(x, padded->dims[2], kernel - 1)}, step[3] = {1, 1, 1};
-    n->out[1] = g_slice(g, padded, start, step, shape);
+    n->out[0] = g_reshape(g, build_reduce(&b, v->dt, COMBINE_sum, product, e), rank, wide);
+    int64_t start[3] = {0}, step[3] = {1, 1, 1};
+    start[along] = dim_sub(x, padded->dims[along], full[along]);
+    n->out[1] = g_reshape(g, g_slice(g, padded, start, step, flat), rank, full);
 }

@@ -7,10 +7,6 @@
 
 #define MASK_FILTER (-10000.0f) /* the default of mask_filter_value */
 
-static const char *shape_of(const Node *n, const Value *v) {
-    return shape_text(n->g->arena, v->rank, v->dims);
-}
-
 static void read_scale(Node *n, Attention *a) {
     a->scale = attr_float(n, "scale", 0);
     a->by_size = a->scale == 0;

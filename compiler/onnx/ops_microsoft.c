@@ -1,6 +1,7 @@
 /* Fused operators of com.microsoft, which optimised exports carry: activations, normalisations with
  * a residual, matrix products. Attention is in ops_attention_ms.c, quantisation in ops_quant_ms.c.
  */
+#include "compiler/onnx/norm.h"
 #include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 
@@ -77,13 +78,7 @@ static Value *activate(Node *n, Value *v, const char *name, const double *p) {
 
 /* --- normalisation ---------------------------------------------------------------------------- */
 
-typedef struct Norm {
-    Value *mean, *inverse; /* with the normalised axes as 1, in the working type */
-    Value *even;           /* normalised */
-} Norm;
-
-/* Over the axes from `axis` on. simple: only divided by the root of the mean square. */
-static Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple) {
+Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple) {
     DType work = float_work(v->dt);
     uint32_t axes = 0;
     for (int i = axis; i < v->rank; i++) axes |= 1u << i;
@@ -102,15 +97,13 @@ static Norm normalize(Graph *g, Value *v, int axis, double epsilon, bool simple)
     return m;
 }
 
-/* even * scale + shift (which may be NULL), in `dt`. */
-static Value *scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt) {
+Value *norm_scaled(Graph *g, Value *even, Value *scale, Value *shift, DType dt) {
     even = g_bin(g, EX_mul, even, g_cast(g, scale, even->dt));
     if (shift) even = g_bin(g, EX_add, even, g_cast(g, shift, even->dt));
     return g_cast(g, even, dt);
 }
 
-/* A vector as long as v's last dimension. */
-static bool is_row(Node *n, const Value *row, const Value *v) {
+bool is_row(Node *n, const Value *row, const Value *v) {
     if (!row ||
         (row->rank == 1 && v->rank > 0 && dim_meets(n->x, row->dims[0], v->dims[v->rank - 1])))
         return true;
@@ -138,7 +131,7 @@ static void skip_normalization(Node *n, bool simple) {
         return;
     }
     Norm m = normalize(g, sum, v->rank - 1, attr_float(n, "epsilon", 1e-12f), simple);
-    n->out[0] = scaled(g, m.even, gamma, beta, v->dt);
+    n->out[0] = norm_scaled(g, m.even, gamma, beta, v->dt);
     if (node_wants(n, 1) && m.mean) n->out[1] = m.mean;
     if (node_wants(n, 2)) n->out[2] = m.inverse;
     n->out[3] = sum;
@@ -166,7 +159,7 @@ void import_ms_simplified_layer_normalization(Node *n) {
         return;
     }
     Norm m = normalize(n->g, v, axis, attr_float(n, "epsilon", 1e-5f), true);
-    n->out[0] = scaled(n->g, m.even, scale, NULL, scale->dt);
+    n->out[0] = norm_scaled(n->g, m.even, scale, NULL, scale->dt);
     n->out[1] = m.inverse;
 }
 
@@ -330,7 +323,7 @@ static void embed(Node *n, const Embedding *em) {
     Value *sum = build_map(&b, dt, e);
     if (!is_row(n, em->gamma, sum) || !is_row(n, em->beta, sum)) return;
     Norm m = normalize(g, sum, 2, attr_float(n, "epsilon", 1e-12f), false);
-    n->out[0] = scaled(g, m.even, em->gamma, em->beta, dt);
+    n->out[0] = norm_scaled(g, m.even, em->gamma, em->beta, dt);
     n->out[2] = sum;
     Value *counts = mask ? g_reduce(g, COMBINE_sum, g_cast(g, mask, DT_i32), 2, false)
                          : g_expand(g, g_scalar(g, DT_i32, 0), 1, shape);

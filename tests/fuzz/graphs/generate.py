@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import ops_control, ops_conv, ops_elementwise, ops_move  # noqa: F401
+from . import ops_control, ops_conv, ops_elementwise, ops_hybrid, ops_move  # noqa: F401
 from . import ops_microsoft, ops_network, ops_pattern, ops_quant, ops_reduce  # noqa: F401
 from .builder import Builder, Reject
 from .table import OPERATORS
