@@ -1,7 +1,8 @@
 /* Attention of com.microsoft: Attention, QAttention, MultiHeadAttention, GroupQueryAttention,
- * RotaryEmbedding. They differ from ai.onnx's in how inputs are packed and masks are given;
- * attention.h does the rest. */
+ * SparseAttention, DecoderMaskedMultiHeadAttention. They differ from ai.onnx's in how inputs are
+ * packed and masks are given; attention.h does the rest. */
 #include "compiler/onnx/attention.h"
+#include "compiler/onnx/index.h"
 
 #include <math.h>
 
@@ -241,10 +242,11 @@ void import_ms_qattention(Node *n) {
 
 /* --- MultiHeadAttention ----------------------------------------------------------------------- */
 
-/* Query, key and value from the ways in which they may be packed, with the bias added. */
-static bool multi_head_inputs(Node *n, int64_t heads, Attention *a) {
+/* Query, key and value from the ways in which they may be packed, with the bias (NULL: none) added.
+ */
+static bool multi_head_inputs(Node *n, int64_t heads, Value *bias, Attention *a) {
     Graph *g = n->g;
-    Value *q = node_need(n, 0), *k = node_in(n, 1), *v = node_in(n, 2), *bias = node_in(n, 3);
+    Value *q = node_need(n, 0), *k = node_in(n, 1), *v = node_in(n, 2);
     if (!q) return false;
     bool key_bias = true; /* keys of rank 4 have it already */
     if (q->rank == 5 && !k && !v) {
@@ -297,7 +299,7 @@ void import_ms_multi_head_attention(Node *n) {
                    .masked = attr_float(n, "mask_filter_value", MASK_FILTER),
                    .bias = node_in(n, 5)};
     Value *past[2] = {node_in(n, 6), node_in(n, 7)};
-    if (!multi_head_inputs(n, heads, &a) || n->failed) return;
+    if (!multi_head_inputs(n, heads, node_in(n, 3), &a) || n->failed) return;
     if (node_in(n, 8) || node_in(n, 9)) {
         unsupported(n, "past_sequence_length and cache_indirection");
         return;
@@ -321,7 +323,7 @@ void import_ms_multi_head_attention(Node *n) {
     if (probs && node_wants(n, 3)) n->out[3] = g_cast(n->g, probs, dt);
 }
 
-/* --- GroupQueryAttention ---------------------------------------------------------------------- */
+/* --- caches ----------------------------------------------------------------------------------- */
 
 typedef struct Cache {
     Value *past[2];   /* [batch, heads, capacity, size]; NULL: none */
@@ -330,25 +332,27 @@ typedef struct Cache {
     int64_t keys;     /* of it, so many are looked at: no item of the batch has more */
     Value *begin;     /* i64[batch]: where the new keys go */
     Value *end;       /* i64[batch]: how many there are then */
+    bool shared;      /* past and present are one buffer: what is behind the new keys stays */
 } Cache;
 
-/* How many keys each of the batch has before and after, from seqlens_k (one less than they are
+/* How many keys each of the batch has before and after, from `last` (`less` less than they are
  * then) and the greatest of them: where that is the number of queries, there were none before. */
-static bool cache_lengths(Node *n, int64_t batch, int64_t queries, Cache *c) {
+static bool cache_lengths(Node *n, const Heads *q, Value *last, int64_t less, Value *total,
+                          Cache *c) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    Value *last = node_need(n, 5), *total = node_need(n, 6);
+    int64_t batch = q->batch, queries = q->length;
     if (!last || !total) return false;
     if (!dim_meets(n->x, dim_product(x, last->rank, last->dims), batch) ||
         !value_single(n, total) || !dt_is_int(last->dt) || !dt_is_int(total->dt)) {
-        invalid(n, E2005, "seqlens_k %s and total_sequence_length %s for a batch of %s",
+        invalid(n, E2005, "lengths of keys %s and total_sequence_length %s for a batch of %s",
                 shape_of(n, last), shape_of(n, total), dim_text(x, batch));
         return false;
     }
     last = g_reshape(g, last, 1, &batch);
     total = g_reshape(g, total, 0, NULL);
     Builder b = build(g, 1, &batch);
-    const Expr *end = ex_add(x, ex_cast(x, DT_i64, build_in(&b, last)), ex_int(x, DT_i64, 1));
+    const Expr *end = ex_add(x, ex_cast(x, DT_i64, build_in(&b, last)), ex_int(x, DT_i64, less));
     c->end = build_map(&b, DT_i64, end);
     b = build(g, 1, &batch);
     const Expr *news = ex_int(x, DT_i64, queries), *zero = ex_int(x, DT_i64, 0);
@@ -387,7 +391,7 @@ static void count_keys(Node *n, Cache *c) {
 }
 
 /* The cache with the new keys (or values) in it, output `i`. Behind them are zeros, as ONNX Runtime
- * has them, but in a state nobody sees what is there. */
+ * has them where the cache is not shared, but in a state nobody sees what is there. */
 static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fresh, int i) {
     Graph *g = n->g;
     Exprs *x = n->x;
@@ -397,7 +401,7 @@ static Heads cache_update(Node *n, const Cache *c, Value *past, const Heads *fre
         Builder b = build(g, 4, shape);
         const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2), ex_var(x, 3)};
         const Expr *e = ex_num(x, fresh->v->dt, 0), *kept = ex_lt(x, at[2], ex_i(x, c->capacity));
-        if (!node_keeps(n, i))
+        if (!node_keeps(n, i) && !c->shared)
             kept =
                 ex_and(x, kept, ex_lt(x, ex_cast(x, DT_i64, at[2]), build_load(&b, c->begin, at)));
         if (past && dim_max(x, c->capacity) > 0)
@@ -432,13 +436,14 @@ static Value *softmax_with_sink(Node *n, Value *scores, Value *sink) {
     return g_bin(g, EX_div, e, sum);
 }
 
-static bool group_rotary(Node *n, const Cache *c, Heads *q, Heads *k) {
-    if (!attr_int(n, "do_rotary", 0)) return true;
-    Rotary r = {.cos = node_need(n, 7),
-                .sin = node_need(n, 8),
-                .ids = node_in(n, 9),
+/* ids: positions; NULL: those from where the new keys go. False after a report. */
+static bool group_rotary(Node *n, const Cache *c, Value *cos, Value *sin, Value *ids, Heads *q,
+                         Heads *k) {
+    if (!cos || !sin) return false;
+    Rotary r = {.cos = cos,
+                .sin = sin,
+                .ids = ids,
                 .interleaved = attr_int(n, "rotary_interleaved", 0) != 0};
-    if (!r.cos || !r.sin) return false;
     if (!r.ids) r.starts = c->begin;
     if (r.cos->rank == 2) r.size = dim_mul(n->x, r.cos->dims[1], 2);
     if (!rotary_check(n, q, &r) || !rotary_check(n, k, &r)) return false;
@@ -447,20 +452,17 @@ static bool group_rotary(Node *n, const Cache *c, Heads *q, Heads *k) {
     return true;
 }
 
-void import_ms_group_query_attention(Node *n) {
+/* Inputs 0 to 2, query, key and value, which may lie in the first, and the past, 3 and 4: a->q, new
+ * keys and values, c->past. False after a report. */
+static bool group_inputs(Node *n, Attention *a, Heads *fresh, Cache *c) {
     Graph *g = n->g;
     Value *q = node_need(n, 0), *k = node_in(n, 1), *v = node_in(n, 2);
     int64_t heads = attr_int(n, "num_heads", 0), kv_heads = attr_int(n, "kv_num_heads", 0);
-    if (!q || n->failed) return;
-    if (attr_int(n, "kv_cache_bit_width", 0) || attr_int(n, "sliding_window_cache", 0) ||
-        node_in(n, 14) || node_in(n, 15)) {
-        unsupported(n, "quantised or windowed caches and normalised queries");
-        return;
-    }
+    if (!q || n->failed) return false;
     if (heads < 1 || kv_heads < 1 || heads > INT32_MAX || kv_heads > heads || q->rank != 3) {
         invalid(n, E2005, "a query of shape %s for %lld and %lld heads", shape_of(n, q),
                 (long long)heads, (long long)kv_heads);
-        return;
+        return false;
     }
     if (!k && !v) {
         int64_t all = heads + 2 * kv_heads, size = dim_div(n->x, q->dims[2], all);
@@ -468,197 +470,247 @@ void import_ms_group_query_attention(Node *n) {
         if (!dim_varies(size) && q->dims[2] % all) {
             invalid(n, E2005, "a packed query of shape %s for %lld heads", shape_of(n, q),
                     (long long)all);
-            return;
+            return false;
         }
         k = columns_of(g, q, own, other, NULL, 0);
         v = columns_of(g, q, dim_add(n->x, own, other), other, NULL, 0);
         q = columns_of(g, q, 0, own, NULL, 0);
     }
-    Cache c = {.past = {node_in(n, 3), node_in(n, 4)}};
+    c->past[0] = node_in(n, 3);
+    c->past[1] = node_in(n, 4);
+    if (!k || !v || !c->past[0] != !c->past[1]) {
+        invalid(n, E2007, "of key and value, or past_key and past_value, one is missing");
+        return false;
+    }
+    if (!heads_from(n, q, heads, "the query", &a->q) ||
+        !heads_from(n, k, kv_heads, "the key", &fresh[0]) ||
+        !heads_from(n, v, kv_heads, "the value", &fresh[1]))
+        return false;
+    for (int i = 0; i < 2 && c->past[0]; i++) {
+        const Value *past = c->past[i];
+        bool fits = past->rank == 4 && dim_meets(n->x, past->dims[0], a->q.batch) &&
+                    dim_meets(n->x, past->dims[1], kv_heads) &&
+                    dim_meets(n->x, past->dims[3], fresh[i].size) && past->dt == fresh[i].v->dt;
+        if (fits && i) fits = dim_meets(n->x, past->dims[2], c->capacity);
+        if (!fits) {
+            invalid(n, E2005, "a past of shape %s", shape_of(n, past));
+            return false;
+        }
+        c->capacity = past->dims[2];
+    }
+    if (dim_meets(n->x, fresh[0].batch, a->q.batch) &&
+        dim_meets(n->x, fresh[1].batch, a->q.batch) &&
+        dim_meets(n->x, fresh[0].length, a->q.length) &&
+        dim_meets(n->x, fresh[1].length, a->q.length))
+        return true;
+    invalid(n, E2005, "query, key and value have different batches or lengths");
+    return false;
+}
+
+/* Keys and values in the cache, outputs 1 and 2. */
+static void update_caches(Node *n, const Cache *c, const Heads *fresh, Attention *a) {
+    a->k = cache_update(n, c, c->past[0], &fresh[0], 1);
+    a->v = cache_update(n, c, c->past[1], &fresh[1], 2);
+    n->out[1] = a->k.v;
+    n->out[2] = a->v.v;
+}
+
+/* --- GroupQueryAttention ---------------------------------------------------------------------- */
+
+void import_ms_group_query_attention(Node *n) {
+    Graph *g = n->g;
+    if (attr_int(n, "kv_cache_bit_width", 0) || attr_int(n, "sliding_window_cache", 0) ||
+        node_in(n, 14) || node_in(n, 15)) {
+        unsupported(n, "quantised or windowed caches and normalised queries");
+        return;
+    }
+    Cache c = {.shared = false};
     Attention a = {.causal = attr_int(n, "causal", 1) != 0,
                    .window = attr_int(n, "local_window_size", -1),
                    .softcap = attr_float(n, "softcap", 0),
                    .bias = node_in(n, 10)};
     Heads fresh[2];
-    if (!k || !v || !c.past[0] != !c.past[1]) {
-        invalid(n, E2007, "of key and value, or past_key and past_value, one is missing");
+    if (!group_inputs(n, &a, fresh, &c) ||
+        !cache_lengths(n, &a.q, node_need(n, 5), 1, node_need(n, 6), &c))
         return;
-    }
-    if (!heads_from(n, q, heads, "the query", &a.q) ||
-        !heads_from(n, k, kv_heads, "the key", &fresh[0]) ||
-        !heads_from(n, v, kv_heads, "the value", &fresh[1]))
+    if (attr_int(n, "do_rotary", 0) &&
+        !group_rotary(n, &c, node_need(n, 7), node_need(n, 8), node_in(n, 9), &a.q, &fresh[0]))
         return;
-    for (int i = 0; i < 2 && c.past[0]; i++) {
-        const Value *past = c.past[i];
-        bool fits = past->rank == 4 && dim_meets(n->x, past->dims[0], a.q.batch) &&
-                    dim_meets(n->x, past->dims[1], kv_heads) &&
-                    dim_meets(n->x, past->dims[3], fresh[i].size) && past->dt == fresh[i].v->dt;
-        if (fits && i) fits = dim_meets(n->x, past->dims[2], c.capacity);
-        if (!fits) {
-            invalid(n, E2005, "a past of shape %s", shape_of(n, past));
-            return;
-        }
-        c.capacity = past->dims[2];
-    }
-    if (!dim_meets(n->x, fresh[0].batch, a.q.batch) ||
-        !dim_meets(n->x, fresh[1].batch, a.q.batch) ||
-        !dim_meets(n->x, fresh[0].length, a.q.length) ||
-        !dim_meets(n->x, fresh[1].length, a.q.length)) {
-        invalid(n, E2005, "query, key and value have different batches or lengths");
-        return;
-    }
-    if (!cache_lengths(n, a.q.batch, a.q.length, &c) || !group_rotary(n, &c, &a.q, &fresh[0]))
-        return;
-    int64_t present[4] = {a.q.batch, kv_heads, c.length, fresh[0].size};
+    int64_t present[4] = {a.q.batch, fresh[0].heads, c.length, fresh[0].size};
     if (!node_shape_ok(n, 4, present)) return;
     if (!a.bias && !node_wants(n, 3)) count_keys(n, &c);
-    a.k = cache_update(n, &c, c.past[0], &fresh[0], 1);
-    a.v = cache_update(n, &c, c.past[1], &fresh[1], 2);
+    update_caches(n, &c, fresh, &a);
     a.offsets = c.begin;
     a.lengths = c.end;
     read_scale(n, &a);
-    n->out[1] = a.k.v;
-    n->out[2] = a.v.v;
     if (n->failed || !attention_check(n, &a)) return;
     Value *sink = node_in(n, 11), *scores = attention_scores(n, &a, SCORE_biased);
-    if (sink && !dim_meets(n->x, dim_product(n->x, sink->rank, sink->dims), heads)) {
+    if (sink && !dim_meets(n->x, dim_product(n->x, sink->rank, sink->dims), a.q.heads)) {
         invalid(n, E2005, "head_sink of shape %s for %lld heads", shape_of(n, sink),
-                (long long)heads);
+                (long long)a.q.heads);
         return;
     }
     if (!sink && attr_int(n, "smooth_softmax", 0) > 0) sink = g_scalar(g, scores->dt, 0);
     Value *probs = sink ? softmax_with_sink(n, scores, sink) : g_softmax(g, scores, 1u << 3, false);
-    n->out[0] = attention_result(n, &a, probs, true, q->dt);
+    DType dt = a.q.v->dt;
+    n->out[0] = attention_result(n, &a, probs, true, dt);
     int64_t shown = attr_int(n, "qk_output", 0);
-    if (shown && node_wants(n, 3)) n->out[3] = g_cast(g, shown == 1 ? scores : probs, q->dt);
+    if (shown && node_wants(n, 3)) n->out[3] = g_cast(g, shown == 1 ? scores : probs, dt);
 }
 
-/* --- biases by position ----------------------------------------------------------------------- */
+/* --- SparseAttention -------------------------------------------------------------------------- */
 
-/* The bucket of each distance in [0, most]: the first half of them has one each, those of the
- * others grow as powers do. */
-static const int32_t *distance_buckets(Arena *arena, int64_t buckets, int64_t most) {
-    int32_t *table = ARENA_ARRAY(arena, most + 1, int32_t);
-    int64_t exact = buckets / 2;
-    for (int64_t d = 0; d <= most; d++) {
-        int64_t at = d;
-        if (d >= exact) {
-            float share = logf((float)d / (float)exact) / logf((float)most / (float)exact);
-            at = exact + (int64_t)(share * (float)(buckets - exact));
-            if (at > buckets - 1) at = buckets - 1;
-        }
-        table[d] = (int32_t)at;
-    }
-    return table;
-}
-
-/* The table has the shape [buckets, heads], but holds its elements head by head. */
-void import_ms_relative_position_bias(Node *n) {
-    Graph *g = n->g;
+/* Which blocks of keys a block of queries sees, from the rows' ends and their columns (CSR): bool
+ * [layouts, blocks, blocks]. NULL after a report. */
+static Value *seen_blocks(Node *n, int64_t heads, Value *ends, Value *columns) {
     Exprs *x = n->x;
-    Value *table = node_need(n, 0);
-    int n_queries, n_keys;
-    const int64_t *queries = node_need_ints(n, 1, "query_length", &n_queries),
-                  *keys = node_need_ints(n, 2, "key_length", &n_keys);
-    int64_t most = attr_int(n, "max_distance", 0);
-    bool both = attr_int(n, "is_bidirectional", 0) != 0;
-    if (!table || !queries || !keys || n->failed) return;
-    int64_t all = table->rank == 2 ? table->dims[0] : 0, buckets = all / (both ? 2 : 1);
-    bool fits = table->rank == 2 && !dim_varies(all) && buckets >= 2 && dt_is_float(table->dt) &&
-                n_queries == 1 && n_keys == 1 && all % (both ? 2 : 1) == 0;
-    if (!fits || most <= buckets / 2 || most > 1 << 20) {
-        invalid(n, E2005, "a table of shape %s for distances up to %lld", shape_of(n, table),
-                (long long)most);
-        return;
-    }
-    if (!dim_meets(x, queries[0], keys[0])) {
-        unsupported(n, "%s queries and %s keys", dim_text(x, queries[0]), dim_text(x, keys[0]));
-        return;
-    }
-    int64_t heads = table->dims[1], shape[4] = {1, heads, queries[0], keys[0]}, count = most + 1;
-    if (!node_shape_ok(n, 4, shape)) return;
-    table = g_reshape(g, table, 2, (int64_t[]){heads, all});
-    Value *near = graph_const(g, DT_i32, 1, &count, distance_buckets(g->arena, buckets, most));
-    Builder b = build(g, 4, shape);
-    const Expr *zero = ex_i(x, 0), *ahead = ex_sub(x, ex_var(x, 3), ex_var(x, 2));
-    const Expr *back = ex_un(x, EX_neg, ahead);
-    const Expr *distance = ex_bin(x, EX_max, back, both ? ahead : zero);
-    distance = ex_bin(x, EX_min, distance, ex_i(x, most));
-    const Expr *bucket = build_load(&b, near, &distance), *at[2] = {ex_var(x, 1), bucket};
-    if (both)
-        at[1] = ex_add(x, bucket, ex_select(x, ex_lt(x, zero, ahead), ex_i(x, buckets), zero));
-    n->out[0] = build_map(&b, table->dt, build_load(&b, table, at));
-}
-
-/* rel_pos times a gate that each query opens: (u * (r * eco_a - 1) + 2), where u and r are the
- * sigmoids of the two halves' sums of query * weight + bias. */
-void import_ms_gated_relative_position_bias(Node *n) {
-    Graph *g = n->g;
-    Exprs *x = n->x;
-    Value *in[6];
-    for (int i = 0; i < 6; i++)
-        if (!(in[i] = node_need(n, i))) return;
-    Value *query = in[0], *query_bias = in[1], *places = in[2], *weight = in[3], *bias = in[4];
-    int64_t heads = attr_int(n, "num_heads", 0), columns = weight->rank == 2 ? weight->dims[1] : 0;
-    if (n->failed) return;
-    if (query->rank != 3 || node_in(n, 6)) {
-        unsupported(n, "tokens without padding");
-        return;
-    }
-    Heads q;
-    bool fits = query_bias->rank == 1 && dim_meets(x, query_bias->dims[0], query->dims[2]) &&
-                !dim_varies(columns) && columns > 0 && columns % 2 == 0 && bias->rank == 1 &&
-                dim_meets(x, bias->dims[0], columns);
-    if (fits) {
-        Value *sum[2] = {query, query_bias};
-        query = node_formula(n, "a + b", 2, sum);
-        if (!query || !heads_from(n, query, heads, "the query", &q)) return;
-        int64_t shape[4] = {1, heads, q.length, q.length}, one[4] = {1, heads, 1, 1};
-        fits = dim_meets(x, weight->dims[0], q.size) &&
-               dims_meet(x, places->rank, places->dims, 4, shape) &&
-               dims_meet(x, in[5]->rank, in[5]->dims, 4, one);
-    }
+    bool fits = ends->rank == 2 && columns->rank == 2 && dim_max(x, ends->dims[1]) >= 2 &&
+                dim_meets(x, ends->dims[0], columns->dims[0]) && dt_is_int(ends->dt) &&
+                dt_is_int(columns->dt) && !dim_varies(ends->dims[0]) && ends->dims[0] > 0 &&
+                heads % ends->dims[0] == 0;
     if (!fits) {
-        invalid(n, E2005, "a query of shape %s, weights %s and rel_pos %s do not fit",
-                shape_of(n, in[0]), shape_of(n, weight), shape_of(n, places));
-        return;
+        invalid(n, E2005, "rows %s and columns %s of blocks for %lld heads", shape_of(n, ends),
+                shape_of(n, columns), (long long)heads);
+        return NULL;
     }
-    DType work = dt_reg(query->dt);
-    Value *gates = g_matmul(g, heads_plain(n, &q), weight, work, work);
-    gates = g_bin(g, EX_add, gates, g_cast(g, bias, work));
-    int64_t apart[5] = {q.batch, heads, q.length, 2, columns / 2};
-    if (!node_shape_ok(n, 5, apart)) return;
-    gates = g_reduce(g, COMBINE_sum, g_reshape(g, gates, 5, apart), 1u << 4, false);
-    int64_t start[4] = {0}, step[4] = {1, 1, 1, 1}, size[4] = {q.batch, heads, q.length, 1};
-    Value *parts[4] = {g_slice(g, gates, start, step, size), NULL, g_cast(g, in[5], work),
-                       g_cast(g, places, work)};
-    start[3] = 1;
-    parts[1] = g_slice(g, gates, start, step, size);
-    Value *gate =
-        node_formula(n, "(1 / (1 + exp(-a)) * (1 / (1 + exp(-b)) * c - 1) + 2) * d", 4, parts);
-    if (gate) n->out[0] = g_cast(g, gate, query->dt);
+    int64_t blocks = dim_sub(x, ends->dims[1], 1), shape[3] = {ends->dims[0], blocks, blocks};
+    if (!node_shape_ok(n, 3, shape)) return NULL;
+    Builder b = build(n->g, 3, shape);
+    const Expr *layout = ex_var(x, 0), *k = build_red(&b, columns->dims[1]);
+    const Expr *from[2] = {layout, ex_var(x, 1)}, *at[2] = {layout, k};
+    const Expr *to[2] = {layout, ex_add(x, from[1], ex_i(x, 1))};
+    const Expr *place = ex_cast(x, DT_i64, k), *column = ex_cast(x, DT_i64, ex_var(x, 2));
+    const Expr *sees = ex_le(x, ex_cast(x, DT_i64, build_load(&b, ends, from)), place);
+    sees = ex_and(x, sees, ex_lt(x, place, ex_cast(x, DT_i64, build_load(&b, ends, to))));
+    const Expr *own = ex_cast(x, DT_i64, build_load(&b, columns, at));
+    sees = ex_and(x, sees, ex_bin(x, EX_eq, own, column));
+    const Expr *one = ex_i(x, 1), *none = ex_i(x, 0);
+    return build_reduce(&b, DT_bool, COMBINE_max, ex_select(x, sees, one, none),
+                        ex_bin(x, EX_ne, ex_acc(x, DT_i32), none));
 }
 
-/* --- RotaryEmbedding -------------------------------------------------------------------------- */
+/* The same for queries and keys, [batch, heads, queries, keys]; layouts serve heads in turn. */
+static Value *seen_keys(Node *n, const Attention *a, const Cache *c, Value *blocks, int64_t size) {
+    Exprs *x = n->x;
+    int64_t shape[4] = {a->q.batch, a->q.heads, a->q.length, c->keys};
+    if (!node_shape_ok(n, 4, shape)) return NULL;
+    Builder b = build(n->g, 4, shape);
+    const Expr *item = ex_var(x, 0), *each = ex_i(x, size);
+    const Expr *begin = ex_bin(x, EX_min, build_load(&b, c->begin, &item),
+                               ex_int(x, DT_i64, dim_max(x, c->capacity)));
+    const Expr *query = ex_add(x, ex_cast(x, DT_i32, begin), ex_var(x, 2));
+    const Expr *at[3] = {ex_bin(x, EX_rem, ex_var(x, 1), ex_i(x, blocks->dims[0])),
+                         index_clamp(x, ex_div(x, query, each), blocks->dims[1]),
+                         index_clamp(x, ex_div(x, ex_var(x, 3), each), blocks->dims[2])};
+    return build_map(&b, DT_bool, build_load(&b, blocks, at));
+}
 
-void import_ms_rotary_embedding(Node *n) {
-    Value *v = node_need(n, 0);
-    Rotary r = {.ids = node_need(n, 1),
-                .cos = node_need(n, 2),
-                .sin = node_need(n, 3),
-                .interleaved = attr_int(n, "interleaved", 0) != 0,
-                .size = attr_int(n, "rotary_embedding_dim", 0)};
-    int64_t count = attr_int(n, "num_heads", 0);
-    Heads heads;
-    if (!v || !r.ids || !r.cos || !r.sin || n->failed) return;
-    if (attr_int(n, "is_packed_batching", 0)) {
-        unsupported(n, "is_packed_batching");
+/* As its documentation says: ONNX Runtime's CPU kernel differs where keys of a batch end at
+ * different places, by memory that it has not written. */
+void import_ms_sparse_attention(Node *n) {
+    Cache c = {.shared = true};
+    Attention a = {.causal = true, .masked = -INFINITY};
+    Heads fresh[2];
+    int64_t size = attr_int(n, "sparse_block_size", 0);
+    Value *ends = node_need(n, 5), *columns = node_need(n, 6);
+    if (!node_need(n, 3) || !ends || !columns || !group_inputs(n, &a, fresh, &c)) return;
+    if (size < 1 || size > INT32_MAX) {
+        invalid(n, E2004, "sparse_block_size is %lld", (long long)size);
         return;
     }
-    if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 &&
-        dim_max(n->x, r.cos->dims[1]) > 0)
-        count = dim_div(n->x, v->dims[2], dim_mul(n->x, r.cos->dims[1], 2));
-    if (!heads_from(n, v, count, "the input", &heads) || !rotary_check(n, &heads, &r)) return;
-    Value *turned = rotary_apply(n, &heads, &r);
-    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
+    if (!cache_lengths(n, &a.q, node_need(n, 8), 0, node_need(n, 7), &c)) return;
+    if (attr_int(n, "do_rotary", 0) &&
+        !group_rotary(n, &c, node_need(n, 9), node_need(n, 10), NULL, &a.q, &fresh[0]))
+        return;
+    c.keys = dim_smaller(n->x, c.keys, c.capacity);
+    c.length = c.capacity;
+    count_keys(n, &c);
+    update_caches(n, &c, fresh, &a);
+    a.offsets = c.begin;
+    read_scale(n, &a);
+    Value *blocks = seen_blocks(n, a.q.heads, ends, columns), *probs;
+    if (!blocks || !(a.mask = seen_keys(n, &a, &c, blocks, size))) return;
+    finish_attention(n, &a, a.q.v->dt, &probs);
+}
+
+/* --- DecoderMaskedMultiHeadAttention ---------------------------------------------------------- */
+
+/* The new key of each of the batch goes to the same place, input 7, of a buffer: a->k and a->v.
+ * False after a report. */
+static bool decoder_cache(Node *n, const Value *mask, Attention *a) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *place = node_need(n, 7);
+    Cache c = {.past = {node_need(n, 5), node_need(n, 6)}, .shared = true};
+    const Heads fresh[2] = {a->k, a->v};
+    if (!place || !c.past[0] || !c.past[1]) return false;
+    for (int i = 0; i < 2; i++) {
+        const Value *past = c.past[i];
+        const Heads *h = &fresh[i];
+        if (i == 0 && past->rank == 4) c.capacity = past->dims[2];
+        int64_t shape[4] = {h->batch, h->heads, c.capacity, h->size};
+        bool fits = past->dt == h->v->dt && dims_meet(x, past->rank, past->dims, 4, shape);
+        if (fits && dim_meets(x, h->length, 1)) continue;
+        invalid(n, E2005, "a past of shape %s for %s", shape_of(n, past), shape_of(n, h->v));
+        return false;
+    }
+    if (!value_single(n, place) || !dt_is_int(place->dt)) {
+        invalid(n, E2005, "past_sequence_length %s%s", dt_name(place->dt), shape_of(n, place));
+        return false;
+    }
+    int count;
+    const int64_t *known = value_dims(g, place, &count);
+    c.length = c.keys = c.capacity;
+    place = g_reshape(g, place, 0, NULL);
+    Builder b = build(g, 1, &a->q.batch);
+    const Expr *at = ex_cast(x, DT_i64, build_in(&b, place));
+    c.begin = build_map(&b, DT_i64, ex_bin(x, EX_max, at, ex_int(x, DT_i64, 0)));
+    b = build(g, 1, &a->q.batch);
+    c.end = build_map(&b, DT_i64, ex_add(x, build_in(&b, c.begin), ex_int(x, DT_i64, 1)));
+    if (known)
+        c.keys = dim_add(x, known[0], 1);
+    else if (a->bias && a->bias->rank == 4)
+        c.keys = a->bias->dims[3];
+    else if (mask && mask->rank == 2)
+        c.keys = mask->dims[1];
+    else
+        count_keys(n, &c);
+    if (dim_min(x, c.keys) > dim_max(x, c.capacity) || dim_max(x, c.keys) < 1) {
+        invalid(n, E2005, "%s keys in a buffer of %s", dim_text(x, c.keys),
+                dim_text(x, c.capacity));
+        return false;
+    }
+    dim_claim(x, CLAIM_at_most, c.keys, c.capacity);
+    update_caches(n, &c, fresh, a);
+    a->lengths = c.end;
+    return true;
+}
+
+/* One query looks at what it is given (cross-attention), or at a buffer with its key in it. */
+void import_ms_decoder_masked_multi_head_attention(Node *n) {
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *k = node_in(n, 1), *mask = node_in(n, 3);
+    Attention a = {.masked = attr_float(n, "mask_filter_value", MASK_FILTER),
+                   .bias = node_in(n, 4)};
+    int64_t heads = attr_int(n, "num_heads", 0);
+    bool shared = attr_int(n, "past_present_share_buffer", 0) != 0;
+    bool cross = k && k->rank == 4, present = node_wants(n, 1) || node_wants(n, 2);
+    if (!q || n->failed) return;
+    if (!k || node_in(n, 8) || node_in(n, 9) || (cross ? a.bias || present : !shared)) {
+        unsupported(n, "packed queries, beams, a past that is not shared, and cross-attention with "
+                       "an attention_bias or a present");
+        return;
+    }
+    if (!multi_head_inputs(n, heads, node_in(n, 10), &a)) return;
+    if (!dim_meets(n->x, a.q.length, 1)) {
+        invalid(n, E2005, "%s queries", dim_text(n->x, a.q.length));
+        return;
+    }
+    if ((!cross && !decoder_cache(n, mask, &a)) || !padding_mask(n, &a, mask)) return;
+    read_scale(n, &a);
+    if (n->failed || !attention_check(n, &a)) return;
+    Value *scores = attention_scores(n, &a, SCORE_biased);
+    DType dt = a.q.v->dt;
+    n->out[0] = attention_result(n, &a, g_softmax(g, scores, 1u << 3, false), true, dt);
+    if (node_wants(n, 3)) n->out[3] = g_cast(g, scores, dt);
 }

@@ -1,9 +1,12 @@
 /* Weights of few bits, of com.microsoft: products with them (ir/few_bits.h), and rows looked up in
  * tables of them. */
 #include "compiler/onnx/index.h"
+#include "compiler/onnx/norm.h"
 #include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 #include "ir/few_bits.h"
+
+#include <string.h>
 
 const Expr *packed_load(Builder *b, Value *v, const Expr **index, const Expr *at, int bits) {
     Exprs *x = b->x;
@@ -56,28 +59,25 @@ static Value *zeros_apart(Graph *g, Value *zeros, int64_t columns, const FewBits
  * own. The others ask for floats that sums are exact enough in, as f32 is. */
 #define INTEGERS 4
 
-void import_ms_matmul_n_bits(Node *n) {
+/* The product of `a` with weights of `columns` columns; zero points and the bias may be NULL. NULL
+ * after a report. */
+static Value *bits_product(Node *n, Value *a, Value *packed, Value *scales, Value *zeros,
+                           Value *bias, int64_t columns) {
     Graph *g = n->g;
     Exprs *x = n->x;
-    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2),
-          *zeros = node_in(n, 3), *bias = node_in(n, 5);
-    int64_t columns = attr_int(n, "N", 0), depth = attr_int(n, "K", 0),
-            bits = attr_int(n, "bits", 4), block = attr_int(n, "block_size", 128);
-    if (!a || !packed || !scales || n->failed || !bits_ok(n, bits, block)) return;
-    if (node_in(n, 4)) {
-        unsupported(n, "the input g_idx");
-        return;
-    }
+    int64_t depth = attr_int(n, "K", 0), bits = attr_int(n, "bits", 4),
+            block = attr_int(n, "block_size", 128);
+    if (!a || !packed || !scales || n->failed || !bits_ok(n, bits, block)) return NULL;
     if (columns < 1 || depth < 1 || columns > INT32_MAX || depth > INT32_MAX || a->rank < 1 ||
         !dim_meets(n->x, a->dims[a->rank - 1], depth) || !dt_is_float(a->dt)) {
         invalid(n, E2005, "an input of shape %s for K %lld and N %lld",
                 shape_text(g->arena, a->rank, a->dims), (long long)depth, (long long)columns);
-        return;
+        return NULL;
     }
     int64_t blocks = (depth + block - 1) / block, blob = block * bits / 8;
     packed = as_matrix(n, packed, columns, blocks * blob, "the weights");
     scales = as_matrix(n, scales, columns, blocks, "the scales");
-    if (!packed || !scales) return;
+    if (!packed || !scales) return NULL;
     bool packed_zeros = zeros && zeros->dt == DT_u8;
     if (zeros)
         zeros = as_matrix(n, zeros, columns, packed_zeros ? (blocks * bits + 7) / 8 : blocks,
@@ -86,11 +86,11 @@ void import_ms_matmul_n_bits(Node *n) {
     if (n->failed || !right) {
         if (!n->failed)
             invalid(n, E2005, "the bias does not have %lld numbers", (long long)columns);
-        return;
+        return NULL;
     }
     int64_t shape[MAX_RANK];
     for (int i = 0; i < a->rank; i++) shape[i] = i == a->rank - 1 ? columns : a->dims[i];
-    if (!node_shape_ok(n, a->rank, shape)) return;
+    if (!node_shape_ok(n, a->rank, shape)) return NULL;
     DType work = float_work(a->dt);
     int64_t after[MAX_RANK] = {0}, before[MAX_RANK] = {0}, each = 8 / bits;
     after[a->rank - 1] = blocks * block - depth;
@@ -116,7 +116,73 @@ void import_ms_matmul_n_bits(Node *n) {
         const int64_t flat[1] = {columns};
         post = ex_add(x, post, ex_cast(x, work, build_load(&b, g_reshape(g, bias, 1, flat), &row)));
     }
-    n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, post);
+    return build_reduce(&b, a->dt, COMBINE_sum, e, post);
+}
+
+void import_ms_matmul_n_bits(Node *n) {
+    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2);
+    int64_t columns = attr_int(n, "N", 0);
+    if (node_in(n, 4)) {
+        unsupported(n, "the input g_idx");
+        return;
+    }
+    n->out[0] = bits_product(n, a, packed, scales, node_in(n, 3), node_in(n, 5), columns);
+}
+
+/* Input 0, normalised with the scale in input 2, if there is one. Input 1, if there, is added
+ * before, and output `sum` that. NULL after a report. */
+static Value *normed_input(Node *n, double epsilon, int sum) {
+    Value *v = node_need(n, 0), *skip = node_in(n, 1), *scale = node_in(n, 2);
+    if (!v || n->failed) return NULL;
+    if (skip && !scale) {
+        invalid(n, E2007, "norm_scale is missing, which skip needs");
+        return NULL;
+    }
+    if (v->rank < 1 || !dt_is_float(v->dt) ||
+        (skip &&
+         (skip->dt != v->dt || !dims_meet(n->x, skip->rank, skip->dims, v->rank, v->dims)))) {
+        invalid(n, E2005, "the input is %s%s, skip does not fit it", dt_name(v->dt),
+                shape_of(n, v));
+        return NULL;
+    }
+    if (!is_row(n, scale, v)) return NULL;
+    Value *parts[2] = {v, skip};
+    if (skip && !(v = node_formula(n, "a + b", 2, parts))) return NULL;
+    n->out[sum] = v;
+    if (!scale) return v;
+    Norm m = normalize(n->g, v, v->rank - 1, epsilon, true);
+    return norm_scaled(n->g, m.even, scale, NULL, v->dt);
+}
+
+/* A gate's activation times another product of the same input. */
+void import_ms_matmul_n_bits_mlp(Node *n) {
+    const char *activation = attr_str(n, "activation", "");
+    int64_t columns = attr_int(n, "N", 0);
+    Value *a = normed_input(n, attr_float(n, "epsilon", 1e-5), 1), *part[2];
+    if (!a) return;
+    if (strcmp(activation, "silu") != 0) {
+        unsupported(n, "activation '%s'", activation);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        int at = 3 + 3 * i;
+        part[i] = bits_product(n, a, node_need(n, at), node_need(n, at + 1), NULL,
+                               node_in(n, at + 2), columns);
+        if (!part[i]) return;
+    }
+    n->out[0] = node_formula(n, "a / (1 + exp(-a)) * b", 2, part);
+}
+
+/* Queries, keys and values of one input. */
+void import_ms_matmul_n_bits_qkv(Node *n) {
+    int64_t queries = attr_int(n, "Nq", 0), others = attr_int(n, "Nkv", 0);
+    if (!node_need(n, 2)) return;
+    Value *a = normed_input(n, attr_float(n, "epsilon", 1e-6), 3);
+    for (int i = 0; i < 3 && a && !n->failed; i++) {
+        int at = 3 + 3 * i;
+        n->out[i] = bits_product(n, a, node_need(n, at), node_need(n, at + 1), NULL,
+                                 node_in(n, at + 2), i ? others : queries);
+    }
 }
 
 /* The numbers that 4 bits stand for: FP4 (sign, and a float of 3 bits) and NF4 (the quantiles of a

@@ -8,6 +8,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from . import dtypes
+from .stand_ins import OPSET, stand_in
 
 
 def _large_integers(node, arrays):
@@ -161,7 +162,11 @@ def one_node_model(node, arrays, opset):
         for name, a in arrays.items()
     ]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    graph = helper.make_graph([node], "one", inputs, outputs)
+    nodes, constants = [node], []
+    instead = stand_in(node, arrays)
+    if instead:
+        (nodes, constants), opset = instead, OPSET
+    graph = helper.make_graph(nodes, "one", inputs, outputs, constants)
     return helper.make_model(
         graph, opset_imports=opset_imports(opset), ir_version=IR_VERSION[opset]
     )

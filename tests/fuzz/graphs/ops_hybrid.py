@@ -9,10 +9,16 @@ MICROSOFT = "com.microsoft"
 SMALL = ("f32", "f32", "f16")
 
 
+def room(scale, *dtypes):
+    """The scale of errors: of f16 not more than their bounds allow."""
+    return 1 if "f16" in dtypes else scale
+
+
 @operator(0.7)
 def linear_attention(g):
     rule = g.one_of(("linear", "gated", "delta", "gated_delta", None))
-    heads, groups, keys = g.one_of(((4, 2, 2), (2, 2, 2), (1, 1, 1), (2, 4, 2), (2, 4, 1), (1, 3, 1)))
+    counts = ((4, 2, 2), (2, 2, 2), (1, 1, 1), (2, 4, 2), (2, 4, 1), (1, 3, 1))
+    heads, groups, keys = g.one_of(counts)
     batch, length, size, values = g.between(1, 2), g.between(1, 5), g.between(1, 5), g.between(1, 5)
     whole = rule or "gated_delta"
     rows = (batch, length)
@@ -76,7 +82,7 @@ def gates(g):
         beta = g.chance(0.6)
         inputs = [g.fresh(dtype, lead + (wide,)), g.fresh("f32", (wide,)), g.fresh("f32", (wide,))]
         inputs.append(g.fresh(dtype, lead + (wide,)) if beta else None)
-        g.node(name, inputs, kind="smooth", scale=4, outputs=1 + beta, domain=MICROSOFT)
+        g.node(name, inputs, kind="smooth", scale=room(4, dtype), outputs=1 + beta, domain=MICROSOFT)
     elif name == "GatedRMSNorm":
         shape = lead + (wide * g.between(1, 3),)
         inputs = [g.fresh(dtype, shape), g.fresh(dtype, (wide,)), g.fresh(dtype, shape)]
@@ -84,7 +90,7 @@ def gates(g):
             name,
             inputs,
             kind="smooth",
-            scale=8,
+            scale=room(8, dtype),
             domain=MICROSOFT,
             epsilon=1e-2,
             activation=g.one_of(("silu", "swish", "sigmoid", None)),
@@ -117,13 +123,15 @@ def streams(g):
     else:
         mix = g.fresh(other, lead + (count, count)) if g.chance(0.6) else None
         inputs += [g.fresh(dtype, lead + (size,)), g.fresh(other, lead + gate), mix]
-    g.node(name, inputs, kind="smooth", scale=8, domain=MICROSOFT, **attributes)
+    scale = room(8, dtype, other)
+    g.node(name, inputs, kind="smooth", scale=scale, domain=MICROSOFT, **attributes)
 
 
 @operator(0.5)
 def engram_gate(g):
     dtype = g.one_of(SMALL)
-    batch, length, count, size = g.between(1, 2), g.between(1, 4), g.between(1, 3), g.one_of((1, 4, 9))
+    batch, length = g.between(1, 2), g.between(1, 4)
+    count, size = g.between(1, 3), g.one_of((1, 4, 9))
     rows, scale = (batch, length, count, size), (count, size)
     shapes = (rows, (batch, length, size), scale, scale)
     # products of both signs, none, and one below what its root is taken of
@@ -136,7 +144,7 @@ def engram_gate(g):
         "EngramGate",
         inputs,
         kind="smooth",
-        scale=16,
+        scale=room(16, dtype),
         outputs=1 + normed,
         domain=MICROSOFT,
         epsilon=1e-2,
@@ -175,4 +183,167 @@ def ngram_hash(g):
         n_head_per_ngram=heads,
         pad_id=g.between(0, 9),
         reset_on_eos=g.one_of((0, 1, None)),
+    )
+
+
+@operator(0.6)
+def rotary_of_three(g):
+    """MRotaryEmbedding."""
+    dtype, half, heads = g.one_of(SMALL), g.one_of((1, 2, 4, 9)), g.between(1, 3)
+    batch, length = g.between(1, 2), g.between(1, 5)
+    most = length + g.below(3)
+    first = g.between(0, half)
+    second = g.between(0, half - first)
+    whole = g.chance(0.6)
+    size = 2 * half + (0 if whole else 2 * g.between(0, 2))
+    packed = g.chance(0.5)
+    shape = (batch, length, heads * size) if packed else (batch, heads, length, size)
+    ids = g.add(g.rng.integers(0, most, (3, batch, length)).astype(np.int64))
+    g.frozen.add(ids.name)
+    g.node(
+        "MRotaryEmbedding",
+        [g.fresh(dtype, shape), ids] + [g.fresh(dtype, (most, half), -1, 1) for _ in range(2)],
+        kind="smooth",
+        scale=room(4, dtype),
+        fixed=(1,),
+        domain=MICROSOFT,
+        mrope_section=[first, second, half - first - second],
+        mrope_layout=g.one_of((0, 1, None)),
+        interleaved=g.one_of((0, 1, None)),
+        num_heads=heads if packed or not whole else None,
+        rotary_embedding_dim=None if whole else 2 * half,
+    )
+
+
+@operator(0.7)
+def decoder_attention(g):
+    """DecoderMaskedMultiHeadAttention: one query."""
+    batch, heads, size, most = g.between(1, 2), g.between(1, 3), g.one_of((1, 4, 8)), g.between(1, 9)
+    hidden, cross = heads * size, g.chance(0.4)
+    before = g.below(most)
+    keys = most if cross else before + 1
+    rows = (batch, heads, most, size)
+    one = rows if cross else (batch, 1, hidden)
+    inputs = [g.fresh("f32", (batch, 1, hidden), -2, 2)]
+    inputs += [g.fresh("f32", one, -2, 2) for _ in range(2)]
+    mask = g.rng.integers(0, 2, (batch, keys)).astype(np.int32)
+    mask[:, 0] = 1
+    inputs.append(g.add(mask) if g.chance(0.5) else None)
+    inputs += [None] * 4
+    if inputs[3]:
+        g.frozen.add(inputs[3].name)
+    if not cross:
+        if g.chance(0.5):
+            shape = (g.one_of((1, batch)), g.one_of((1, heads)), 1, keys)
+            inputs[4] = g.fresh("f32", shape, -2, 2)
+        inputs[5:7] = [g.fresh("f32", rows, -2, 2) for _ in range(2)]
+        inputs[7] = g.scalar("i32", [before]) if g.chance(0.5) else g.add(np.array([before], "i4"))
+        g.frozen.add(inputs[7].name)
+    inputs += [None, None, g.fresh("f32", (3 * hidden,), -1, 1) if g.chance(0.5) else None]
+    g.node(
+        "DecoderMaskedMultiHeadAttention",
+        inputs,
+        kind="smooth",
+        outputs=1 if cross else 3,
+        scale=16,
+        fixed=(3, 7),
+        domain=MICROSOFT,
+        num_heads=heads,
+        past_present_share_buffer=None if cross else 1,
+        mask_filter_value=g.one_of((-50.0, None)),
+    )
+
+
+@operator(0.5)
+def gemma_rotary(g):
+    batch, heads, length, size = g.between(1, 2), g.between(1, 3), g.between(1, 4), g.between(1, 6)
+    shapes = [(batch, heads, length, size)] * 2 + [(batch, g.between(1, 3), length, size)] * 2
+    inputs = [g.fresh("f32", (batch, length, size))] + [g.fresh("f16", s) for s in shapes]
+    name = "GemmaRotaryEmbedding"
+    g.node(name, inputs, kind="smooth", outputs=2, domain=MICROSOFT)
+
+
+@operator(0.7)
+def fused_bits(g):
+    """MatMulNBitsMlp and MatMulNBitsQkv."""
+    bits, block = g.one_of((2, 4, 4, 8)), g.one_of((16, 32))
+    depth = block * g.between(1, 3)
+    rows, columns = g.pick_shape(1, 2, most=6), g.one_of((1, 3, 16))
+    other = g.one_of((1, 8)), columns
+    mlp = g.chance(0.5)
+    skip = g.chance(0.4)
+    scale = skip or not mlp or g.chance(0.5)
+    inputs = [g.fresh("f32", rows + (depth,), -2, 2)]
+    inputs.append(g.fresh("f32", rows + (depth,), -2, 2) if skip else None)
+    inputs.append(g.fresh("f32", (depth,), 0.5, 2) if scale else None)
+    blocks = depth // block
+    for n in (columns, columns) if mlp else (columns, other[0], other[0]):
+        packed = g.rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
+        scales = g.rng.uniform(0.5, 1, (n, blocks)) / 2**bits
+        inputs += [g.add(packed, True), g.add(scales.astype(np.float32), True)]
+        inputs.append(g.fresh("f32", (n,), -1, 1) if g.chance(0.5) else None)
+    special = {"N": columns, "activation": "silu"} if mlp else {"Nq": columns, "Nkv": other[0]}
+    g.node(
+        "MatMulNBitsMlp" if mlp else "MatMulNBitsQkv",
+        inputs,
+        kind="smooth",
+        outputs=(1 if mlp else 3) + skip,
+        scale=16,
+        domain=MICROSOFT,
+        K=depth,
+        bits=bits,
+        block_size=block,
+        epsilon=1e-2,
+        **special,
+    )
+
+
+@operator(0.7)
+def sparse_attention(g):
+    """Keys in a buffer, of which each block of queries sees some blocks."""
+    heads, groups, layouts = g.one_of(((2, 1, 1), (2, 2, 2), (4, 2, 2), (1, 1, 1), (4, 1, 4)))
+    batch, block, size = g.between(1, 2), g.one_of((1, 2, 16)), g.one_of((2, 4, 16))
+    blocks = g.between(1, 4)
+    most = block * blocks
+    begins = g.chance(0.4)
+    length = g.between(1, most) if begins or g.chance(0.3) else 1
+    lengths = g.rng.integers(1 if begins else length, most + 1, batch)
+    if begins:
+        lengths = np.minimum(lengths, length)
+    total = length if begins else int(lengths.max())
+    if total == length:
+        lengths[0] = length
+    ends, columns = np.zeros((layouts, blocks + 1), np.int32), []
+    for layout in range(layouts):
+        seen = np.tril(g.rng.random((blocks, blocks)) < 0.5)
+        np.fill_diagonal(seen, True)
+        ends[layout, 1:] = np.cumsum(seen.sum(1))
+        columns.append(np.nonzero(seen)[1])
+    wide = max(len(c) for c in columns)
+    columns = np.array([np.pad(c, (0, wide - len(c)), constant_values=-1) for c in columns], "i4")
+    q, k, v = (g.fresh("f32", (batch, length, n * size), -1, 1) for n in (heads, groups, groups))
+    if g.chance(0.3):
+        packed = g.fresh("f32", (batch, length, (heads + 2 * groups) * size), -1, 1)
+        q, k, v = packed, None, None
+    inputs = [q, k, v]
+    inputs += [g.fresh("f32", (batch, groups, most, size), -1, 1) for _ in range(2)]
+    numbers = (ends, columns, np.array([total], "i4"), lengths.astype(np.int32))
+    inputs += [g.add(array) for array in numbers]
+    g.frozen.update(value.name for value in inputs[5:])
+    rotary = g.chance(0.4)
+    if rotary:
+        inputs += [g.fresh("f32", (most, size // 2), -1, 1) for _ in range(2)]
+    g.node(
+        "SparseAttention",
+        inputs,
+        kind="smooth",
+        outputs=3,
+        scale=16,
+        fixed=(5, 6, 7, 8),
+        domain=MICROSOFT,
+        num_heads=heads,
+        kv_num_heads=groups,
+        sparse_block_size=block,
+        do_rotary=1 if rotary else None,
+        rotary_interleaved=g.one_of((0, 1, None)),
     )
