@@ -232,6 +232,16 @@ static Value *linear_steps(Graph *g, const Linear *l, Value *state, Value **out)
     return outs[0];
 }
 
+/* All steps from *state on, which becomes the last one. The result has this type and shape. */
+static Value *linear_result(Node *n, const Linear *l, Value **state, DType dt, int rank,
+                            const int64_t *shape) {
+    static const int perm[4] = {1, 0, 2, 3};
+    Value *rows;
+    *state = linear_steps(n->g, l, *state, &rows);
+    rows = g_cast(n->g, g_transpose(n->g, rows, perm), dt);
+    return g_reshape(n->g, rows, rank, shape);
+}
+
 /* Optional input i, [batch, length, heads * size]. `want`: the rule has it; `heads`: how many.
  * com.microsoft ignores those that the rule does not have. */
 static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t heads, const char *what,
@@ -298,8 +308,8 @@ void import_linear_attention(Node *n) {
         unsupported(n, "a state_window");
         return;
     }
-    Linear l = {.work = DT_f32};
-    if (!linear_heads(n, &l, q, k, v)) return;
+    Linear l = {.work = DT_f32, .scale = attr_float(n, "scale", 0)};
+    if (n->failed || !linear_heads(n, &l, q, k, v)) return;
     int64_t heads = l.v.heads;
     Value *beta = node_in(n, 5);
     /* one for each head, or one for all */
@@ -323,13 +333,134 @@ void import_linear_attention(Node *n) {
                 shape_text(g->arena, past->rank, past->dims), shape_text(g->arena, 4, shape));
         return;
     }
-    l.scale = attr_float(n, "scale", 0);
     Value *state = past ? g_cast(g, past, l.work) : g_expand(g, g_scalar(g, l.work, 0), 4, shape);
-    Value *rows;
-    state = linear_steps(g, &l, state, &rows);
-    static const int perm[4] = {1, 0, 2, 3};
-    n->out[0] = g_reshape(g, g_cast(g, g_transpose(g, rows, perm), q->dt), 3, flat);
+    n->out[0] = linear_result(n, &l, &state, q->dt, 3, flat);
     n->out[1] = g_cast(g, state, past ? past->dt : q->dt);
+}
+
+/* --- GatedDeltaNet ---------------------------------------------------------------------------- */
+
+/* v, [tokens, heads, size] or [batch, length, heads, size], in the last form. False after a report
+ * if it does not have as many elements. */
+static bool token_heads(Node *n, Value *v, const int64_t *shape, Heads *out) {
+    Exprs *x = n->x;
+    if (dim_meets(x, dim_product(x, v->rank, v->dims), dim_product(x, 4, shape))) {
+        v = g_reshape(n->g, v, 4, shape);
+        *out = (Heads){v, true, shape[0], shape[2], shape[1], shape[3]};
+        return true;
+    }
+    invalid(n, E2005, "shape %s for tokens and heads %s", shape_of(n, v),
+            shape_text(n->g->arena, 4, shape));
+    return false;
+}
+
+/* Query, key and value, which lie side by side in the first input if there are no others. The state
+ * is [batch, heads, value size, key size]. False after a report. */
+static bool delta_net_inputs(Node *n, const Value *state, Linear *l) {
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    Value *part[3] = {node_need(n, 0), node_in(n, 1), node_in(n, 2)}, *q = part[0];
+    bool joined = !part[1] && !part[2];
+    if (!q || (!joined && (!node_need(n, 1) || !node_need(n, 2)))) return false;
+    int lead = q->rank - (joined ? 1 : 2); /* tokens, or batch and length */
+    const int64_t *d = state->dims, size = state->rank == 4 ? d[3] : 0;
+    int64_t wide = lead == 1 || lead == 2 ? q->dims[lead] : 0, heads = wide;
+    if (joined && size > 0) heads = (wide - d[1] * d[2]) / (2 * size);
+    bool varies = dim_varies(wide) || (state->rank == 4 && dims_vary(3, d + 1)) ||
+                  (lead == 1 && dim_varies(d[0]) && !dim_varies(q->dims[0]));
+    if (varies || wide == 0 || size == 0 || dim_max(x, d[0]) == 0 || state->dt != DT_f32) {
+        unsupported(n, "a query of shape %s with a state %s%s", shape_of(n, q), dt_name(state->dt),
+                    shape_of(n, state));
+        return false;
+    }
+    bool whole = !joined || 2 * heads * size + d[1] * d[2] == wide;
+    if (heads < 1 || d[1] % heads || !whole) {
+        invalid(n, E2005, "a query of shape %s for a state of shape %s", shape_of(n, q),
+                shape_of(n, state));
+        return false;
+    }
+    int64_t length = lead == 2 ? q->dims[1] : dim_div(x, q->dims[0], d[0]);
+    const int64_t shapes[3][4] = {
+        {d[0], length, heads, size}, {d[0], length, heads, size}, {d[0], length, d[1], d[2]}};
+    Heads *to[3] = {&l->q, &l->k, &l->v};
+    int64_t flat[3] = {d[0], length, wide}, start[3] = {0}, step[3] = {1, 1, 1};
+    if (joined && !dim_meets(x, dim_product(x, 3, flat), dim_product(x, q->rank, q->dims))) {
+        invalid(n, E2005, "a query of shape %s for a batch of %s", shape_of(n, q),
+                dim_text(x, d[0]));
+        return false;
+    }
+    if (joined) q = g_reshape(g, q, 3, flat);
+    for (int i = 0; i < 3; i++) {
+        flat[2] = shapes[i][2] * shapes[i][3];
+        if (joined) part[i] = g_slice(g, q, start, step, flat);
+        start[2] += flat[2];
+        if (!token_heads(n, part[i], shapes[i], to[i])) return false;
+    }
+    return true;
+}
+
+/* decay and beta, inputs 4 and 5, with their activations: one number for each head of a token, or
+ * one for each element of its keys. lead: dimensions that tokens have. False after a report. */
+static bool delta_net_gates(Node *n, bool gated, bool delta, int lead, Linear *l) {
+    Graph *g = n->g;
+    int qwen = attr_choice(n, "gate_activation", 0, "none qwen"),
+        sigmoid = attr_choice(n, "beta_activation", 0, "none sigmoid");
+    int64_t shape[4] = {l->v.batch, l->v.length, l->v.heads, 1}, each[2] = {l->v.heads, 1};
+    Value *part[3];
+    if (n->failed) return false;
+    if ((node_in(n, 4) && !gated) || (node_in(n, 5) && !delta)) {
+        unsupported(n, "decay or beta that the update rule does not take");
+        return false;
+    }
+    if (delta) {
+        Value *beta = node_need(n, 5);
+        if (!beta || !token_heads(n, beta, shape, &l->beta)) return false;
+        if (sigmoid) l->beta.v = node_formula(n, "1 / (1 + exp(-a))", 1, &l->beta.v);
+    }
+    if (!gated) return true;
+    Value *decay = node_need(n, 4);
+    if (!decay) return false;
+    if (decay->rank == lead + 2) shape[3] = l->k.size;
+    if (!token_heads(n, decay, shape, &l->decay)) return false;
+    if (!qwen) return true;
+    part[0] = l->decay.v;
+    for (int i = 1; i < 3; i++) {
+        if (!(part[i] = node_need(n, 6 + i))) return false;
+        if (part[i]->rank != 1 || !dim_meets(n->x, part[i]->dims[0], each[0])) {
+            invalid(n, E2005, "input %d of shape %s for %s heads", 6 + i, shape_of(n, part[i]),
+                    dim_text(n->x, each[0]));
+            return false;
+        }
+        part[i] = g_reshape(g, part[i], 2, each);
+    }
+    l->decay.v = node_formula(n, "-exp(b) * (max(a + c, 0) + log(1 + exp(-abs(a + c))))", 3, part);
+    return l->decay.v != NULL;
+}
+
+/* The same with tokens in one dimension, and heads of values that share those of queries and keys.
+ * The state is turned, and f32. */
+void import_ms_gated_delta_net(Node *n) {
+    static const int turned[4] = {0, 1, 3, 2};
+    Graph *g = n->g;
+    Value *q = node_need(n, 0), *past = node_in(n, 6);
+    int rule = attr_choice(n, "update_rule", 3, "linear gated delta gated_delta");
+    Linear l = {.work = DT_f32, .scale = attr_float(n, "scale", 0)};
+    if (!q || n->failed) return;
+    if (!past || node_in(n, 3) || attr_int(n, "qk_l2_norm", 0) ||
+        attr_int(n, "state_update_capacity", 0) || node_wants(n, 2)) {
+        unsupported(n, "cu_seqlens, no initial_state, qk_l2_norm and state updates");
+        return;
+    }
+    int lead = q->rank - (node_in(n, 1) ? 2 : 1);
+    if (!delta_net_inputs(n, past, &l) || !delta_net_gates(n, rule & 1, rule >> 1, lead, &l))
+        return;
+    l.heads = l.v.heads;
+    int64_t shape[4] = {l.v.batch, l.v.length, l.heads, l.v.size}, tokens[3];
+    tokens[0] = q->dims[0], tokens[1] = shape[2], tokens[2] = shape[3];
+    if (!node_shape_ok(n, 4, shape)) return;
+    Value *state = g_transpose(g, past, turned);
+    n->out[0] = linear_result(n, &l, &state, q->dt, 2 + lead, lead == 2 ? shape : tokens);
+    n->out[1] = g_transpose(g, state, turned);
 }
 
 /* --- CausalConvWithState ---------------------------------------------------------------------- */

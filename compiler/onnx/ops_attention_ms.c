@@ -663,8 +663,8 @@ static bool decoder_cache(Node *n, const Value *mask, Attention *a) {
     c.length = c.keys = c.capacity;
     place = g_reshape(g, place, 0, NULL);
     Builder b = build(g, 1, &a->q.batch);
-    const Expr *at = ex_cast(x, DT_i64, build_in(&b, place));
-    c.begin = build_map(&b, DT_i64, ex_bin(x, EX_max, at, ex_int(x, DT_i64, 0)));
+    const Expr *at = ex_bin(x, EX_max, build_in(&b, place), ex_num(x, place->dt, 0));
+    c.begin = build_map(&b, DT_i64, ex_cast(x, DT_i64, at));
     b = build(g, 1, &a->q.batch);
     c.end = build_map(&b, DT_i64, ex_add(x, build_in(&b, c.begin), ex_int(x, DT_i64, 1)));
     if (known)

@@ -250,6 +250,108 @@ void import_ms_matmul_bnb4(Node *n) {
     n->out[0] = build_reduce(&b, a->dt, COMBINE_sum, e, NULL);
 }
 
+/* --- weights of 8 and 4 bits that are floats ---------------------------------------------------
+ */
+
+/* Is it an input of a product with weights [columns, depth] and scales for blocks of their rows?
+ * False after a report. */
+static bool block_floats_fit(Node *n, const Value *a, const Value *weights, const Value *scales,
+                             int64_t depth, int64_t block) {
+    Exprs *x = n->x;
+    if (block < 1 || block > INT32_MAX) {
+        invalid(n, E2004, "attribute 'block_size' is %lld", (long long)block);
+        return false;
+    }
+    bool fits = a->rank > 0 && dt_is_float(a->dt) && dim_meets(x, a->dims[a->rank - 1], depth) &&
+                scales->rank == 2 && dim_meets(x, scales->dims[0], weights->dims[0]) &&
+                dim_meets(x, scales->dims[1], dim_div(x, dim_add(x, depth, block - 1), block));
+    if (fits) return true;
+    invalid(n, E2005, "an input %s%s, weights %s and scales %s do not fit each other",
+            dt_name(a->dt), shape_of(n, a), shape_of(n, weights), shape_of(n, scales));
+    return false;
+}
+
+/* a times the weights, f32 [columns, depth], plus a bias (NULL: none), as output 0 in `dt`. */
+static void set_float_product(Node *n, Value *a, Value *weights, Value *bias, DType dt) {
+    static const int perm[2] = {1, 0};
+    Value *y = g_matmul(n->g, a, g_transpose(n->g, weights, perm), DT_f32, DT_f32);
+    if (!is_row(n, bias, y)) return;
+    if (bias) y = g_bin(n->g, EX_add, y, g_cast(n->g, bias, DT_f32));
+    n->out[0] = g_cast(n->g, y, dt);
+}
+
+#define LARGEST_FP8 448
+
+/* The nearest multiples of `scale` (f32, one number) by floats of 8 bits. */
+static Value *rounded_to_fp8(Graph *g, Value *v, Value *scale) {
+    Exprs *x = g->x;
+    Builder b = build(g, v->rank, v->dims);
+    const Expr *by = build_in(&b, scale), *e = ex_div(x, build_in(&b, v), by);
+    e = ex_bin(x, EX_max, e, ex_num(x, DT_f32, -LARGEST_FP8));
+    e = ex_cast(x, DT_f8e4m3fn, ex_bin(x, EX_min, e, ex_num(x, DT_f32, LARGEST_FP8)));
+    return build_map(&b, DT_f32, ex_mul(x, ex_cast(x, DT_f32, e), by));
+}
+
+/* Where a_scale is given, the input is rounded to such floats, too. */
+void import_ms_matmul_fp8_weight(Node *n) {
+    Exprs *x = n->x;
+    Value *a = node_need(n, 0), *weights = node_need(n, 1), *scales = node_need(n, 2),
+          *a_scale = node_in(n, 3);
+    int64_t block = attr_int(n, "block_size", 128);
+    if (!a || !weights || !scales || n->failed) return;
+    if (weights->rank != 2 || weights->dt != DT_f8e4m3fn || scales->dt != DT_f32 ||
+        (a_scale && (!value_single(n, a_scale) || a_scale->dt != DT_f32))) {
+        invalid(n, E2006, "weights %s%s, scales %s, or a_scale is no f32", dt_name(weights->dt),
+                shape_of(n, weights), dt_name(scales->dt));
+        return;
+    }
+    if (!block_floats_fit(n, a, weights, scales, weights->dims[1], block)) return;
+    DType dt = a->dt;
+    a = g_cast(n->g, a, DT_f32);
+    if (a_scale) a = rounded_to_fp8(n->g, a, g_reshape(n->g, a_scale, 0, NULL));
+    Builder b = build(n->g, 2, weights->dims);
+    const Expr *at[2] = {ex_var(x, 0), ex_div(x, ex_var(x, 1), ex_i(x, block))};
+    const Expr *w = ex_cast(x, DT_f32, build_in(&b, weights));
+    Value *wide = build_map(&b, DT_f32, ex_mul(x, w, build_load(&b, scales, at)));
+    set_float_product(n, a, wide, node_in(n, 4), dt);
+}
+
+/* What 4 bits stand for: a sign, two bits of exponent and one of mantissa. */
+static const float e2m1_values[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                      -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+/* The low bits of a byte come first. Scales of blocks are bytes that are floats, and there is one
+ * for all weights. A weight is rounded to the input's type; input_scale says nothing of that. */
+void import_ms_matmul_fp4_weight(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *a = node_need(n, 0), *packed = node_need(n, 1), *scales = node_need(n, 2),
+          *scale = node_need(n, 3);
+    int64_t block = attr_int(n, "block_size", 16);
+    if (!a || !packed || !scales || !scale || n->failed) return;
+    if (packed->rank != 2 || packed->dt != DT_u8 || scales->dt != DT_u8 || scale->dt != DT_f32 ||
+        !value_single(n, scale)) {
+        invalid(n, E2006, "weights %s%s, scales %s, or weight_scale_2 is no f32",
+                dt_name(packed->dt), shape_of(n, packed), dt_name(scales->dt));
+        return;
+    }
+    int64_t depth = dim_mul(x, packed->dims[1], 2), shape[2] = {packed->dims[0], depth};
+    if (!node_shape_ok(n, 2, shape) || !block_floats_fit(n, a, packed, scales, depth, block))
+        return;
+    Value *values = graph_const(g, DT_f32, 1, (int64_t[]){16}, e2m1_values);
+    Builder b = build(g, 2, shape);
+    const Expr *at[2] = {ex_var(x, 0), NULL}, *column = ex_var(x, 1);
+    const Expr *code = ex_cast(x, DT_i32, packed_load(&b, packed, at, column, 4));
+    at[1] = ex_div(x, column, ex_i(x, block));
+    const Expr *own = ex_cast(x, DT_f32, ex_bits(x, DT_f8e4m3fn, build_load(&b, scales, at)));
+    const Expr *all = build_in(&b, g_reshape(g, scale, 0, NULL));
+    const Expr *w = ex_mul(x, ex_mul(x, build_load(&b, values, &code), all), own);
+    Value *weights = build_map(&b, DT_f32, ex_cast(x, DT_f32, ex_cast(x, a->dt, w)));
+    set_float_product(n, a, weights, node_in(n, 5), a->dt);
+}
+
+/* --- rows of tables --------------------------------------------------------------------------- */
+
 /* data[..., indices, ...] as (data - zero point) * scale; rows that do not exist are zeros. */
 void import_ms_gather_block_quantized(Node *n) {
     Graph *g = n->g;

@@ -5,6 +5,7 @@
 #include "compiler/onnx/quant.h"
 #include "compiler/onnx/window.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The node as one of ai.onnx in its newest version, for import functions that serve both. */
@@ -252,6 +253,18 @@ void import_ms_bias_dropout(Node *n) {
     if (node_wants(n, 1)) n->out[1] = g_expand(g, g_scalar(g, DT_bool, 1), v[0]->rank, v[0]->dims);
 }
 
+/* The mask has a bit for each element; what it has behind the last is not documented. */
+void import_ms_bitmask_dropout(Node *n) {
+    Value *v = node_need(n, 0), *training = node_in(n, 2);
+    Scalar on = {.i = 0};
+    if (!v) return;
+    if ((training && (!value_known(n->g, training, &on) || on.i)) || node_wants(n, 1)) {
+        unsupported(n, "training and the mask");
+        return;
+    }
+    n->out[0] = v;
+}
+
 /* --- embedding -------------------------------------------------------------------------------- */
 
 /* A table of floats, or of bytes: (v - zero) * scale, scalars. */
@@ -374,6 +387,65 @@ void import_ms_qembed_layer_normalization(Node *n) {
                     .beta = row[4],
                     .mask = node_in(n, 7)};
     if (em.ids) embed(n, &em);
+}
+
+/* The embedding of a word: the largest of each filter's results over its characters, 0 for a word
+ * without any, which ONNX Runtime leaves unwritten. What is 0 does not count as a character, but is
+ * embedded like one where the word is shorter than the filters, or it stands between others. */
+void import_ms_word_conv_embedding(Node *n) {
+    Graph *g = n->g;
+    Exprs *x = n->x;
+    Value *words = node_need(n, 0), *filters = node_need(n, 1), *bias = node_need(n, 2);
+    Table characters = {.v = node_need(n, 3)};
+    if (!words || !filters || !bias || !characters.v) return;
+    if (words->rank != 2 || dim_varies(words->dims[1]) || dims_vary(filters->rank, filters->dims)) {
+        unsupported(n, "words that are no matrix, and lengths that vary");
+        return;
+    }
+    bool fits = words->dt == DT_i32 && filters->rank == 4 && filters->dims[1] == 1 &&
+                bias->rank == 1 && dim_meets(x, bias->dims[0], filters->dims[0]);
+    if (!fits || filters->dims[2] < 1 || words->dims[1] < filters->dims[2]) {
+        invalid(n, E2005, "words %s%s, filters %s and biases %s do not fit", dt_name(words->dt),
+                shape_of(n, words), shape_of(n, filters), shape_of(n, bias));
+        return;
+    }
+    if (!is_table(n, &characters, filters->dims[3])) return;
+    const char *const names[3] = {"embedding_size", "conv_window_size", "char_embedding_size"};
+    const int64_t sizes[3] = {filters->dims[0], filters->dims[2], filters->dims[3]};
+    for (int i = 0; i < 3; i++) {
+        if (dim_meets(x, attr_int(n, names[i], sizes[i]), sizes[i])) continue;
+        invalid(n, E2004, "%s does not fit filters of shape %s", names[i], shape_of(n, filters));
+        return;
+    }
+    if (n->failed) return;
+    int64_t count = words->dims[0], windows = words->dims[1] - sizes[1] + 1;
+    int64_t shape[3] = {count, sizes[0], windows};
+    if (!node_shape_ok(n, 3, shape)) return;
+    const Expr *word = ex_var(x, 0), *filter = ex_var(x, 1), *window = ex_var(x, 2),
+               *none = ex_i(x, 0);
+    Builder b = build(g, 1, &count);
+    const Expr *at[3] = {word, build_red(&b, words->dims[1])};
+    const Expr *is_letter = ex_lt(x, none, build_load(&b, words, at));
+    Value *letters =
+        build_reduce(&b, DT_i32, COMBINE_sum, ex_select(x, is_letter, ex_i(x, 1), none), NULL);
+    b = build(g, 3, shape);
+    const Expr *place = build_red(&b, sizes[1]), *column = build_red(&b, sizes[2]);
+    at[1] = ex_add(x, window, place);
+    const Expr *tap[4] = {filter, none, place, column};
+    const Expr *e = ex_mul(x, table_load(&b, &characters, build_load(&b, words, at), column),
+                           build_load(&b, filters, tap));
+    const Expr *sum = ex_add(x, ex_acc(x, DT_f32), build_load(&b, bias, &filter));
+    Value *found = build_reduce(&b, DT_f32, COMBINE_sum, e, ex_un(x, EX_tanh, sum));
+    b = build(g, 2, shape);
+    at[1] = filter;
+    at[2] = build_red(&b, windows);
+    const Expr *length = build_load(&b, letters, &word);
+    const Expr *last = ex_bin(x, EX_max, ex_sub(x, length, ex_i(x, sizes[1])), none);
+    e = ex_select(x, ex_le(x, at[2], last), build_load(&b, found, at),
+                  ex_num(x, DT_f32, -INFINITY));
+    const Expr *most =
+        ex_select(x, ex_lt(x, none, length), ex_acc(x, DT_f32), ex_num(x, DT_f32, 0));
+    n->out[0] = build_reduce(&b, DT_f32, COMBINE_max, e, most);
 }
 
 /* --- matrix products -------------------------------------------------------------------------- */

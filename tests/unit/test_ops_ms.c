@@ -293,6 +293,94 @@ static void test_attention(void **state) {
     run_rows(state, MS, N(rows), rows);
 }
 
+static void test_language(void **state) {
+    static const Row rows[] = {
+        {"input x f32[2] output y y = com.microsoft:BitmaskDropout(x)", {"1 2"}, "f32[2] 1 2"},
+        /* 1.1 is 1.125 with three bits behind the first; the scale is 0.5 */
+        {"input a f16[1,2] output y init w f8e4m3fn[1,2] = 1 2 init s f32[1,1] = 0.5 "
+         "init t f32[] = 1 init b f16[1] = 8 "
+         "y = com.microsoft:MatMulBlockQuantizedFp8Weight(a, w, s, t, b)",
+         {"1.1 3"},
+         "f16[1, 1] 11.5625"},
+        /* the codes 3 and 12 are 1.5 and -2, the scale of their block is 2 (64), that of all 3 */
+        {"input a f16[1,2] output y init w u8[1,1] = 195 init s u8[1,1] = 64 init t f32[] = 3 "
+         "y = com.microsoft:MatMulBlockQuantizedFp4Weight(a, w, s, t)",
+         {"1 10"},
+         "f16[1, 1] -111"},
+        /* two words of two letters and one filter of one letter: the largest letter */
+        {"input w i32[2,2] output y init f f32[1,1,1,1] = 1 init b f32[1] = 0 "
+         "init c f32[3,1] = 0 0.5 1 y = com.microsoft:WordConvEmbedding(w, f, b, c)",
+         {"1 2 1 0"},
+         "f32[2, 1] 0.761594 0.462117"},
+        /* down where that is as cheap as both, right where all are */
+        {"input c f32[2,3] output y y = com.microsoft:DynamicTimeWarping(c)",
+         {"0 0 0 0 0 0"},
+         "i32[2, 4] 0 1 1 1 0 0 1 2"},
+    };
+    run_rows(state, MS, N(rows), rows);
+}
+
+static void test_language_refusals(void **state) {
+#define LINEAR "input q f32[1,2,4] input d f32[1,2,1] output y output p "
+#define DELTA  "input q f32[2,1,3] input d f32[2,1] input s f32[1,1,3,3] output y output p "
+    static const Wrong wrong[] = {
+        {LINEAR "y, p = com.microsoft:LinearAttention(q, q, q, _, d, d) "
+                "{q_num_heads=1 kv_num_heads=1 state_window=2}",
+         E3002, "a state_window"},
+        {LINEAR "y, p = com.microsoft:LinearAttention(q, q, q, _, _, d) "
+                "{q_num_heads=1 kv_num_heads=1}",
+         E2007, "decay is missing"},
+        {LINEAR "y, p = com.microsoft:LinearAttention(q, q, q, _, d, d) "
+                "{q_num_heads=2 kv_num_heads=1}",
+         E2005, "do not fit"},
+        {"input x f32[1,3,4] output y output p init w f32[3,1,2] = 1 1 1 1 1 1 "
+         "y, p = com.microsoft:CausalConvWithState(x, w) {ndim=2}",
+         E3002, "more than one spatial dimension"},
+        {"input x f32[1,3,4] output y output p init w f32[3,1,2] = 1 1 1 1 1 1 "
+         "y, p = com.microsoft:CausalConvWithState(x, w) {dilation=0}",
+         E2005, "do not fit each other"},
+        {DELTA "y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s) {qk_l2_norm=1}", E3002,
+         "qk_l2_norm"},
+        {DELTA "y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s) {update_rule=\"gated\"}",
+         E3002, "does not take"},
+        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005, "shape"},
+        {"input x f32[2,3] input c f32[2] output y y = com.microsoft:GatedRMSNorm(x, c, x)", E2005,
+         "a scale of shape"},
+        {"input x f32[2,3] input g f32[1,1] output y y = com.microsoft:GatedAdd(x, x, g)", E2005,
+         "a gate of shape"},
+        {"input x f32[2,3] output y y = com.microsoft:BranchwiseRMSNorm(x) {num_branches=2}", E2005,
+         "2 branches"},
+        {"input x f32[2,3] input g f32[2,1] output y "
+         "y = com.microsoft:HyperConnectionPreMix(x, g) {num_branches=3}",
+         E2005, "gates"},
+        {"input i i32[1,2] output y init m i32[20] = 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 "
+         "init s i32[19] = 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 y = com.microsoft:"
+         "NGramHashMapping(i, m, s) {max_ngram_size=20 n_head_per_ngram=1 pad_id=0}",
+         E3002, "n-grams of 20 words"},
+        {"input x f32[1,1,1,2] input p i64[3,1,1] input c f32[1,1] output y "
+         "y = com.microsoft:MRotaryEmbedding(x, p, c, c) {mrope_section=[1,1,0]}",
+         E2005, "mrope_section"},
+        {"input q f32[1,1,2] output y y = com.microsoft:DecoderMaskedMultiHeadAttention(q) "
+         "{num_heads=1}",
+         E3002, "packed queries"},
+        {"input x f32[1,16] output y init w u8[1,1,8] = 0 0 0 0 0 0 0 0 init s f32[1,1] = 1 "
+         "y = com.microsoft:MatMulNBitsMlp(x, _, _, w, s, _, w, s) "
+         "{K=16 N=1 block_size=16 activation=\"gelu\"}",
+         E3002, "activation 'gelu'"},
+        {"input x f32[1,16] output y init w u8[1,1,8] = 0 0 0 0 0 0 0 0 init s f32[1,1] = 1 "
+         "y = com.microsoft:MatMulNBitsMlp(x, x, _, w, s, _, w, s) "
+         "{K=16 N=1 block_size=16 activation=\"silu\"}",
+         E2007, "norm_scale is missing"},
+        {"input x f32[2] output y output m y, m = com.microsoft:BitmaskDropout(x)", E3002,
+         "training and the mask"},
+        {"input w i32[1,1,2] output y init f f32[1,1,1,1] = 1 init b f32[1] = 0 "
+         "init c f32[3,1] = 0 0.5 1 y = com.microsoft:WordConvEmbedding(w, f, b, c)",
+         E3002, "no matrix"},
+        {"input c f32[2,2,3] output y y = com.microsoft:DynamicTimeWarping(c)", E2005, "costs"},
+    };
+    refuse_rows(state, MS, N(wrong), wrong);
+}
+
 static void test_refusals(void **state) {
     static const Wrong wrong[] = {
         {"input x f32[2] output y init p i64[2] = 1 1 y = com.microsoft:Pad(x, p) "
@@ -391,6 +479,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_lstm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_arithmetic, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_places, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_language, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_language_refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

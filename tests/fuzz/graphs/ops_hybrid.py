@@ -82,7 +82,8 @@ def gates(g):
         beta = g.chance(0.6)
         inputs = [g.fresh(dtype, lead + (wide,)), g.fresh("f32", (wide,)), g.fresh("f32", (wide,))]
         inputs.append(g.fresh(dtype, lead + (wide,)) if beta else None)
-        g.node(name, inputs, kind="smooth", scale=room(4, dtype), outputs=1 + beta, domain=MICROSOFT)
+        scale = room(4, dtype)
+        g.node(name, inputs, kind="smooth", scale=scale, outputs=1 + beta, domain=MICROSOFT)
     elif name == "GatedRMSNorm":
         shape = lead + (wide * g.between(1, 3),)
         inputs = [g.fresh(dtype, shape), g.fresh(dtype, (wide,)), g.fresh(dtype, shape)]
@@ -218,7 +219,8 @@ def rotary_of_three(g):
 @operator(0.7)
 def decoder_attention(g):
     """DecoderMaskedMultiHeadAttention: one query."""
-    batch, heads, size, most = g.between(1, 2), g.between(1, 3), g.one_of((1, 4, 8)), g.between(1, 9)
+    batch, heads, size = g.between(1, 2), g.between(1, 3), g.one_of((1, 4, 8))
+    most = g.between(1, 9)
     hidden, cross = heads * size, g.chance(0.4)
     before = g.below(most)
     keys = most if cross else before + 1
@@ -347,3 +349,97 @@ def sparse_attention(g):
         do_rotary=1 if rotary else None,
         rotary_interleaved=g.one_of((0, 1, None)),
     )
+
+
+@operator(0.6)
+def float_weights(g):
+    """MatMulBlockQuantizedFp4Weight and MatMulBlockQuantizedFp8Weight."""
+    block, depth, columns = g.one_of((4, 16, 32)), 2 * g.between(1, 20), g.one_of((1, 3, 16))
+    rows, small = g.pick_shape(1, 2, most=6), g.chance(0.5)
+    a = g.fresh("f16", rows + (depth,), -1, 1)
+    bias = g.fresh("f16", (columns,), -1, 1) if g.chance(0.5) else None
+    shape = (columns, -(-depth // block))
+    if small:
+        name = "MatMulBlockQuantizedFp4Weight"
+        packed = g.rng.integers(0, 256, (columns, depth // 2)).astype(np.uint8)
+        scales = g.rng.integers(0x20, 0x48, shape).astype(np.uint8)
+        inputs = [a, g.parameter(packed), g.parameter(scales), g.scalar("f32", 0.25)]
+        inputs += [g.scalar("f32", 0.5) if g.chance(0.3) else None, bias]
+    else:
+        name = "MatMulBlockQuantizedFp8Weight"
+        weights = g.rng.uniform(-8, 8, (columns, depth)).astype(NUMPY["f8e4m3fn"])
+        scales = g.rng.uniform(0.05, 0.2, shape).astype(np.float32)
+        inputs = [a, g.parameter(weights), g.parameter(scales), None, bias]
+    g.node(name, inputs, kind="smooth", fixed=(1, 2, 3, 4), domain=MICROSOFT, block_size=block)
+
+
+@operator(0.4)
+def word_embedding(g):
+    """WordConvEmbedding; ONNX Runtime does not write what a word without letters gives."""
+    filters, window, size, characters = (g.between(1, n) for n in (5, 3, 4, 9))
+    characters += 1
+    words = g.rng.integers(0, characters, (g.between(1, 3), window + g.below(4))).astype(np.int32)
+    words[:, 0] = g.rng.integers(1, characters, len(words))
+    words = g.add(words)
+    g.frozen.add(words.name)
+    shapes = ((filters, 1, window, size), (filters,), (characters, size))
+    inputs = [words] + [g.fresh("f32", shape, -1, 1) for shape in shapes]
+    sizes = g.chance(0.5)
+    g.node(
+        "WordConvEmbedding",
+        inputs,
+        kind="smooth",
+        scale=8,
+        fixed=(0,),
+        domain=MICROSOFT,
+        embedding_size=filters if sizes else None,
+        conv_window_size=window if sizes else None,
+        char_embedding_size=size if sizes else None,
+    )
+
+
+@operator(0.6)
+def gated_delta_net(g):
+    rule = g.one_of(("linear", "gated", "delta", "gated_delta", None))
+    heads, groups = g.one_of(((1, 1), (1, 3), (2, 4), (2, 2)))
+    batch, length, size, wide = g.between(1, 2), g.between(1, 5), g.between(1, 5), g.between(1, 5)
+    tokens = (batch, length) if g.chance(0.4) else (batch * length,)
+    if g.chance(0.3):
+        columns = 2 * heads * size + groups * wide
+        inputs = [g.fresh("f32", tokens + (columns,), -1, 1), None, None]
+    else:
+        shapes = [(heads, size), (heads, size), (groups, wide)]
+        inputs = [g.fresh("f32", tokens + shape, -1, 1) for shape in shapes]
+    inputs += [None] * 6
+    activation, sigmoid = None, None
+    if "gated" in (rule or "gated_delta"):
+        each = (size,) if g.chance(0.4) else ()
+        inputs[4] = g.fresh("f32", tokens + (groups,) + each, -2, 0)
+        activation = g.one_of(("none", "qwen", None))
+    if "delta" in (rule or "gated_delta"):
+        inputs[5] = g.fresh("f32", tokens + (groups,), 0, 1)
+        sigmoid = g.one_of(("none", "sigmoid", None))
+    inputs[6] = g.fresh("f32", (batch, groups, wide, size), -1, 1)
+    if activation == "qwen":
+        inputs[7:9] = [g.fresh("f32", (groups,), -1, 1) for _ in range(2)]
+    g.node(
+        "GatedDeltaNet",
+        inputs,
+        kind="smooth",
+        outputs=2,
+        scale=16,
+        domain=MICROSOFT,
+        update_rule=rule,
+        gate_activation=activation,
+        beta_activation=sigmoid,
+    )
+
+
+@operator(0.4)
+def time_warping(g):
+    shape = (g.between(1, 7), g.between(1, 7))
+    if g.chance(0.3):
+        shape = (1,) + shape
+    costs = g.fresh("f32", shape, 0, 3)
+    g.frozen.add(costs.name)
+    g.node("DynamicTimeWarping", [costs], domain=MICROSOFT)

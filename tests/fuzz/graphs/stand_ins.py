@@ -2,7 +2,9 @@
 as nodes that say the same. Integers that an operator is given are constants to its model."""
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+
+from .dtypes import NUMPY
 
 MICROSOFT = "com.microsoft"
 OPSET = 23
@@ -130,8 +132,83 @@ def sparse_attention(p):
     p.result(2, values)
 
 
+def float_product(p, weights, bias):
+    """The input times weights that are known, in f32."""
+    x = p("Cast", p.of[0], to=TensorProto.FLOAT)
+    y = p("MatMul", x, weights.T)
+    if bias:
+        y = p("Add", y, p("Cast", bias, to=TensorProto.FLOAT))
+    p.result(0, p("CastLike", y, p.of[0]))
+
+
+def blocks_of(scales, block, depth):
+    """A scale for each weight."""
+    return np.repeat(scales, block, axis=1)[:, :depth]
+
+
+def fp8_weight(p):
+    weights, scales = p.values[1:3]
+    scales = blocks_of(scales, p.attributes["block_size"], weights.shape[1])
+    float_product(p, weights.astype(np.float32) * scales, p.of[4])
+
+
+def fp4_weight(p):
+    packed, scales, scale = p.values[1:4]
+    codes = np.stack([packed & 15, packed >> 4], 2).reshape(len(packed), -1)
+    weights = codes.view(NUMPY["f4e2m1"]).astype(np.float32) * scale.reshape(())
+    scales = scales.view(NUMPY["f8e4m3fn"]).astype(np.float32)
+    weights *= blocks_of(scales, p.attributes["block_size"], codes.shape[1])
+    weights = weights.astype(p.values[0].dtype).astype(np.float32)
+    float_product(p, weights, p.of[5])
+
+
+def gated_delta_net(p):
+    batch, heads, wide, size = p.values[6].shape
+    q = p.values[0]
+    joined = not p.of[1]
+    length = q.size // q.shape[-1] // (1 if joined else q.shape[-2]) // batch
+    packed = np.array([batch, length, -1])
+    parts = [p("Reshape", name, packed) for name in p.of[: 1 if joined else 3]]
+    if joined:
+        first = (q.shape[-1] - heads * wide) // 2
+        starts = np.array([0, first, 2 * first, q.shape[-1]])
+        parts = [
+            p("Slice", parts[0], starts[i : i + 1], starts[i + 1 : i + 2], np.array([2]))
+            for i in range(3)
+        ]
+    queries = (first if joined else q.shape[-1] * q.shape[-2]) // size
+    decay, beta = p.of[4:6]
+    if decay and p.attributes.get("gate_activation") == b"qwen":
+        a_log, dt_bias = (p("Reshape", name, np.array([heads, 1])) for name in p.of[7:9])
+        decay = p("Reshape", decay, np.array([batch, length, heads, -1]))
+        decay = p("Mul", p("Neg", p("Exp", a_log)), p("Softplus", p("Add", decay, dt_bias)))
+    if beta and p.attributes.get("beta_activation") == b"sigmoid":
+        beta = p("Sigmoid", beta)
+    decay, beta = (p("Reshape", name, packed) if name else "" for name in (decay, beta))
+    past = p("Transpose", p.of[6], perm=[0, 1, 3, 2])
+    names = [*parts, past, decay, beta]
+    p.nodes.append(
+        helper.make_node(
+            "LinearAttention",
+            names,
+            ["rows", "state"],
+            domain=MICROSOFT,
+            q_num_heads=queries,
+            kv_num_heads=heads,
+            scale=p.attributes.get("scale", 0.0),
+            update_rule=p.attributes.get("update_rule", b"gated_delta"),
+        )
+    )
+    tokens = list(q.shape[: q.ndim - (1 if joined else 2)])
+    p.result(0, p("Reshape", "rows", np.array(tokens + [heads, wide])))
+    p.result(1, p("Transpose", "state", perm=[0, 1, 3, 2]))
+
+
 STAND_INS = {
+    "GatedDeltaNet": gated_delta_net,
     "GemmaRotaryEmbedding": gemma_rotary,
+    "MatMulBlockQuantizedFp4Weight": fp4_weight,
+    "MatMulBlockQuantizedFp8Weight": fp8_weight,
     "MatMulNBitsMlp": bits_mlp,
     "MatMulNBitsQkv": bits_qkv,
     "SparseAttention": sparse_attention,
