@@ -212,6 +212,9 @@ EXAMPLES += [
         ("BiasGelu", [f(2, 3), f(3)], 1, {}),
         ("BiasSoftmax", [f(1, 2, 3), f(2, 3)], 1, {"axis": 2, "is_inner_broadcast": 0}),
         ("BiasSplitGelu", [f(1, 3, 4), f(4)], 1, {}),
+        ("BitmaskDropout", [f(2, 3)], 1, {}),
+        ("BranchwiseRMSNorm", [f(2, 3, 4), f(4)], 1, {}),
+        ("CausalConvWithState", [f(1, 3, 5), f(3, 1, 4), f(3), f(1, 3, 3)], 2, {}),
         ("CDist", [f(2, 3), f(4, 3)], 1, {"metric": "euclidean"}),
         ("ComplexMul", [f(3, 2), f(3, 2)], 1, {}),
         ("ComplexMulConj", [f(3, 2), f(3, 2)], 1, {}),
@@ -227,6 +230,12 @@ EXAMPLES += [
             1,
             {},
         ),
+        (
+            "DecoderMaskedMultiHeadAttention",
+            [f(1, 1, 8), f(1, 2, 3, 4), f(1, 2, 3, 4), n(1, 3)],
+            1,
+            {"num_heads": 2},
+        ),
         ("DequantizeLinear", [u(4), f(), u()], 1, {}),
         ("DequantizeLinear", [n(4), f()], 1, {}),
         ("DynamicQuantizeMatMul", [f(2, 4), b(4, 3), f(), b()], 1, {}),
@@ -237,9 +246,16 @@ EXAMPLES += [
             3,
             {"hidden_size": 2},
         ),
+        ("DynamicTimeWarping", [f(3, 4)], 1, {}),
         (
             "EmbedLayerNormalization",
             [n(1, 3), n(1, 3), f(9, 8), f(9, 8), f(2, 8), f(8), f(8), n(1, 3)],
+            2,
+            {},
+        ),
+        (
+            "EngramGate",
+            [f(1, 3, 2, 4), f(1, 3, 2, 4), f(1, 3, 4), f(2, 4), f(2, 4), f(2, 4)],
             2,
             {},
         ),
@@ -249,6 +265,14 @@ EXAMPLES += [
         ("FusedGemm", [f(2, 3), f(3, 4), f(4)], 1, {"activation": "Relu"}),
         ("FusedMatMul", [f(2, 3), f(3, 4)], 1, {"alpha": 0.5}),
         ("FusedMatMulActivation", [f(2, 3), f(3, 4)], 1, {"activation": "Relu"}),
+        ("GatedAdd", [f(2, 3), f(2, 3), f(2, 1)], 1, {}),
+        (
+            "GatedDeltaNet",
+            [f(3, 1, 4), f(3, 1, 4), f(3, 2, 5), None, f(3, 2), f(3, 2), f(1, 2, 5, 4)],
+            2,
+            {},
+        ),
+        ("GatedRMSNorm", [f(2, 8), f(4), f(2, 8)], 1, {}),
         (
             "GatedRelativePositionBias",
             [f(1, 3, 8), f(8), f(1, 2, 3, 3), f(4, 8), f(8), f(1, 2, 1, 1)],
@@ -269,6 +293,12 @@ EXAMPLES += [
         ),
         ("GatherND", [f(3, 4), i(2, 1)], 1, {}),
         ("Gelu", [f(2, 3)], 1, {}),
+        (
+            "GemmaRotaryEmbedding",
+            [f(1, 3, 4)] + [("float16", (1, 2, 3, 4))] * 4,
+            2,
+            {},
+        ),
         ("GemmFastGelu", [f(2, 3), f(3, 4), f(4)], 1, {}),
         ("GridSample", [f(1, 2, 4, 4), f(1, 3, 3, 2)], 1, {}),
         (
@@ -278,6 +308,27 @@ EXAMPLES += [
             {"num_heads": 2, "kv_num_heads": 1},
         ),
         ("GroupNorm", [f(1, 4, 4, 8), f(8), f(8)], 1, {"groups": 2, "activation": 1}),
+        ("HyperConnectionPostMix", [f(2, 3, 4), f(2, 4), f(2, 3), f(2, 3, 3)], 1, {}),
+        ("HyperConnectionPreMix", [f(2, 3, 4), f(2, 3)], 1, {}),
+        (
+            "LinearAttention",
+            [f(1, 3, 8), f(1, 3, 4), f(1, 3, 5), f(1, 1, 4, 5), f(1, 3, 1), f(1, 3, 1)],
+            2,
+            {"q_num_heads": 2, "kv_num_heads": 1},
+        ),
+        ("LinearAttentionGate", [f(1, 3, 2), f(2), f(2), f(1, 3, 2)], 2, {}),
+        (
+            "MatMulBlockQuantizedFp4Weight",
+            [("float16", (2, 32)), u(3, 16), u(3, 2), f(), None, ("float16", (3,))],
+            1,
+            {},
+        ),
+        (
+            "MatMulBlockQuantizedFp8Weight",
+            [("float16", (2, 8)), ("float8e4m3fn", (3, 8)), f(3, 1), f(), ("float16", (3,))],
+            1,
+            {},
+        ),
         (
             "MatMulBnb4",
             [f(2, 32), u(48), f(6)],
@@ -295,6 +346,24 @@ EXAMPLES += [
             [f(2, 32), u(3, 2, 8), f(6), u(3)],
             1,
             {"K": 32, "N": 3, "bits": 4, "block_size": 16},
+        ),
+        (
+            "MatMulNBitsMlp",
+            [f(2, 32), f(2, 32), f(32)] + [u(3, 1, 16), f(3, 1), f(3)] * 2,
+            2,
+            {"K": 32, "N": 3, "bits": 4, "block_size": 32, "activation": "silu"},
+        ),
+        (
+            "MatMulNBitsQkv",
+            [f(2, 32), None, f(32), u(3, 1, 16), f(3, 1), f(3)] + [u(2, 1, 16), f(2, 1), f(2)] * 2,
+            3,
+            {"K": 32, "Nq": 3, "Nkv": 2, "bits": 4, "block_size": 32},
+        ),
+        (
+            "MRotaryEmbedding",
+            [f(1, 2, 3, 8), i(3, 1, 3), f(6, 4), f(6, 4)],
+            1,
+            {"mrope_section": [2, 1, 1]},
         ),
         ("MulInteger", [u(3), u(), u(3), u()], 1, {}),
         (
@@ -315,6 +384,12 @@ EXAMPLES += [
         ("MurmurHash3", [i(3)], 1, {}),
         ("MurmurHash3", [i(3)], 1, {"positive": 0}),
         ("MurmurHash3", [("string", (3,))], 1, {}),
+        (
+            "NGramHashMapping",
+            [i(1, 5), i(3), i(4), i(1, 2)],
+            2,
+            {"max_ngram_size": 3, "n_head_per_ngram": 2, "pad_id": 0},
+        ),
         ("NGramRepeatBlock", [i(1, 5), f(1, 9)], 1, {"ngram_size": 2}),
         ("Pad", [f(2, 3), constant(TensorProto.INT64, (4,), 0, 1, 1, 0), f()], 1, {}),
         ("QAttention", [u(1, 3, 8), b(8, 24), f(24), f(), f(), n(1, 3)], 1, {"num_heads": 2}),
@@ -375,6 +450,13 @@ EXAMPLES += [
         ("ScaledSiLU", [f(2, 3), f()], 1, {}),
         ("SkipLayerNormalization", [f(1, 3, 8), f(1, 3, 8), f(8), f(8), f(8)], 1, {}),
         ("SkipSimplifiedLayerNormalization", [f(1, 3, 8), f(1, 3, 8), f(8)], 1, {}),
+        (
+            "SparseAttention",
+            [f(1, 2, 32), f(1, 2, 16), f(1, 2, 16), f(1, 1, 32, 16), f(1, 1, 32, 16)]
+            + [n(1, 3), n(1, 3), n(1), n(1)],
+            3,
+            {"num_heads": 2, "kv_num_heads": 1, "sparse_block_size": 16},
+        ),
         *[
             (
                 "Tokenizer",
@@ -388,6 +470,7 @@ EXAMPLES += [
         ("Trilu", [f(3, 4), i()], 1, {}),
         ("UnfoldTensor", [f(2, 5)], 1, {"size": 2, "step": 2}),
         ("Unique", [f(4)], 3, {}),
+        ("WordConvEmbedding", [n(2, 5), f(4, 1, 3, 2), f(4), f(9, 2)], 1, {}),
     ]
 ]
 

@@ -152,7 +152,7 @@ def value_info(name, word, shape):
 
 
 def example_model(domain, op, inputs, outputs, attributes):
-    names = [f"i{k}" for k in range(len(inputs))]
+    names = [f"i{k}" if what else "" for k, what in enumerate(inputs)]
     results = [f"o{k}" for k in range(outputs)]
     node = helper.make_node(op, names, results, domain=domain, **attributes)
     given, constants = [], []
@@ -161,7 +161,7 @@ def example_model(domain, op, inputs, outputs, attributes):
             constants.append(TensorProto())
             constants[-1].CopyFrom(what)
             constants[-1].name = name
-        else:
+        elif what:
             given.append(value_info(name, *what))
     graph = helper.make_graph(
         [node],

@@ -273,13 +273,7 @@ static bool linear_heads(Node *n, Linear *l, Value *q, Value *k, Value *v) {
         return false;
     }
     if (!heads_from(n, q, q_heads, "query", &l->q)) return false;
-    if (*n->domain) { /* how many they are follows from their size */
-        if (dim_varies(k->dims[2]) || dim_varies(l->q.size)) {
-            unsupported(n, "queries and keys of a size that varies");
-            return false;
-        }
-        if (l->q.size > 0) k_heads = k->dims[2] / l->q.size;
-    }
+    if (*n->domain && l->q.size > 0) k_heads = k->dims[2] / l->q.size;
     if (!heads_from(n, k, k_heads, "key", &l->k) || !heads_from(n, v, heads, "value", &l->v))
         return false;
     if (!dim_meets(x, l->q.length, l->k.length)) {
@@ -304,10 +298,6 @@ void import_linear_attention(Node *n) {
     int rule = attr_choice(n, "update_rule", 3, "linear gated delta gated_delta");
     if (!q || !k || !v || n->failed) return;
     bool gated = rule & 1, delta = rule >> 1;
-    if (attr_int(n, "state_window", 0)) {
-        unsupported(n, "a state_window");
-        return;
-    }
     Linear l = {.work = DT_f32, .scale = attr_float(n, "scale", 0)};
     if (n->failed || !linear_heads(n, &l, q, k, v)) return;
     int64_t heads = l.v.heads;
@@ -338,6 +328,18 @@ void import_linear_attention(Node *n) {
     n->out[1] = g_cast(g, state, past ? past->dt : q->dt);
 }
 
+/* How many heads keys have follows from the size of a query's. */
+void import_ms_linear_attention(Node *n) {
+    Value *q = node_need(n, 0), *k = node_need(n, 1);
+    if (!q || !k) return;
+    bool varies =
+        q->rank == 3 && k->rank == 3 && (dim_varies(q->dims[2]) || dim_varies(k->dims[2]));
+    if (varies || attr_int(n, "state_window", 0))
+        unsupported(n, "a state_window, and queries and keys of a size that varies");
+    else
+        import_linear_attention(n);
+}
+
 /* --- GatedDeltaNet ---------------------------------------------------------------------------- */
 
 /* v, [tokens, heads, size] or [batch, length, heads, size], in the last form. False after a report
@@ -365,16 +367,16 @@ static bool delta_net_inputs(Node *n, const Value *state, Linear *l) {
     int lead = q->rank - (joined ? 1 : 2); /* tokens, or batch and length */
     const int64_t *d = state->dims, size = state->rank == 4 ? d[3] : 0;
     int64_t wide = lead == 1 || lead == 2 ? q->dims[lead] : 0, heads = wide;
-    if (joined && size > 0) heads = (wide - d[1] * d[2]) / (2 * size);
     bool varies = dim_varies(wide) || (state->rank == 4 && dims_vary(3, d + 1)) ||
                   (lead == 1 && dim_varies(d[0]) && !dim_varies(q->dims[0]));
-    if (varies || wide == 0 || size == 0 || dim_max(x, d[0]) == 0 || state->dt != DT_f32) {
-        unsupported(n, "a query of shape %s with a state %s%s", shape_of(n, q), dt_name(state->dt),
-                    shape_of(n, state));
+    if (varies) {
+        unsupported(n, "heads that vary, and a batch that varies of tokens that do not");
         return false;
     }
+    if (joined && size > 0) heads = (wide - d[1] * d[2]) / (2 * size);
     bool whole = !joined || 2 * heads * size + d[1] * d[2] == wide;
-    if (heads < 1 || d[1] % heads || !whole) {
+    bool some = wide > 0 && size > 0 && dim_max(x, d[0]) > 0 && state->dt == DT_f32;
+    if (!some || heads < 1 || d[1] % heads || !whole) {
         invalid(n, E2005, "a query of shape %s for a state of shape %s", shape_of(n, q),
                 shape_of(n, state));
         return false;
@@ -475,10 +477,6 @@ void import_causal_conv_with_state(Node *n) {
     bool last = attr_int(n, "channels_last", 0) != 0;
     int64_t dilation = attr_int(n, "dilation", 1);
     if (!v || !weight || n->failed) return;
-    if (attr_int(n, "ndim", 1) != 1 || attr_int(n, "state_window", 0)) {
-        unsupported(n, "more than one spatial dimension and a state_window");
-        return;
-    }
     int rank = v->rank, along = last ? 1 : 2, across = last ? 2 : 1; /* length and channels */
     int64_t full[MAX_RANK], flat[3] = {0}, channels = 1, kernel = 1;
     bool fits = (last ? rank >= 3 : rank == 3) && dilation >= 1 && dilation <= INT32_MAX &&
@@ -532,4 +530,11 @@ void import_causal_conv_with_state(Node *n) {
     int64_t start[3] = {0}, step[3] = {1, 1, 1};
     start[along] = dim_sub(x, padded->dims[along], full[along]);
     n->out[1] = g_reshape(g, g_slice(g, padded, start, step, flat), rank, full);
+}
+
+void import_ms_causal_conv_with_state(Node *n) {
+    if (attr_int(n, "ndim", 1) != 1 || attr_int(n, "state_window", 0))
+        unsupported(n, "more than one spatial dimension, and a state_window");
+    else
+        import_causal_conv_with_state(n);
 }

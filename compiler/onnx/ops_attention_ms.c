@@ -687,7 +687,7 @@ static bool decoder_cache(Node *n, const Value *mask, Attention *a) {
 }
 
 /* One query looks at what it is given (cross-attention), or at a buffer with its key in it. */
-void import_ms_decoder_masked_multi_head_attention(Node *n) {
+void import_ms_decoder_attention(Node *n) {
     Graph *g = n->g;
     Value *q = node_need(n, 0), *k = node_in(n, 1), *mask = node_in(n, 3);
     Attention a = {.masked = attr_float(n, "mask_filter_value", MASK_FILTER),

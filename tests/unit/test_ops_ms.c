@@ -343,7 +343,7 @@ static void test_language_refusals(void **state) {
          "qk_l2_norm"},
         {DELTA "y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s) {update_rule=\"gated\"}",
          E3002, "does not take"},
-        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005, "shape"},
+        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005, "a query of shape"},
         {"input x f32[2,3] input c f32[2] output y y = com.microsoft:GatedRMSNorm(x, c, x)", E2005,
          "a scale of shape"},
         {"input x f32[2,3] input g f32[1,1] output y y = com.microsoft:GatedAdd(x, x, g)", E2005,
