@@ -605,8 +605,8 @@ static Value *seen_keys(Node *n, const Attention *a, const Cache *c, Value *bloc
     return build_map(&b, DT_bool, build_load(&b, blocks, at));
 }
 
-/* As its documentation says: ONNX Runtime's CPU kernel differs where keys of a batch end at
- * different places, by memory that it has not written. */
+/* As its documentation says. ONNX Runtime's CPU kernel does so, too, but where the keys of a batch
+ * end at different places: there an item may get weights that are made of another one's keys. */
 void import_ms_sparse_attention(Node *n) {
     Cache c = {.shared = true};
     Attention a = {.causal = true, .masked = -INFINITY};
