@@ -143,17 +143,6 @@ void use_name(Printer *p, const Expr *e, const char *name) {
     give_name(p, node_of(p, e), name);
 }
 
-const char *name_expr(Printer *p, const Expr *e) {
-    Node *node = node_of(p, e);
-    if (node->name) return node->name;
-    Piece piece = compose(p, e);
-    if (node->name) return node->name; /* it became a variable of an if statement */
-    const char *name = fresh(p);
-    print_line(p, "const %s %s = %s;", type_of(p, (DType)e->dt), name, piece.text);
-    give_name(p, node, name);
-    return name;
-}
-
 static bool holds_extent(const Buffer *b) {
     return b->space == SPACE_param && b->dt == DT_i32 && buffer_elements(b) == 1 && !b->written &&
            buffer_has_range(b);
@@ -176,6 +165,54 @@ static bool is_extent(Printer *p, const Expr *e) {
     const bool found = find_extent(p, e);
     node_of(p, e)->extent = found ? 1 : -1;
     return found;
+}
+
+static bool is_part(Printer *p, const Expr *e);
+
+static bool find_part(Printer *p, const Expr *e) {
+    if (e->dt != DT_i32 && e->dt != DT_bool) return false;
+    if (e->op == EX_load) return is_extent(p, e);
+    for (int i = 0; i < e->n; i++)
+        if (!is_part(p, e->arg[i])) return false;
+    return true;
+}
+
+/* Is it computed from variables and a run's extents alone? */
+static bool is_part(Printer *p, const Expr *e) {
+    const int before = node_of(p, e)->place;
+    if (before) return before > 0;
+    const bool found = find_part(p, e);
+    node_of(p, e)->place = found ? 1 : -1;
+    return found;
+}
+
+/* Is it an integer that depends on variables alone? Such are held, and computed, in the type of
+ * indices: that of differences of pointers in C, for compilers that cannot prove of a sum of 32
+ * bits that it does not wrap around extend each, and make no vectors of what lies side by side. */
+static bool is_place(Printer *p, const Expr *e) {
+    return p->d->index && e->dt == DT_i32 && e->vars && is_part(p, e);
+}
+
+const char *index_type(const Printer *p) {
+    return p->d->index ? p->d->index : p->d->reg[DT_i32];
+}
+
+static const char *value_type(Printer *p, const Expr *e) {
+    return is_place(p, e) ? index_type(p) : type_of(p, (DType)e->dt);
+}
+
+const char *name_expr(Printer *p, const Expr *e) {
+    Node *node = node_of(p, e);
+    if (node->name) return node->name;
+    const bool before = p->in_place;
+    p->in_place = is_place(p, e);
+    Piece piece = compose(p, e);
+    p->in_place = before;
+    if (node->name) return node->name; /* it became a variable of an if statement */
+    const char *name = fresh(p);
+    print_line(p, "const %s %s = %s;", value_type(p, e), name, piece.text);
+    give_name(p, node, name);
+    return name;
 }
 
 /* Gives names to what `e` needs in any case and uses more than once. */
@@ -302,7 +339,7 @@ static void print_branch(Printer *p, const char *name, const Expr *e) {
 static Piece select_statement(Printer *p, const Expr *e) {
     const Expr *yes = e->arg[1], *no = e->arg[2];
     Piece condition = print(p, e->arg[0]);
-    const char *name = fresh(p), *type = type_of(p, (DType)e->dt);
+    const char *name = fresh(p), *type = value_type(p, e);
     if (is_leaf(no)) {
         print_line(p, "%s %s = %s;", type, name, print(p, no).text);
         print_line(p, "if (%s) {", condition.text);
@@ -387,7 +424,7 @@ Piece compose_logic(Printer *p, const Expr *e) {
 
 /* --- printing --------------------------------------------------------------------------------- */
 
-Piece print(Printer *p, const Expr *e) {
+static Piece print_plain(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);
     if (node->name) return (Piece){node->name, P_atom};
     Piece piece = compose(p, e);
@@ -400,18 +437,52 @@ Piece print(Printer *p, const Expr *e) {
             return compose(p, e);
         }
         const char *name = fresh(p);
-        print_line(p, "const %s %s = %s;", type_of(p, (DType)e->dt), name, piece.text);
+        print_line(p, "const %s %s = %s;", value_type(p, e), name, piece.text);
         give_name(p, node, name);
         return (Piece){name, P_atom};
     }
     return piece;
 }
 
-const char *print_root(Printer *p, const Expr *e) {
+static Piece print_whole(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);
-    if (node->name) return node->name;
+    if (node->name) return (Piece){node->name, P_atom};
     Piece piece = compose(p, e);
-    return node->name ? node->name : piece.text;
+    return node->name ? (Piece){node->name, P_atom} : piece;
+}
+
+/* Where an index is a value it has the type of values. What stands in an index, but in a sum, is a
+ * value if it is none itself. */
+static Piece print_in_type(Printer *p, const Expr *e, Piece (*print_it)(Printer *, const Expr *)) {
+    const bool place = is_place(p, e), before = p->in_place;
+    p->in_place = place || (before && e->dt == DT_i32 && (e->op == EX_add || e->op == EX_sub));
+    Piece piece = print_it(p, e);
+    p->in_place = before;
+    return place && !before ? convert(p, type_of(p, DT_i32), piece) : piece;
+}
+
+Piece print(Printer *p, const Expr *e) {
+    return print_in_type(p, e, print_plain);
+}
+
+const char *print_root(Printer *p, const Expr *e) {
+    return print_in_type(p, e, print_whole).text;
+}
+
+const char *print_bound(Printer *p, const Expr *e) {
+    const bool before = p->in_place;
+    p->in_place = true;
+    const char *text = print_root(p, e);
+    p->in_place = before;
+    return text;
+}
+
+Piece print_compared(Printer *p, const Expr *e) {
+    const bool before = p->in_place;
+    p->in_place = is_place(p, e);
+    Piece piece = print(p, e);
+    p->in_place = before;
+    return piece;
 }
 
 const char *operand(Printer *p, Piece piece, int prec) {

@@ -374,9 +374,10 @@ static void print_keep(Text *out, int bytes, const char *letter, bool holds) {
     text_addf(out, "#define MLCC_KEEP%d(v) __asm__(\"\" : \"+%s\"(v))\n", bytes, letter);
     if (!holds) return;
     text_addf(out,
-              "#define MLCC_HELD%d(v) \"+%s\"(v)\n"
-              "#define MLCC_HOLD%d(...) __asm__ volatile(\"\" : __VA_ARGS__ : : \"memory\")\n",
-              bytes, letter, bytes);
+              "#if !defined(__clang__)\n#define MLCC_HELD%d(v) \"+%s\"(v)\n"
+              "#define MLCC_HOLD%d(...) __asm__ volatile(\"\" : __VA_ARGS__ : : \"memory\")\n"
+              "#else\n#define MLCC_HOLD%d(...)\n#endif\n",
+              bytes, letter, bytes, bytes);
 }
 
 static void print_keeps(const Unit *unit, Text *out) {
@@ -387,7 +388,9 @@ static void print_keeps(const Unit *unit, Text *out) {
     if (unit->holds)
         text_add(out,
                  "/* Sums stay there between iterations that stand one after the other: GCC would\n"
-                 " * read for the next one before, and then have no registers for them. */\n");
+                 " * read for the next one before, and then have no registers for them. Clang does "
+                 "not,\n"
+                 " * and spills what so many operands name. */\n");
     for (int bytes = 16; bytes <= 64; bytes *= 2) {
         if (!(unit->keeps & bytes)) continue;
         const char *x86 = bytes == 16 ? "__SSE__" : bytes == 32 ? "__AVX__" : "__AVX512F__";
@@ -491,9 +494,9 @@ void lanes_put_first(Lanes *l, int buffer, const Expr *index, const char *value)
     Printer *p = l->p;
     index = at_start(l, index);
     begin_statement(p, 1, &index);
-    print_line(p, "%s(&%s[%s], %s, %s);",
-               put_first_function(p, p->k->buffers.items[buffer]->dt, l->width), p->buffer[buffer],
-               print(p, index).text, value, count_of(l));
+    print_line(p, "%s(%s, %s, %s);",
+               put_first_function(p, p->k->buffers.items[buffer]->dt, l->width),
+               print_address(p, buffer, index), value, count_of(l));
 }
 
 const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
@@ -502,13 +505,11 @@ const char *lanes_at(Lanes *l, int buffer, const Expr *index) {
     index = at_start(l, index);
     if (p->held[buffer] > 0 && ex_is_const(index)) return p->held_name[buffer][index->k.i];
     begin_statement(p, 1, &index);
-    const char *at = print(p, index).text;
-    if (l->width == 1) return TEXT("%s[%s]", p->buffer[buffer], at);
-    if (lanes_missing(l, buffer))
-        return first_lanes(l, b->dt, TEXT("&%s[%s]", p->buffer[buffer], at));
+    const char *place = print_place(p, buffer, index);
+    if (l->width == 1) return place;
+    if (lanes_missing(l, buffer)) return first_lanes(l, b->dt, TEXT("&%s", place));
     const char *is_const = b->written || b->space == SPACE_reg ? "" : "const ";
-    return TEXT("*(%s%s_at *)&%s[%s]", is_const, lane_type(p, b->dt, l->width), p->buffer[buffer],
-                at);
+    return TEXT("*(%s%s_at *)&%s", is_const, lane_type(p, b->dt, l->width), place);
 }
 
 /* The type of the vectors that `load` gives: columns of a dot are loaded as i32. */
@@ -544,8 +545,7 @@ void lanes_keep(Lanes *l, const Expr *load) {
     const Expr *index = at_start(l, load->arg[0]);
     const char *type = lane_type(p, loaded_type(load), l->width);
     begin_statement(p, 1, &index);
-    const char *at = print(p, index).text;
-    const char *place = TEXT("&%s[%s]", p->buffer[load->k.i], at);
+    const char *place = print_address(p, (int)load->k.i, index);
     keep(l, load, NULL,
          lanes_missing(l, (int)load->k.i) ? first_lanes(l, loaded_type(load), place)
                                           : TEXT("*(const %s_at *)%s", type, place));
@@ -713,8 +713,8 @@ static const char *every_second(Lanes *l, const Expr *load) {
     Printer *p = l->p;
     const Expr *index = at_start(l, load->arg[0]);
     begin_statement(p, 1, &index);
-    return TEXT("%s(&%s[%s])", lane_function(p, "seconds", l->width), p->buffer[load->k.i],
-                print(p, index).text);
+    return TEXT("%s(%s)", lane_function(p, "seconds", l->width),
+                print_address(p, (int)load->k.i, index));
 }
 
 static const char *counted(Lanes *l, const Expr *e) {
@@ -891,7 +891,7 @@ void lanes_put(Lanes *l, int buffer, const Expr *index, const Expr *value) {
     l->put[at] = local_name(l, lane_type(p, DT_i32, l->width), text);
     index = at_start(l, index);
     begin_statement(p, 1, &index);
-    l->put_at[at] = TEXT("&%s[%s]", p->buffer[buffer], print(p, index).text);
+    l->put_at[at] = print_address(p, buffer, index);
     if (l->n_put < LANES_PUT) return;
     const char *name = TEXT("%s_%s", table ? "look_up" : "put", dt_name((DType)value->dt));
     if (value->dt == DT_i16) name = code.lowest ? "put_word_i8" : "put_word_u8";
@@ -937,7 +937,7 @@ static const char *few_at(Lanes *l, const LaneDot *dot, const Expr *load) {
     const Expr *index = at_start(l, load->arg[0]);
     l->value[dot->var] = NULL;
     begin_statement(p, 1, &index);
-    return TEXT("&%s[%s]", p->buffer[load->k.i], print(p, index).text);
+    return print_address(p, (int)load->k.i, index);
 }
 
 /* Those of all lanes as a vector of words. */

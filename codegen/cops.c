@@ -147,7 +147,7 @@ static Piece call2(Printer *p, const char *function, Piece a, Piece b) {
 }
 
 /* A conversion as the language spells it. */
-static Piece convert(Printer *p, const char *type, Piece a) {
+Piece convert(Printer *p, const char *type, Piece a) {
     if (p->d->call_casts) return call(p, type, a);
     return (Piece){TEXT("(%s)%s", type, operand(p, a, P_unary)), P_unary};
 }
@@ -190,17 +190,26 @@ static void sort_terms(Printer *p, const Expr *e, IndexParts *parts) {
  * ranges say. Yet one that passes the largest integer would come out negative, and no element lies
  * there: so what is known not to be negative is added as it is. C compilers then see that elements
  * of a row lie side by side, which a sum that may wrap hides. */
-static Piece print_index(Printer *p, const Expr *index) {
+static const char *print_index(Printer *p, const Expr *index) {
     IndexParts parts = {.known = NULL};
-    bool sum = index->op == EX_add && index->dt == DT_i32 && !node_of(p, index)->name;
+    const bool sum = index->op == EX_add && index->dt == DT_i32 && !node_of(p, index)->name;
+    const bool before = p->in_place;
     if (sum && may_wrap(p, index)) sort_terms(p, index, &parts);
-    if (!parts.known || !parts.other) return print(p, index);
-    return infix(p, print(p, parts.other), "+", print(p, parts.known), P_sum);
+    p->in_place = true;
+    const char *text = parts.known && parts.other
+                           ? infix(p, print(p, parts.other), "+", print(p, parts.known), P_sum).text
+                           : print(p, index).text;
+    p->in_place = before;
+    return text;
 }
 
 const char *print_place(Printer *p, int buffer, const Expr *index) {
     const char *name = p->buffer[buffer];
-    return index ? TEXT("%s[%s]", name, print_index(p, index).text) : name;
+    return index ? TEXT("%s[%s]", name, print_index(p, index)) : name;
+}
+
+const char *print_address(Printer *p, int buffer, const Expr *index) {
+    return TEXT("&%s[%s]", p->buffer[buffer], print_index(p, index));
 }
 
 typedef struct Index {
@@ -592,7 +601,6 @@ static Piece compose_div(Printer *p, const Expr *e) {
         const char *const args[] = {a.text, b.text};
         return function(p, e, dt, args);
     }
-    Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
     const Node *ra = range_of(p, e->arg[0]), *rb = range_of(p, e->arg[1]);
     bool constant = ex_is_const(e->arg[1]);
     bool positive = (rb->bounded && rb->lo > 0) || (constant && e->arg[1]->k.i > 0);
@@ -601,6 +609,8 @@ static Piece compose_div(Printer *p, const Expr *e) {
     /* GLSL leaves the remainder of negative numbers open */
     if (p->d->wraps && e->op == EX_rem && dt_kind(dt) == DK_sint)
         plain = positive && ra->bounded && ra->lo >= 0;
+    p->in_place &= plain; /* functions take values */
+    Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
     if (plain) return infix(p, a, ex_infix((ExprOp)e->op), b, P_product);
     return call2(p, helper(p, e->op == EX_div ? "mlcc_div_%s" : "mlcc_rem_%s", dt), a, b);
 }
@@ -621,8 +631,10 @@ static Piece compose_min_max(Printer *p, const Expr *e) {
     Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
     if (!p->inline_only && !repeatable(p, e->arg[0], a)) a = atom(name_expr(p, e->arg[0]));
     if (!p->inline_only && !repeatable(p, e->arg[1], b)) b = atom(name_expr(p, e->arg[1]));
-    if (!repeatable(p, e->arg[0], a) || !repeatable(p, e->arg[1], b))
-        return call2(p, helper(p, name, dt), a, b);
+    if (!repeatable(p, e->arg[0], a) || !repeatable(p, e->arg[1], b)) {
+        p->in_place = false;
+        return call2(p, helper(p, name, dt), print(p, e->arg[0]), print(p, e->arg[1]));
+    }
     /* The comparison fails for NaN, which leaves the first operand. */
     return (Piece){TEXT("%s %s %s ? %s : %s", operand(p, a, P_shift), is_min ? ">" : "<",
                         operand(p, b, P_shift), operand(p, b, P_or), operand(p, a, P_or)),
@@ -632,8 +644,10 @@ static Piece compose_min_max(Printer *p, const Expr *e) {
 static Piece compose_shift(Printer *p, const Expr *e) {
     DType dt = (DType)e->dt;
     bool left = e->op == EX_shl;
+    const bool constant = ex_is_const(e->arg[1]);
+    p->in_place &= constant;
     Piece a = print(p, e->arg[0]);
-    if (!ex_is_const(e->arg[1]))
+    if (!constant)
         return call2(p, helper(p, left ? "mlcc_shl_%s" : "mlcc_shr_%s", dt), a,
                      print(p, e->arg[1]));
     int width = dt_bits(dt);
@@ -680,7 +694,7 @@ static void move_constant(Printer *p, const Expr *e, Piece *a, Piece *b) {
     if (from->lo + by < INT32_MIN || from->hi + by > INT32_MAX || moved < INT32_MIN ||
         moved > INT32_MAX)
         return;
-    *(side ? b : a) = print(p, sum->arg[0]);
+    *(side ? b : a) = print_compared(p, sum->arg[0]);
     *(side ? a : b) = literal(p, DT_i32, (Scalar){.i = moved});
 }
 
@@ -688,7 +702,7 @@ static Piece compose_compare(Printer *p, const Expr *e) {
     int known = decided(p, e);
     if (known >= 0) return literal(p, DT_bool, (Scalar){.i = known});
     DType dt = (DType)e->arg[0]->dt;
-    Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
+    Piece a = print_compared(p, e->arg[0]), b = print_compared(p, e->arg[1]);
     bool order = e->op == EX_lt || e->op == EX_le;
     if (dt == DT_bool && order) {
         a = convert(p, p->d->reg[DT_i32], a);
@@ -729,6 +743,7 @@ static Piece compose_bitwise(Printer *p, const Expr *e) {
 static Piece compose_unary(Printer *p, const Expr *e) {
     DType dt = (DType)e->arg[0]->dt;
     const Node *range = range_of(p, e->arg[0]);
+    p->in_place &= e->op != EX_abs;
     Piece a = print(p, e->arg[0]);
     switch ((ExprOp)e->op) {
     case EX_not:

@@ -235,7 +235,7 @@ static void print_prefetch(Printer *p, const Stmt *s) {
     const Expr *flat = place_of(p, s);
     begin_statement(p, 1, &flat);
     p->unit->needs |= NEEDS_prefetch;
-    print_line(p, "MLCC_PREFETCH(%s, %s, %d);", p->buffer[s->buffer], print_root(p, flat),
+    print_line(p, "MLCC_PREFETCH(%s, %s, %d);", p->buffer[s->buffer], print_bound(p, flat),
                s->near ? 3 : 2);
     end_statement(p, mark);
 }
@@ -245,8 +245,9 @@ static void print_let(Printer *p, const Stmt *s) {
     int mark = p->named.n;
     const Expr *value = prepare(p, s->value);
     begin_statement(p, 1, &value);
-    print_line(p, "const %s %s = %s;", type_of(p, (DType)value->dt), p->var[s->var],
-               print_root(p, value));
+    const bool index = value->dt == DT_i32;
+    print_line(p, "const %s %s = %s;", index ? index_type(p) : type_of(p, (DType)value->dt),
+               p->var[s->var], index ? print_bound(p, value) : print_root(p, value));
     p->var_value[s->var] = range_of(p, value);
     end_statement(p, mark);
 }
@@ -294,7 +295,7 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
         bound = print_root(p, extent);
     }
     if (p->var_used[s->var] || !all)
-        print_line(p, "const %s %s = %s;", type_of(p, DT_i32), p->var[s->var], position);
+        print_line(p, "const %s %s = %s;", index_type(p), p->var[s->var], position);
     if (!all) {
         print_line(p, "if (%s < %s) {", p->var[s->var], bound);
         end_statement(p, mark);
@@ -363,7 +364,7 @@ static const char *first_place(Printer *p, const Expr *load, int var) {
         more = arena_printf(p->scratch, "%s + %s * %lld", more, p->var[v], (long long)stride);
     }
     begin_statement(p, 1, &first);
-    return arena_printf(p->scratch, "%s + %s%s", p->buffer[load->k.i], print_root(p, first), more);
+    return arena_printf(p->scratch, "%s + %s%s", p->buffer[load->k.i], print_bound(p, first), more);
 }
 
 /* The load that a cast widens, of bytes that lie side by side along `var`; NULL: none. */
@@ -419,7 +420,7 @@ static void print_loop(Printer *p, const Stmt *s) {
     }
     int mark = p->named.n;
     begin_statement(p, 1, &extent);
-    const char *bound = print_root(p, extent), *var = p->var[s->var];
+    const char *bound = print_bound(p, extent), *var = p->var[s->var];
     if (strchr(bound, ' ')) bound = arena_printf(p->scratch, "(%s)", bound);
     bool few = ex_is_const(extent) && extent->k.i <= MOST_UNROLLED;
     bool unroll = s->role == ROLE_unroll || (s->role == ROLE_vector && p->d->barrier);
@@ -432,10 +433,10 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (s == p->shared) {
         first = names_take(&p->names, "begin", "begin");
         last = names_take(&p->names, "end", "end");
-        print_line(p, "const %s %s = mlcc_part(%s, %d, %s, %s);", type_of(p, DT_i32), first, bound,
+        print_line(p, "const %s %s = mlcc_part(%s, %d, %s, %s);", index_type(p), first, bound,
                    p->unit_of_part, p->worker, p->workers);
-        print_line(p, "const %s %s = mlcc_part(%s, %d, %s + 1, %s);", type_of(p, DT_i32), last,
-                   bound, p->unit_of_part, p->worker, p->workers);
+        print_line(p, "const %s %s = mlcc_part(%s, %d, %s + 1, %s);", index_type(p), last, bound,
+                   p->unit_of_part, p->worker, p->workers);
     }
     const Strips strips = print_strips(p, s, first, last);
     if (strips == STRIPS_all) {
@@ -446,8 +447,8 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (strips)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);
     else
-        print_line(p, "for (%s %s = %s; %s < %s; %s++) {", type_of(p, DT_i32), var, first, var,
-                   last, var);
+        print_line(p, "for (%s %s = %s; %s < %s; %s++) {", index_type(p), var, first, var, last,
+                   var);
     end_statement(p, mark);
     print_indented(p, s->body);
     print_line(p, "}");
@@ -497,7 +498,7 @@ static const char *wide_text(const Wide *w, int buffer, const Expr *first) {
     const bool constant = buffer < p->k->n_params && !b->written;
     begin_statement(p, 1, &first);
     return arena_printf(p->scratch, "*(%s%s *)(%s + %s)", constant ? "const " : "",
-                        wide_type(p, b->dt, w->count), p->buffer[buffer], print_root(p, first));
+                        wide_type(p, b->dt, w->count), p->buffer[buffer], print_bound(p, first));
 }
 
 static const char *wide_name(Printer *p) {
@@ -593,7 +594,7 @@ static void print_elements(const Wide *w, const char *out) {
     const char *var = p->var[w->var];
     p->unit->needs |= NEEDS_unroll;
     print_line(p, "%s", p->d->unroll);
-    print_line(p, "for (%s %s = 0; %s < %lld; %s++) {", type_of(p, DT_i32), var, var,
+    print_line(p, "for (%s %s = 0; %s < %lld; %s++) {", index_type(p), var, var,
                (long long)w->count, var);
     p->indent++;
     const Expr *roots[] = {w->to ? NULL : w->at, w->value};

@@ -79,6 +79,7 @@ typedef struct Node {
     bool bounded;     /* ... and known: lo <= value <= hi */
     int64_t lo, hi;
     int extent; /* 1: is_extent, -1: it is not, 0: not asked for */
+    int place;  /* the same of is_place */
 } Node;
 
 typedef struct TileNest TileNest;
@@ -124,6 +125,7 @@ typedef struct Printer {
     int words;
     VEC(Node *) named;  /* nodes with names, innermost scope last */
     bool inline_only;   /* under a guard: nothing may be printed before the statement */
+    bool in_place;      /* what is printed is a part of an index, which needs no cast */
     const Stmt *shared; /* a loop of which the function does the part of a thread; or NULL */
     int unit_of_part;   /* what parts are multiples of */
     const char *worker, *workers; /* names of the parameters that say which */
@@ -233,6 +235,12 @@ const char *print_stored(Printer *p, DType dt, const Expr *e);
 /* The place of an element: "x[i * 4 + j]", or "x" for a register. */
 const char *print_place(Printer *p, int buffer, const Expr *index);
 const char *type_of(Printer *p, DType dt);
+/* Of loop variables. */
+const char *index_type(const Printer *p);
+/* The text of a root that is an index or a bound. */
+const char *print_bound(Printer *p, const Expr *e);
+/* "&x[i * 4 + j]" */
+const char *print_address(Printer *p, int buffer, const Expr *index);
 const char *mem_type(Unit *unit, DType dt);
 /* True if the buffer's elements are held in their register type. */
 bool held_wide(const Printer *p, const Buffer *b);

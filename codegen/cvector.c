@@ -684,8 +684,7 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
         part[i] = TEXT("(%s)%s", type, lanes_text(l, in->value[i], true));
     }
     begin_statement(p, 1, &in->place);
-    const char *place =
-        arena_printf(p->scratch, "&%s[%s]", p->buffer[in->store->buffer], print(p, in->place).text);
+    const char *place = print_address(p, in->store->buffer, in->place);
     if (words)
         print_line(p, "%s(%s, %s, %s, %s, %s);", unit_lane_function(p->unit, "put_fours", l->width),
                    place, part[0], part[1], part[2], part[3]);
@@ -812,7 +811,7 @@ Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *la
     print_line(p, "{");
     p->indent++;
     const char *var = p->var[s->var];
-    print_line(p, "%s %s = %s;", type_of(p, DT_i32), var, first);
+    print_line(p, "%s %s = %s;", index_type(p), var, first);
     Lanes l = {.p = p, .var = s->var, .width = width, .strip = true};
     l.value = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
     int64_t left = extent; /* if all of the loop is done here */

@@ -125,7 +125,7 @@ static bool lies_in_tiles(const Printer *p, int buffer) {
 static const char *address(Printer *p, int buffer, const Expr *index, int64_t row, int64_t column) {
     index = placed(p, p->tiles, index, row, column);
     begin_statement(p, 1, &index);
-    return TEXT("&%s[%s]", p->buffer[buffer], print(p, index).text);
+    return print_address(p, buffer, index);
 }
 
 /* What is done with each tile of sums. */
@@ -287,7 +287,8 @@ static void print_finish(Printer *p, int64_t count) {
         print_line(p, "while (%s < %lld) {", done, parts);
     p->indent++;
     for (int i = 0; i < t->around.n; i++)
-        print_line(p, "const int32_t %s = %s;", p->var[t->around.items[i]], t->at_before[i]);
+        print_line(p, "const %s %s = %s;", index_type(p), p->var[t->around.items[i]],
+                   t->at_before[i]);
     print_line(p, "const %s *const %s = %s[!%s];", mem_type(p->unit, p->k->buffers.items[sums]->dt),
                p->buffer[sums], t->sums, t->turn);
     print_statements(p, t->finish->body);
@@ -403,8 +404,9 @@ void print_tiles_begin(Printer *p) {
     print_line(p, "__attribute__((aligned(64))) %s %s[2][%lld];", mem_type(p->unit, sums->dt),
                t->sums, (long long)(buffer_elements(sums) + 15) / 16 * 16);
     print_line(p, "int %s = 0;", t->turn);
-    for (int i = 0; i < t->around.n; i++) print_line(p, "int32_t %s = 0;", t->at_before[i]);
-    print_line(p, "int32_t %s = %lld; /* parts of the tile before that are finished */",
+    for (int i = 0; i < t->around.n; i++)
+        print_line(p, "%s %s = 0;", index_type(p), t->at_before[i]);
+    print_line(p, "%s %s = %lld; /* parts of the tile before that are finished */", index_type(p),
                p->var[t->finish->var], (long long)t->finish->extent->k.i);
 }
 

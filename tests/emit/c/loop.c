@@ -10,7 +10,7 @@
 
 /* Scan(scan): x0 f32[8], y f32[8] */
 static void k0_scan_scan(const float *restrict x0, float *restrict y) {
-    for (int32_t i0i1 = 0; i0i1 < 8; i0i1++) {
+    for (ptrdiff_t i0i1 = 0; i0i1 < 8; i0i1++) {
         y[i0i1] = x0[i0i1];
     }
 }
@@ -18,16 +18,16 @@ static void k0_scan_scan(const float *restrict x0, float *restrict y) {
 /* Tanh(tanh): x0 f32[8], x1 f32[40], y f32[8] */
 static void k1_tanh_tanh(const float *restrict x0, const float *restrict x1, float *restrict y,
                          int32_t t0) {
-    for (int32_t i0i1 = 0; i0i1 < 8; i0i1++) {
+    for (ptrdiff_t i0i1 = 0; i0i1 < 8; i0i1++) {
         y[i0i1] = tanhf(x1[t0 * 8 + i0i1] + x0[i0i1] * 0.5f);
     }
 }
 
 /* Scan(scan): x0 f32[8], y f32[40] */
 static void k2_scan_scan(const float *restrict x0, float *restrict y, int32_t t0) {
-    for (int32_t i1 = 0; i1 < 2; i1++) {
-        for (int32_t i2 = 0; i2 < 4; i2++) {
-            const int32_t v0 = i1 * 4 + i2;
+    for (ptrdiff_t i1 = 0; i1 < 2; i1++) {
+        for (ptrdiff_t i2 = 0; i2 < 4; i2++) {
+            const ptrdiff_t v0 = i1 * 4 + i2;
             y[t0 * 8 + v0] = x0[v0];
         }
     }
@@ -35,7 +35,7 @@ static void k2_scan_scan(const float *restrict x0, float *restrict y, int32_t t0
 
 /* Scan(scan): x0 f32[8], y f32[8] */
 static void k3_scan_scan(const float *restrict x0, float *restrict y) {
-    for (int32_t i0i1 = 0; i0i1 < 8; i0i1++) {
+    for (ptrdiff_t i0i1 = 0; i0i1 < 8; i0i1++) {
         y[i0i1] = x0[i0i1];
     }
 }

@@ -9,7 +9,7 @@
 
 /* Clip(clip): x f32[8], y f32[8] */
 static void k0_clip(const float *restrict x, float *restrict y) {
-    for (int32_t i = 0; i < 8; i++) {
+    for (ptrdiff_t i = 0; i < 8; i++) {
         const float v0 = x[i];
         const float v1 = x[7 - i];
         float v2;
