@@ -469,9 +469,22 @@ static const Expr *simplify_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *
     return NULL;
 }
 
-/* What was widened from an i32, as it was; NULL if it may be no i32. */
+/* True if every value of `from` is also one of `to`. */
+static bool exact_cast(DType from, DType to) {
+    if (from == DT_bool) return true;
+    if (dt_is_int(from) && dt_is_int(to)) {
+        if (dt_kind(from) == dt_kind(to)) return dt_bits(from) <= dt_bits(to);
+        return dt_kind(from) == DK_uint && dt_bits(from) < dt_bits(to);
+    }
+    if (dt_is_float(from) && dt_is_float(to))
+        return to == DT_f64 || (to == DT_f32 && from != DT_f64);
+    return false;
+}
+
+/* What was widened to i64 from an i32 or less, as an i32; NULL if it may be none. */
 static const Expr *as_half(Exprs *x, const Expr *e) {
-    if (e->op == EX_cast && e->arg[0]->dt == DT_i32) return e->arg[0];
+    if (e->op == EX_cast && e->arg[0]->dt != DT_bool && exact_cast((DType)e->arg[0]->dt, DT_i32))
+        return ex_cast(x, DT_i32, e->arg[0]);
     if (!ex_is_const(e) || e->k.i < INT32_MIN || e->k.i > INT32_MAX) return NULL;
     return ex_int(x, DT_i32, e->k.i);
 }
@@ -518,9 +531,11 @@ const Expr *ex_bin(Exprs *x, ExprOp op, const Expr *a, const Expr *b) {
     }
     const Expr *simple = simplify_bin(x, op, a, b);
     if (simple) return simple;
-    if (is_comparison(op) && dt == DT_i64) {
+    /* Not only for speed: Mesa 22.3 takes an int64_t that was widened, also one that has been
+     * through max or min, for never less than any constant. */
+    if (dt == DT_i64 && (is_comparison(op) || op == EX_min || op == EX_max)) {
         const Expr *l = as_half(x, a), *r = as_half(x, b);
-        if (l && r) return ex_bin(x, op, l, r);
+        if (l && r) return ex_cast(x, to, ex_bin(x, op, l, r));
     }
     const Expr *arg[2] = {a, b};
     return node(x, op, to, (Scalar){.i = 0}, 2, arg);
@@ -532,18 +547,6 @@ const Expr *ex_select(Exprs *x, const Expr *cond, const Expr *a, const Expr *b) 
     if (cond->op == EX_not) return ex_select(x, cond->arg[0], b, a);
     const Expr *arg[3] = {cond, a, b};
     return node(x, EX_select, (DType)a->dt, (Scalar){.i = 0}, 3, arg);
-}
-
-/* True if every value of `from` is also one of `to`. */
-static bool exact_cast(DType from, DType to) {
-    if (from == DT_bool) return true;
-    if (dt_is_int(from) && dt_is_int(to)) {
-        if (dt_kind(from) == dt_kind(to)) return dt_bits(from) <= dt_bits(to);
-        return dt_kind(from) == DK_uint && dt_bits(from) < dt_bits(to);
-    }
-    if (dt_is_float(from) && dt_is_float(to))
-        return to == DT_f64 || (to == DT_f32 && from != DT_f64);
-    return false;
 }
 
 const Expr *ex_cast(Exprs *x, DType dt, const Expr *a) {

@@ -603,6 +603,18 @@ static const Expr *simplify_compare(Simplifier *s, const Expr *e) {
     return coarse ? coarse : e;
 }
 
+/* The one of two that is always the smaller or larger one; constructors may have widened it. */
+static const Expr *simplify_extreme(Simplifier *s, const Expr *e) {
+    int64_t al, ah, bl, bh;
+    if (e->op == EX_cast) return ex_cast(s->x, (DType)e->dt, simplify_extreme(s, e->arg[0]));
+    if ((e->op != EX_min && e->op != EX_max) || (e->dt != DT_i32 && e->dt != DT_i64) ||
+        !bounds(&s->ranges, e->arg[0], &al, &ah) || !bounds(&s->ranges, e->arg[1], &bl, &bh))
+        return e;
+    if (ah <= bl) return e->op == EX_min ? e->arg[0] : e->arg[1];
+    if (bh <= al) return e->op == EX_min ? e->arg[1] : e->arg[0];
+    return e;
+}
+
 static const Expr *simplify(Simplifier *s, const Expr *e) {
     if (e->n == 0) {
         if (e->op == EX_var && e->dt == DT_i32 && e->k.i < s->ranges.n &&
@@ -617,7 +629,6 @@ static const Expr *simplify(Simplifier *s, const Expr *e) {
     if (e->n > 4) arg = ARENA_ARRAY(x->arena, e->n, const Expr *);
     for (int i = 0; i < e->n; i++) arg[i] = simplify(s, e->arg[i]);
     const Expr *r = ex_rebuild(x, e, arg);
-    int64_t al, ah, bl, bh;
     if (r->dt == DT_i32 && (r->op == EX_add || r->op == EX_sub || r->op == EX_mul))
         r = simplify_sum(s, r);
     else if (r->dt == DT_i32 && (r->op == EX_div || r->op == EX_rem) && ex_is_const(r->arg[1]) &&
@@ -625,13 +636,8 @@ static const Expr *simplify(Simplifier *s, const Expr *e) {
         r = simplify_div(s, r->arg[0], r->arg[1]->k.i, r->op == EX_rem);
     else if (r->op == EX_lt || r->op == EX_le || r->op == EX_eq || r->op == EX_ne)
         r = simplify_compare(s, r);
-    else if ((r->op == EX_min || r->op == EX_max) && (r->dt == DT_i32 || r->dt == DT_i64) &&
-             bounds(&s->ranges, r->arg[0], &al, &ah) && bounds(&s->ranges, r->arg[1], &bl, &bh)) {
-        if (ah <= bl)
-            r = r->op == EX_min ? r->arg[0] : r->arg[1];
-        else if (bh <= al)
-            r = r->op == EX_min ? r->arg[1] : r->arg[0];
-    }
+    else if (e->op == EX_min || e->op == EX_max)
+        r = simplify_extreme(s, r);
     memo_set(&s->memo, e, r);
     return r;
 }

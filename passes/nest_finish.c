@@ -135,12 +135,16 @@ Stmt *nest_combine_lanes(Build *b, const Expr *at, int64_t tile_size) {
         left -= half;
     }
     b->acc = ex_load(x, dt, lane, 1, &first);
-    const int64_t most = b->lane_limit ? lanes - 1 : n->lane_tail;
-    if (most) {
+    const Expr *rest = NULL; /* behind the last whole vector, in a run */
+    int64_t least, most = n->lane_tail;
+    if (b->lane_limit) {
+        rest = nest_simplify(b, ex_bin(x, EX_rem, b->lane_limit, ex_i(x, lanes)));
+        if (!kernel_bounds(b->k, x, rest, &least, &most)) most = lanes - 1;
+    }
+    if (most > 0) {
         int t = nest_add_var(b, "tail", most);
         Stmt *loop = nest_new_for(b, t, most, ROLE_serial);
-        if (b->lane_limit)
-            loop->extent = nest_simplify(b, ex_bin(x, EX_rem, b->lane_limit, ex_i(x, lanes)));
+        if (rest) loop->extent = rest;
         loop->body = nest_new_store(b, lane, first, ex_bin(x, combine, b->acc, tail_body(b, t)));
         int others[NEST_MAX_LOOPS], count = 0; /* the reduction's, in which the tail comes again */
         for (int i = 0; i < n->n_order; i++)

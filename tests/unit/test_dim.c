@@ -195,6 +195,30 @@ static void test_beyond_i32(void **state) {
     arena_free(&f.arena);
 }
 
+/* What is made of coordinates and loads, or chosen by them, is no dimension, whether there are any
+ * or not. */
+static void test_no_symbols(void **state) {
+    (void)state;
+    Arena arena;
+    Exprs x;
+    int64_t d = 0;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    for (int symbols = 0; symbols < 2; symbols++) {
+        const Expr *zero = ex_i(&x, 0), *load = ex_load(&x, DT_i32, 0, 1, &zero);
+        const Expr *leaf[2] = {load, ex_var(&x, 0)};
+        for (int i = 0; i < 2; i++) {
+            const Expr *below = ex_lt(&x, leaf[i], ex_i(&x, 3));
+            assert_false(dim_from_expr(&x, leaf[i], &d));
+            assert_false(dim_from_expr(&x, ex_bin(&x, EX_min, leaf[i], ex_i(&x, 4)), &d));
+            assert_false(dim_from_expr(&x, ex_select(&x, below, ex_i(&x, 5), ex_i(&x, 7)), &d));
+        }
+        assert_true(dim_from_expr(&x, ex_i(&x, 6), &d) && d == 6);
+        dim_new_symbol(&x, "s", 1, 8);
+    }
+    arena_free(&arena);
+}
+
 static void test_index(void **state) {
     (void)state;
     Fixture f;
@@ -312,8 +336,8 @@ int main(void) {
         cmocka_unit_test(test_same_numbers), cmocka_unit_test(test_quotients),
         cmocka_unit_test(test_large),        cmocka_unit_test(test_multiples),
         cmocka_unit_test(test_bounds),       cmocka_unit_test(test_from_expr),
-        cmocka_unit_test(test_index),        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_beyond_i32),
+        cmocka_unit_test(test_no_symbols),   cmocka_unit_test(test_index),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_beyond_i32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,40 @@ static void test_no_stride(void **state) {
     arena_free(&arena);
 }
 
+/* What was widened to i64 is compared as the i32 that it was, also behind max and min, but not with
+ * what no i32 is. */
+static void test_widened(void **state) {
+    (void)state;
+    static const ExprOp ops[] = {EX_lt, EX_le, EX_eq, EX_ne};
+    static const int64_t values[] = {INT32_MIN, -5, -1, 0, 2, 3, 7, INT32_MAX};
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *v = ex_var(&x, 0), *wide = ex_cast(&x, DT_i64, v);
+    const Expr *byte = ex_cast(&x, DT_i64, ex_cast(&x, DT_i8, v));
+    const Expr *three = ex_int(&x, DT_i64, 3), *most = ex_int(&x, DT_i64, INT32_MAX);
+    const Expr *within = ex_bin(&x, EX_max, wide, ex_int(&x, DT_i64, 0));
+    const Expr *side[] = {wide, byte, within, ex_bin(&x, EX_min, within, byte)};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t k = 0; k < sizeof side / sizeof *side; k++) {
+            const Expr *e = ex_bin(&x, ops[i], side[k], three);
+            assert_int_equal(e->arg[0]->dt, DT_i32);
+            for (size_t j = 0; j < sizeof values / sizeof *values; j++) {
+                Scalar args[2] = {ex_eval(side[k], &values[j]), {.i = 3}};
+                assert_int_equal(ex_eval(e, &values[j]).i,
+                                 ex_apply(ops[i], DT_bool, DT_i64, args).i);
+            }
+        }
+    const Expr *more = ex_add(&x, most, ex_int(&x, DT_i64, 1));
+    assert_int_equal(ex_lt(&x, wide, more)->arg[0]->dt, DT_i64);
+    assert_int_equal(ex_bin(&x, EX_max, wide, more)->op, EX_max);
+    assert_int_equal(ex_lt(&x, ex_add(&x, wide, three), most)->arg[0]->dt, DT_i64);
+    const Expr *natural = ex_cast(&x, DT_i64, ex_cast(&x, DT_u32, v));
+    assert_int_equal(ex_lt(&x, natural, three)->arg[0]->dt, DT_i64);
+    arena_free(&arena);
+}
+
 /* Expressions whose parts are shared are trees of 2^n nodes: no walk may see them so. And a long
  * chain simplified again at every step must not take memory for every step. */
 static void test_shared_parts(void **state) {
@@ -327,6 +361,6 @@ int main(void) {
         cmocka_unit_test(test_coarse_order),     cmocka_unit_test(test_no_stride),
         cmocka_unit_test(test_joined_divisions), cmocka_unit_test(test_shared_parts),
         cmocka_unit_test(test_by_reciprocal),    cmocka_unit_test(test_scaling),
-        cmocka_unit_test(test_variables)};
+        cmocka_unit_test(test_widened),          cmocka_unit_test(test_variables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
