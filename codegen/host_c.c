@@ -899,9 +899,11 @@ static void print_includes(Host *h, bool many, Text *out) {
     if (h->unit.needs & NEEDS_rolled)
         text_add(
             out,
-            "/* Before loops over few steps of a product. GCC would unroll them entirely, read\n"
-            " * for later steps before, and then have no registers for the sums. */\n"
-            "#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8\n"
+            "/* Before loops over few steps of a product. Compilers would unroll them entirely,\n"
+            " * read for later steps before, and then have no registers for the sums. */\n"
+            "#if defined(__clang__)\n"
+            "#define MLCC_ROLLED _Pragma(\"clang loop unroll(disable)\")\n"
+            "#elif defined(__GNUC__) && __GNUC__ >= 8\n"
             "#define MLCC_ROLLED _Pragma(\"GCC unroll 1\")\n#else\n"
             "#define MLCC_ROLLED\n#endif\n\n");
     if (h->unit.needs & NEEDS_stay)

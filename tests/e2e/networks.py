@@ -1,12 +1,13 @@
 """Random networks for images, of sizes at which strips, Winograd's method, wide tiles and the like
 are chosen, beside ONNX Runtime: networks.py MLCC FOLDER [FIRST LAST]
 
-Compiled for several architectures in turn; for one that this machine does not have the C compiler
-only looks at the code."""
+Compiled for several architectures in turn, some by Clang; for one that this machine does not have
+the C compiler only looks at the code."""
 
 import pathlib
 import platform
 import random
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ from onnx import TensorProto, helper
 from tiles import constant, save
 
 ARCHITECTURES = ["x86-64-v3", "native", "x86-64-v4", "x86-64-v3"]
+COMPILERS = ["cc", "cc", "clang" if shutil.which("clang") else "cc"]
 NEEDS = {"x86-64-v3": "avx2", "x86-64-v4": "avx512bw"}  # flags of a processor
 STEP = 1 / 32  # of what is quantized
 MOST_ELEMENTS = 400_000  # of a tensor
@@ -219,10 +221,10 @@ def run(mlcc, folder, path, x):
     return np.load(folder / f"{name}.npy"), expected(path, x)
 
 
-def check(mlcc, folder, seed, arch, runs_here):
+def check(mlcc, folder, seed, arch, compiler, runs_here):
     """What is wrong, or None."""
     path, n, shape = network(folder, seed)
-    compile_it = [mlcc, path, f"-march={arch}", "-O", "1", "-o"]
+    compile_it = [mlcc, path, f"-march={arch}", "--cc", compiler, "-O", "1", "-o"]
     if n.varies:
         dims = [f"{name}={LEAST}..{shape[1]}" for name in "hw"]
         compile_it[2:2] = ["--dim", dims[0], "--dim", dims[1]]
@@ -230,7 +232,7 @@ def check(mlcc, folder, seed, arch, runs_here):
     if subprocess.run([*compile_it, result], check=False).returncode:
         return "does not compile"
     if not runs_here:
-        syntax = ["cc", "-std=gnu99", "-fsyntax-only", f"-march={arch}", result]
+        syntax = [compiler, "-std=gnu99", "-fsyntax-only", f"-march={arch}", result]
         return "is no C" if subprocess.run(syntax, check=False).returncode else None
     shapes = [shape]
     if n.varies:
@@ -250,9 +252,10 @@ def main(mlcc, folder, first=0, last=48):
     for seed in range(int(first), int(last)):
         arch = ARCHITECTURES[seed % len(ARCHITECTURES)] if x86 else "native"
         here = arch == "native" or NEEDS[arch] in flags_here()
-        wrong = check(mlcc, pathlib.Path(folder), seed, arch, here)
+        compiler = COMPILERS[seed % len(COMPILERS)]
+        wrong = check(mlcc, pathlib.Path(folder), seed, arch, compiler, here)
         if wrong:
-            print(f"network {seed}, -march={arch}: {wrong}")
+            print(f"network {seed}, -march={arch}, {compiler}: {wrong}")
             failed += 1
     sys.exit(failed > 0)
 
