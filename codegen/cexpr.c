@@ -177,7 +177,7 @@ static bool find_part(Printer *p, const Expr *e) {
     return true;
 }
 
-/* Is it computed from variables and a run's extents alone? */
+/* Is it computed from such alone? */
 static bool is_part(Printer *p, const Expr *e) {
     const int before = node_of(p, e)->place;
     if (before) return before > 0;
@@ -186,28 +186,38 @@ static bool is_part(Printer *p, const Expr *e) {
     return found;
 }
 
-/* Is it an integer that depends on variables alone? Such are held, and computed, in the type of
- * indices: that of differences of pointers in C, for compilers that cannot prove of a sum of 32
- * bits that it does not wrap around extend each, and make no vectors of what lies side by side. */
+/* A place is an integer that is computed from variables, loop counters and a run's extents alone.
+ * Such are held, and computed, in the type of indices: in C one of as many bits as pointers, for
+ * compilers that cannot prove of a sum of 32 bits that it does not wrap around extend each, and
+ * make no vectors of what lies side by side. */
 static bool is_place(Printer *p, const Expr *e) {
     return p->d->index && e->dt == DT_i32 && e->vars && is_part(p, e);
 }
 
 const char *index_type(const Printer *p) {
-    return p->d->index ? p->d->index : p->d->reg[DT_i32];
+    if (!p->d->index) return p->d->reg[DT_i32];
+    p->unit->needs |= NEEDS_index;
+    return p->d->index;
 }
 
 static const char *value_type(Printer *p, const Expr *e) {
     return is_place(p, e) ? index_type(p) : type_of(p, (DType)e->dt);
 }
 
+typedef Piece PrintIt(Printer *p, const Expr *e);
+
+static Piece print_with(Printer *p, bool in_place, PrintIt *print_it, const Expr *e) {
+    const bool before = p->in_place;
+    p->in_place = in_place;
+    Piece piece = print_it(p, e);
+    p->in_place = before;
+    return piece;
+}
+
 const char *name_expr(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);
     if (node->name) return node->name;
-    const bool before = p->in_place;
-    p->in_place = is_place(p, e);
-    Piece piece = compose(p, e);
-    p->in_place = before;
+    Piece piece = print_with(p, is_place(p, e), compose, e);
     if (node->name) return node->name; /* it became a variable of an if statement */
     const char *name = fresh(p);
     print_line(p, "const %s %s = %s;", value_type(p, e), name, piece.text);
@@ -437,7 +447,8 @@ static Piece print_plain(Printer *p, const Expr *e) {
             return compose(p, e);
         }
         const char *name = fresh(p);
-        print_line(p, "const %s %s = %s;", value_type(p, e), name, piece.text);
+        const char *type = p->in_place ? index_type(p) : value_type(p, e);
+        print_line(p, "const %s %s = %s;", type, name, piece.text);
         give_name(p, node, name);
         return (Piece){name, P_atom};
     }
@@ -451,38 +462,32 @@ static Piece print_whole(Printer *p, const Expr *e) {
     return node->name ? (Piece){node->name, P_atom} : piece;
 }
 
-/* Where an index is a value it has the type of values. What stands in an index, but in a sum, is a
- * value if it is none itself. */
-static Piece print_in_type(Printer *p, const Expr *e, Piece (*print_it)(Printer *, const Expr *)) {
-    const bool place = is_place(p, e), before = p->in_place;
-    p->in_place = place || (before && e->dt == DT_i32 && (e->op == EX_add || e->op == EX_sub));
-    Piece piece = print_it(p, e);
-    p->in_place = before;
-    return place && !before ? convert(p, type_of(p, DT_i32), piece) : piece;
+/* A place that is a value is cast. Where places stand, sums of places and others do, too: an index
+ * that is computed from what a tensor holds. */
+static Piece print_in_type(Printer *p, PrintIt *print_it, const Expr *e) {
+    const bool place = is_place(p, e), sum = e->op == EX_add || e->op == EX_sub;
+    Piece piece = print_with(p, place || (p->in_place && e->dt == DT_i32 && sum), print_it, e);
+    return place && !p->in_place ? convert(p, type_of(p, DT_i32), piece) : piece;
+}
+
+static Piece print_root_in_type(Printer *p, const Expr *e) {
+    return print_in_type(p, print_whole, e);
 }
 
 Piece print(Printer *p, const Expr *e) {
-    return print_in_type(p, e, print_plain);
+    return print_in_type(p, print_plain, e);
 }
 
 const char *print_root(Printer *p, const Expr *e) {
-    return print_in_type(p, e, print_whole).text;
+    return print_root_in_type(p, e).text;
 }
 
 const char *print_bound(Printer *p, const Expr *e) {
-    const bool before = p->in_place;
-    p->in_place = true;
-    const char *text = print_root(p, e);
-    p->in_place = before;
-    return text;
+    return print_with(p, true, print_root_in_type, e).text;
 }
 
 Piece print_compared(Printer *p, const Expr *e) {
-    const bool before = p->in_place;
-    p->in_place = is_place(p, e);
-    Piece piece = print(p, e);
-    p->in_place = before;
-    return piece;
+    return print_with(p, is_place(p, e), print, e);
 }
 
 const char *operand(Printer *p, Piece piece, int prec) {

@@ -28,11 +28,12 @@ typedef struct Piece {
 
 /* The text of a value: its name if it has one. Under p->inline_only nothing is printed before. */
 Piece print(Printer *p, const Expr *e);
-/* The same where an index may have the type of indices. */
+/* The same where a place may have the type of indices. */
 Piece print_compared(Printer *p, const Expr *e);
 /* A value of the register type `type`. */
 Piece convert(Printer *p, const char *type, Piece a);
-/* The text of the operator itself; may name the node instead (then node_of(e)->name is set). */
+/* The text of the operator itself; may name the node instead (then node_of(e)->name is set). It may
+ * set p->in_place to false for operands that must be values: the caller restores it. */
 Piece compose(Printer *p, const Expr *e);
 Piece compose_select(Printer *p, const Expr *e);
 Piece compose_logic(Printer *p, const Expr *e);

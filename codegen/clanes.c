@@ -374,10 +374,11 @@ static void print_keep(Text *out, int bytes, const char *letter, bool holds) {
     text_addf(out, "#define MLCC_KEEP%d(v) __asm__(\"\" : \"+%s\"(v))\n", bytes, letter);
     if (!holds) return;
     text_addf(out,
-              "#if !defined(__clang__)\n#define MLCC_HELD%d(v) \"+%s\"(v)\n"
+              "#if defined(__clang__)\n#define MLCC_HOLD%d(...)\n#else\n"
+              "#define MLCC_HELD%d(v) \"+%s\"(v)\n"
               "#define MLCC_HOLD%d(...) __asm__ volatile(\"\" : __VA_ARGS__ : : \"memory\")\n"
-              "#else\n#define MLCC_HOLD%d(...)\n#endif\n",
-              bytes, letter, bytes, bytes);
+              "#endif\n",
+              bytes, bytes, letter, bytes);
 }
 
 static void print_keeps(const Unit *unit, Text *out) {
@@ -386,11 +387,11 @@ static void print_keeps(const Unit *unit, Text *out) {
                  "/* A vector that several statements use stays in a register. GCC would make it\n"
                  " * an operand in memory, which costs a load for every use. */\n");
     if (unit->holds)
-        text_add(out,
-                 "/* Sums stay there between iterations that stand one after the other: GCC would\n"
-                 " * read for the next one before, and then have no registers for them. Clang does "
-                 "not,\n"
-                 " * and spills what so many operands name. */\n");
+        text_add(
+            out,
+            "/* Sums stay there between iterations that stand one after the other: GCC would\n"
+            " * read for the next one before, and then have no registers for them. Clang keeps\n"
+            " * their order, and has no registers for so many operands of one statement. */\n");
     for (int bytes = 16; bytes <= 64; bytes *= 2) {
         if (!(unit->keeps & bytes)) continue;
         const char *x86 = bytes == 16 ? "__SSE__" : bytes == 32 ? "__AVX__" : "__AVX512F__";

@@ -619,6 +619,11 @@ static bool repeatable(Printer *p, const Expr *e, Piece a) {
     return node_of(p, e)->name || e->n == 0 || strlen(a.text) < 16;
 }
 
+static Piece named(Printer *p, const Expr *e) {
+    name_expr(p, e);
+    return print(p, e);
+}
+
 static Piece compose_min_max(Printer *p, const Expr *e) {
     DType dt = (DType)e->dt;
     bool is_min = e->op == EX_min;
@@ -629,8 +634,8 @@ static Piece compose_min_max(Printer *p, const Expr *e) {
     if (is_float && (!p->d->select_min_max || !constant || isnan(e->arg[1]->k.f)))
         return call2(p, helper(p, name, dt), print(p, e->arg[0]), print(p, e->arg[1]));
     Piece a = print(p, e->arg[0]), b = print(p, e->arg[1]);
-    if (!p->inline_only && !repeatable(p, e->arg[0], a)) a = atom(name_expr(p, e->arg[0]));
-    if (!p->inline_only && !repeatable(p, e->arg[1], b)) b = atom(name_expr(p, e->arg[1]));
+    if (!p->inline_only && !repeatable(p, e->arg[0], a)) a = named(p, e->arg[0]);
+    if (!p->inline_only && !repeatable(p, e->arg[1], b)) b = named(p, e->arg[1]);
     if (!repeatable(p, e->arg[0], a) || !repeatable(p, e->arg[1], b)) {
         p->in_place = false;
         return call2(p, helper(p, name, dt), print(p, e->arg[0]), print(p, e->arg[1]));

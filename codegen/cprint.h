@@ -33,7 +33,8 @@ enum {
     NEEDS_stay = 4096,
     NEEDS_rolled = 8192,
     NEEDS_mixed = 16384,
-    NEEDS_late = 32768
+    NEEDS_late = 32768,
+    NEEDS_index = 65536
 };
 
 #define LANE_WORDS 3 /* of a bit for each row of lanes.def */
@@ -125,7 +126,7 @@ typedef struct Printer {
     int words;
     VEC(Node *) named;  /* nodes with names, innermost scope last */
     bool inline_only;   /* under a guard: nothing may be printed before the statement */
-    bool in_place;      /* what is printed is a part of an index, which needs no cast */
+    bool in_place;      /* a place that is printed need not have the type of values */
     const Stmt *shared; /* a loop of which the function does the part of a thread; or NULL */
     int unit_of_part;   /* what parts are multiples of */
     const char *worker, *workers; /* names of the parameters that say which */

@@ -830,7 +830,7 @@ Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *la
         l.width = width;
         print_line(p, "if (%s < %s) {", var, last);
         p->indent++;
-        l.rest = TEXT("%s - %s", last, var);
+        l.rest = TEXT("(int)(%s - %s)", last, var);
         print_step(&l, s, NULL, 1);
         p->indent--;
         print_line(p, "}");

@@ -19,7 +19,7 @@ typedef struct Dialect {
 
     const char *reg[DT_count]; /* type of a value, by register type (dt_reg) */
     const char *mem[DT_count]; /* type of an element in memory */
-    const char *index;         /* type of loop variables and of what places are computed from */
+    const char *index; /* type of loop variables and of places (cexpr.c); NULL: that of an i32 */
     /* Type of 2, 4 ... elements in memory, of 16 bytes at most, that are read and written at once
      * from a multiple of these, without their number; .e[i] is one. NULL: there is none. */
     const char *wide[DT_count];

@@ -64,7 +64,7 @@ const Dialect dialect_c = {
             [DT_u64] = "uint64_t",
             [DT_bool] = "bool",
         },
-    .index = "ptrdiff_t",
+    .index = "mlcc_index",
     .mem =
         {
             [DT_f32] = "float",      [DT_f64] = "double",         [DT_i32] = "int32_t",

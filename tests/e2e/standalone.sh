@@ -15,6 +15,13 @@ for model in $models; do
         arm-none-eabi-gcc $strict -mcpu=cortex-m4 -ffreestanding -c "$work/$name.c" \
             -o "$work/$name-arm.o"
     }
+    if [ "$(uname -m)" = x86_64 ]; then # GNU C's vectors, the last of them not full
+        "$build/mlcc" "$model" -t c -march=x86-64-v3 -o "$work/$name.v3.c"
+        for cc in gcc clang; do
+            $cc -std=gnu99 -march=x86-64-v3 -O2 -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+                -c "$work/$name.v3.c" -o "$work/$name-v3.o"
+        done
+    fi
     printf '#include "%s.h"\n' "$name" >"$work/$name.cc"
     clang -x c++ -nostdinc++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$work/$name.cc"
     if grep -nE 'malloc|calloc|stdio|printf' "$work/$name.c" "$work/$name.h"; then

@@ -9,6 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 /* Before loops whose arrays should become registers. */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
 #define MLCC_UNROLL _Pragma("GCC unroll 32")
@@ -35,29 +43,29 @@ static inline float mlcc_max_f32(float a, float b) {
 /* Conv(conv1): x0 f32[48], x1 f32[36], x2 f32[4], y f32[96] */
 static void k0_conv_conv1(const float *restrict x0, const float *restrict x1,
                           const float *restrict x2, float *restrict y) {
-    for (ptrdiff_t i2 = 0; i2 < 4; i2++) {
+    for (mlcc_index i2 = 0; i2 < 4; i2++) {
         float acc[24];
-        for (ptrdiff_t i3 = 0; i3 < 6; i3++) {
+        for (mlcc_index i3 = 0; i3 < 6; i3++) {
             MLCC_UNROLL
-            for (ptrdiff_t i0i1 = 0; i0i1 < 4; i0i1++) {
+            for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
                 acc[i0i1 * 6 + i3] = 0.0f;
             }
         }
-        for (ptrdiff_t r0r1 = 0; r0r1 < 3; r0r1++) {
-            for (ptrdiff_t r2 = 0; r2 < 3; r2++) {
-                for (ptrdiff_t i3 = 0; i3 < 6; i3++) {
+        for (mlcc_index r0r1 = 0; r0r1 < 3; r0r1++) {
+            for (mlcc_index r2 = 0; r2 < 3; r2++) {
+                for (mlcc_index i3 = 0; i3 < 6; i3++) {
                     MLCC_UNROLL
-                    for (ptrdiff_t i0i1 = 0; i0i1 < 4; i0i1++) {
-                        const ptrdiff_t v0 = i0i1 * 6 + i3;
+                    for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
+                        const mlcc_index v0 = i0i1 * 6 + i3;
                         acc[v0] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4 +
                             i0i1];
                     }
                 }
             }
         }
-        for (ptrdiff_t i3 = 0; i3 < 6; i3++) {
+        for (mlcc_index i3 = 0; i3 < 6; i3++) {
             MLCC_UNROLL
-            for (ptrdiff_t i0i1 = 0; i0i1 < 4; i0i1++) {
+            for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
                 const float v1 = acc[i0i1 * 6 + i3] + x2[i0i1];
                 y[i0i1 * 24 + i2 * 6 + i3] = v1 < 0.0f ? 0.0f : v1;
             }
@@ -67,11 +75,11 @@ static void k0_conv_conv1(const float *restrict x0, const float *restrict x1,
 
 /* MaxPool(pool): x0 f32[96], y f32[24] */
 static void k1_maxpool_pool(const float *restrict x0, float *restrict y) {
-    for (ptrdiff_t i0i1i2 = 0; i0i1i2 < 8; i0i1i2++) {
-        for (ptrdiff_t i3 = 0; i3 < 3; i3++) {
+    for (mlcc_index i0i1i2 = 0; i0i1i2 < 8; i0i1i2++) {
+        for (mlcc_index i3 = 0; i3 < 3; i3++) {
             float acc = -INFINITY;
-            for (ptrdiff_t r0 = 0; r0 < 2; r0++) {
-                for (ptrdiff_t r1 = 0; r1 < 2; r1++) {
+            for (mlcc_index r0 = 0; r0 < 2; r0++) {
+                for (mlcc_index r1 = 0; r1 < 2; r1++) {
                     const float v0 = x0[i0i1i2 * 12 + r0 * 6 + i3 * 2 + r1];
                     acc = mlcc_max_f32(v0, acc);
                 }
@@ -83,9 +91,9 @@ static void k1_maxpool_pool(const float *restrict x0, float *restrict y) {
 
 /* Pad(pad): x0 f32[24], y f32[80] */
 static void k2_pad_pad(const float *restrict x0, float *restrict y) {
-    for (ptrdiff_t i0i1 = 0; i0i1 < 4; i0i1++) {
-        for (ptrdiff_t i2 = 0; i2 < 4; i2++) {
-            for (ptrdiff_t i3 = 0; i3 < 5; i3++) {
+    for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
+        for (mlcc_index i2 = 0; i2 < 4; i2++) {
+            for (mlcc_index i3 = 0; i3 < 5; i3++) {
                 const bool v0 = i2 >= 1 && i2 < 3 && i3 >= 1 && i3 < 4;
                 y[i0i1 * 20 + i2 * 5 + i3] = v0 ? x0[i0i1 * 6 + i2 * 3 + i3 - 4] : 0.5f;
             }

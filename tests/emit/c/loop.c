@@ -8,9 +8,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 /* Scan(scan): x0 f32[8], y f32[8] */
 static void k0_scan_scan(const float *restrict x0, float *restrict y) {
-    for (ptrdiff_t i0i1 = 0; i0i1 < 8; i0i1++) {
+    for (mlcc_index i0i1 = 0; i0i1 < 8; i0i1++) {
         y[i0i1] = x0[i0i1];
     }
 }
@@ -18,16 +26,16 @@ static void k0_scan_scan(const float *restrict x0, float *restrict y) {
 /* Tanh(tanh): x0 f32[8], x1 f32[40], y f32[8] */
 static void k1_tanh_tanh(const float *restrict x0, const float *restrict x1, float *restrict y,
                          int32_t t0) {
-    for (ptrdiff_t i0i1 = 0; i0i1 < 8; i0i1++) {
+    for (mlcc_index i0i1 = 0; i0i1 < 8; i0i1++) {
         y[i0i1] = tanhf(x1[t0 * 8 + i0i1] + x0[i0i1] * 0.5f);
     }
 }
 
 /* Scan(scan): x0 f32[8], y f32[40] */
 static void k2_scan_scan(const float *restrict x0, float *restrict y, int32_t t0) {
-    for (ptrdiff_t i1 = 0; i1 < 2; i1++) {
-        for (ptrdiff_t i2 = 0; i2 < 4; i2++) {
-            const ptrdiff_t v0 = i1 * 4 + i2;
+    for (mlcc_index i1 = 0; i1 < 2; i1++) {
+        for (mlcc_index i2 = 0; i2 < 4; i2++) {
+            const mlcc_index v0 = i1 * 4 + i2;
             y[t0 * 8 + v0] = x0[v0];
         }
     }
@@ -35,7 +43,7 @@ static void k2_scan_scan(const float *restrict x0, float *restrict y, int32_t t0
 
 /* Scan(scan): x0 f32[8], y f32[8] */
 static void k3_scan_scan(const float *restrict x0, float *restrict y) {
-    for (ptrdiff_t i0i1 = 0; i0i1 < 8; i0i1++) {
+    for (mlcc_index i0i1 = 0; i0i1 < 8; i0i1++) {
         y[i0i1] = x0[i0i1];
     }
 }

@@ -8,6 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 /* constant: f32 [4] */
 static const float w[4] = {
     1.0f, -0.0f, INFINITY, NAN
@@ -15,7 +23,7 @@ static const float w[4] = {
 
 /* Add(a_/b), /_Exp_: x_0 f32[4], double f32[4], exp f32[4] */
 static void exp3(const float *restrict x_0, const float *restrict double2, float *restrict exp4) {
-    for (ptrdiff_t int2 = 0; int2 < 4; int2++) {
+    for (mlcc_index int2 = 0; int2 < 4; int2++) {
         exp4[int2] = x_0[int2] + double2[int2];
     }
 }
@@ -23,7 +31,7 @@ static void exp3(const float *restrict x_0, const float *restrict double2, float
 /* main: a f32[4], unused f32[4], main_run f32[4] */
 static void main2(const float *restrict a, const float *restrict unused,
                   float *restrict main_run) {
-    for (ptrdiff_t v0 = 0; v0 < 4; v0++) {
+    for (mlcc_index v0 = 0; v0 < 4; v0++) {
         main_run[v0] = a[v0] * unused[v0];
     }
 }

@@ -7,9 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 /* Clip(clip): x f32[8], y f32[8] */
 static void k0_clip(const float *restrict x, float *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         const float v0 = x[i];
         const float v1 = x[7 - i];
         float v2;

@@ -9,14 +9,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 /* Gather(g), Exp(e): x f32[4, 8], index i64[4], y f32[4, 8] */
 static void gather(const float *restrict x, const int64_t *restrict index, float *restrict y) {
-    for (ptrdiff_t i = 0; i < 4; i++) {
+    for (mlcc_index i = 0; i < 4; i++) {
         const int64_t v0 = index[i];
         const int64_t v1 = v0 < 0 ? (int64_t)((uint64_t)v0 + 8u) : v0;
-        const ptrdiff_t at = (int32_t)v1 & 7;
-        for (ptrdiff_t j = 0; j < 8; j++) {
-            const ptrdiff_t v2 = i * 8 + j;
+        const mlcc_index at = (int32_t)v1 & 7;
+        for (mlcc_index j = 0; j < 8; j++) {
+            const mlcc_index v2 = i * 8 + j;
             float v3;
             if (j > 0 && j < 7) {
                 const float v4 = x[i * 8 + at] * 0.5f;
@@ -33,9 +41,9 @@ static void gather(const float *restrict x, const int64_t *restrict index, float
 
 /* Erf(erf): x f32[4, 8], y f32[4, 8] */
 static void twice2(const float *restrict x, float *restrict y) {
-    for (ptrdiff_t i = 0; i < 4; i++) {
+    for (mlcc_index i = 0; i < 4; i++) {
         float total = 0.0f;
-        for (ptrdiff_t j = 0; j < 8; j++) {
+        for (mlcc_index j = 0; j < 8; j++) {
             const float v0 = x[i * 8 - j + 7];
             float v1;
             if (v0 > 0.0f) {
@@ -53,10 +61,10 @@ static void twice2(const float *restrict x, float *restrict y) {
 
 /* And(and): x f32[4, 8], y bool[4, 8] */
 static void flags2(const float *restrict x, uint8_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 4; i++) {
-        for (ptrdiff_t j = 0; j < 8; j++) {
+    for (mlcc_index i = 0; i < 4; i++) {
+        for (mlcc_index j = 0; j < 8; j++) {
             if (i != 2) {
-                const ptrdiff_t v0 = i * 8 + j;
+                const mlcc_index v0 = i * 8 + j;
                 const float v1 = x[v0];
                 bool v2 = isnan(v1);
                 if (!v2) {
@@ -78,7 +86,7 @@ static void flags2(const float *restrict x, uint8_t *restrict y) {
                 }
                 y[v0] = (uint8_t)(v2 || i == j);
             } else {
-                const ptrdiff_t v8 = i * 8 + j;
+                const mlcc_index v8 = i * 8 + j;
                 y[v8] = (uint8_t)(!(x[v8] < 0.0f));
             }
         }

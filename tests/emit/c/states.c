@@ -8,6 +8,14 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 /* A pointer to constants that are copied. Of 32 bytes whose first half repeats
  * something and whose second half is zeros, GCC 12 would repeat it in both. */
 #define MLCC_OPAQUE(type, x) \
@@ -20,7 +28,7 @@ static const float w_over[8] = {
 
 /* in place: element by element: x0 f32[8], x1 f32[8], y f32[8] */
 static void k0_in_place_element_by_element(const float *restrict x0, const float *x1, float *y) {
-    for (ptrdiff_t i0 = 0; i0 < 8; i0++) {
+    for (mlcc_index i0 = 0; i0 < 8; i0++) {
         y[i0] = x0[i0] * 0.5f + x1[i0];
     }
 }
@@ -29,7 +37,7 @@ static void k0_in_place_element_by_element(const float *restrict x0, const float
 static void k1_copied_read_at_other_places(const float *restrict x0, const float *restrict x1,
                                            float *restrict y) {
     y[7] = x0[0];
-    for (ptrdiff_t i0_1 = 0; i0_1 < 7; i0_1++) {
+    for (mlcc_index i0_1 = 0; i0_1 < 7; i0_1++) {
         y[i0_1] = x1[i0_1 + 1];
     }
 }
@@ -37,7 +45,7 @@ static void k1_copied_read_at_other_places(const float *restrict x0, const float
 /* the last that reads sum: x0 f32[8], y f32[1] */
 static void k2_the_last_that_reads_sum(const float *restrict x0, float *restrict y) {
     float acc = 0.0f;
-    for (ptrdiff_t r0 = 0; r0 < 8; r0++) {
+    for (mlcc_index r0 = 0; r0 < 8; r0++) {
         acc += x0[r0];
     }
     y[0] = acc;
@@ -46,7 +54,7 @@ static void k2_the_last_that_reads_sum(const float *restrict x0, float *restrict
 /* in place: nothing reads sum any more: x0 f32[8], x1 f32[1], y f32[8] */
 static void k3_in_place_nothing_reads_sum_any(const float *restrict x0,
                                               const float *restrict x1, float *restrict y) {
-    for (ptrdiff_t i0 = 0; i0 < 8; i0++) {
+    for (mlcc_index i0 = 0; i0 < 8; i0++) {
         y[i0] = x0[i0] * x1[0];
     }
 }
@@ -54,28 +62,28 @@ static void k3_in_place_nothing_reads_sum_any(const float *restrict x0,
 /* copied: late is read below: x0 f32[8], x1 f32[8], y f32[8] */
 static void k4_copied_late_is_read_below(const float *restrict x0, const float *restrict x1,
                                          float *restrict y) {
-    for (ptrdiff_t i0 = 0; i0 < 8; i0++) {
+    for (mlcc_index i0 = 0; i0 < 8; i0++) {
         y[i0] = x0[i0] + x1[i0];
     }
 }
 
 /* below: x0 f32[8], x1 f32[8], y f32[8] */
 static void k5_below(const float *restrict x0, const float *restrict x1, float *restrict y) {
-    for (ptrdiff_t i0 = 0; i0 < 8; i0++) {
+    for (mlcc_index i0 = 0; i0 < 8; i0++) {
         y[i0] = x0[i0] * x1[i0];
     }
 }
 
 /* in place: x0 f32[8], y f32[8] */
 static void k6_in_place(const float *restrict x0, float *restrict y) {
-    for (ptrdiff_t i0 = 0; i0 < 8; i0++) {
+    for (mlcc_index i0 = 0; i0 < 8; i0++) {
         y[i0] = -x0[i0];
     }
 }
 
 /* State(over); State(shifted); State(sum); State(late); State(unread): x0 f32[8], y f32[8] */
 static void k7_state_over(const float *restrict x0, float *restrict y) {
-    for (ptrdiff_t i0 = 0; i0 < 8; i0++) {
+    for (mlcc_index i0 = 0; i0 < 8; i0++) {
         y[i0] = x0[i0];
     }
 }

@@ -9,6 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of loop variables and of what is computed from them: as wide as pointers, and
+ * no narrower than int32_t. */
+#if PTRDIFF_MAX < INT32_MAX
+typedef int32_t mlcc_index;
+#else
+typedef ptrdiff_t mlcc_index;
+#endif
+
 static inline uint32_t mlcc_f32_bits(float x) {
     union {
         float f;
@@ -105,7 +113,7 @@ static inline uint32_t mlcc_f8e4m3fn_cast(float x) {
 /* product: half f16[8], small i8[8], y f16[8] */
 static void product2(const uint16_t *restrict half, const int8_t *restrict small,
                      uint16_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         const float v0 = (float)small[i] * mlcc_f16_decode(half[i]);
         y[i] = (uint16_t)mlcc_f16_encode(v0);
     }
@@ -113,42 +121,42 @@ static void product2(const uint16_t *restrict half, const int8_t *restrict small
 
 /* wrapped: small i8[8], y u8[8] */
 static void wrapped2(const int8_t *restrict small, uint8_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         y[i] = (uint8_t)((int32_t)small[i] * 3);
     }
 }
 
 /* root: wide f64[8], y i32[8] */
 static void root2(const double *restrict wide, int32_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         y[i] = mlcc_f64_to_i32(sqrt(fabs(wide[i])) * 1000.0);
     }
 }
 
 /* nibble: words u64[8], y i4[8] */
 static void nibble2(const uint64_t *restrict words, int8_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         y[i] = (int8_t)((int32_t)(((uint32_t)(int32_t)(words[i] >> 3) & 15u) ^ 8u) - 8);
     }
 }
 
 /* tiny: wide f64[8], y f8e4m3fn[8] */
 static void tiny2(const double *restrict wide, uint8_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         y[i] = (uint8_t)mlcc_f8e4m3fn_cast(mlcc_f64_to_f32_odd(wide[i]));
     }
 }
 
 /* brain: small i8[8], y bf16[8] */
 static void brain2(const int8_t *restrict small, uint16_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         y[i] = (uint16_t)mlcc_bf16_encode((float)small[i] / 3.0f);
     }
 }
 
 /* hash: small i8[8], y i32[8] */
 static void hash2(const int8_t *restrict small, int32_t *restrict y) {
-    for (ptrdiff_t i = 0; i < 8; i++) {
+    for (mlcc_index i = 0; i < 8; i++) {
         const int32_t v0 = (int32_t)((uint32_t)(int32_t)small[i] * 1000000007u);
         y[i] = (int32_t)((uint32_t)v0 + 2147483647u);
     }
