@@ -316,6 +316,13 @@ static void test_language(void **state) {
         {"input c f32[2,3] output y y = com.microsoft:DynamicTimeWarping(c)",
          {"0 0 0 0 0 0"},
          "i32[2, 4] 0 1 1 1 0 0 1 2"},
+        /* to the left where none is cheaper, and no further than the edge */
+        {"input c f32[3,2] output y y = com.microsoft:DynamicTimeWarping(c)",
+         {"inf inf inf inf inf inf"},
+         "i32[2, 2] 2 2 0 1"},
+        {"input c f32[2,2] output y y = com.microsoft:DynamicTimeWarping(c)",
+         {"nan nan nan nan"},
+         "i32[2, 2] 1 1 0 1"},
     };
     run_rows(state, MS, N(rows), rows);
 }
@@ -343,7 +350,8 @@ static void test_language_refusals(void **state) {
          "qk_l2_norm"},
         {DELTA "y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s) {update_rule=\"gated\"}",
          E3002, "does not take"},
-        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005, "a query of shape"},
+        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005,
+         "a query of shape"},
         {"input x f32[2,3] input c f32[2] output y y = com.microsoft:GatedRMSNorm(x, c, x)", E2005,
          "a scale of shape"},
         {"input x f32[2,3] input g f32[1,1] output y y = com.microsoft:GatedAdd(x, x, g)", E2005,
