@@ -347,3 +347,9 @@ Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r) {
     if (r->size != heads->size) turned = ex_select(x, ex_lt(x, d, ex_i(x, r->size)), turned, e);
     return build_map(&b, dt, turned);
 }
+
+Value *rotary_result(Node *n, const Value *v, const Heads *heads, Rotary *r) {
+    if (!rotary_check(n, heads, r) || n->failed) return NULL;
+    Value *turned = rotary_apply(n, heads, r);
+    return v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
+}

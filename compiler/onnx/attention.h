@@ -67,5 +67,7 @@ typedef struct Rotary {
 Value *rotary_apply(Node *n, const Heads *heads, const Rotary *r);
 /* Checks the caches against the heads; sets r->size where it is 0. */
 bool rotary_check(Node *n, const Heads *heads, Rotary *r);
+/* Both, for the heads of v (rank 3 or 4), in its shape. NULL after a report. */
+Value *rotary_result(Node *n, const Value *v, const Heads *heads, Rotary *r);
 
 #endif

@@ -236,6 +236,9 @@ static inline bool value_single(const Node *n, const Value *v) {
     return dim_can_meet(n->x, dim_product(n->x, v->rank, v->dims), 1);
 }
 
+/* The formula of log(1 + exp(v)), which does not overflow. v: a name, or in parentheses. */
+#define SOFTPLUS(v) "(max(" v ", 0) + log(1 + exp(-abs(" v "))))"
+
 /* Elementwise formula of this node's inputs as a, b, c ... with broadcasting (see g_formula),
  * floats narrower than f32 computed in f32. */
 Value *node_formula(Node *n, const char *formula, int count, Value *const *v);

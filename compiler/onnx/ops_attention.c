@@ -131,11 +131,8 @@ void import_rotary_embedding(Node *n) {
                 .interleaved = attr_int(n, "interleaved", 0) != 0,
                 .size = attr_int(n, "rotary_embedding_dim", 0)};
     Heads heads;
-    if (!v || !r.cos || !r.sin || !heads_from(n, v, attr_int(n, "num_heads", 0), "X", &heads) ||
-        !rotary_check(n, &heads, &r) || n->failed)
-        return;
-    Value *turned = rotary_apply(n, &heads, &r);
-    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
+    if (v && r.cos && r.sin && heads_from(n, v, attr_int(n, "num_heads", 0), "X", &heads))
+        n->out[0] = rotary_result(n, v, &heads, &r);
 }
 
 /* --- LinearAttention -------------------------------------------------------------------------- */
@@ -144,6 +141,7 @@ void import_rotary_embedding(Node *n) {
  * whichever are more. */
 typedef struct Linear {
     Heads q, k, v, decay, beta; /* all packed; decay and beta: v NULL where they are absent */
+    bool ms;                    /* LinearAttention of com.microsoft, which takes more */
     int64_t heads;              /* of the result */
     double scale;               /* 0: 1 / sqrt(size of a query) */
     DType work;
@@ -248,7 +246,7 @@ static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t head
                         Heads *out) {
     Value *v = node_in(n, i);
     *out = (Heads){0};
-    if (!want && (!v || *n->domain)) return true;
+    if (!want && (!v || l->ms)) return true;
     if (!v || !want) {
         invalid(n, E2007, "%s is %s, but the update rule %s it", what, v ? "given" : "missing",
                 want ? "needs" : "does not take");
@@ -257,8 +255,7 @@ static bool linear_gate(Node *n, const Linear *l, int i, bool want, int64_t head
     if (v->rank == 3 && dim_meets(n->x, v->dims[0], l->q.batch) &&
         dim_meets(n->x, v->dims[1], l->q.length))
         return heads_from(n, v, heads, what, out);
-    invalid(n, E2005, "%s of shape %s does not fit the query", what,
-            shape_text(n->g->arena, v->rank, v->dims));
+    invalid(n, E2005, "%s of shape %s does not fit the query", what, shape_of(n, v));
     return false;
 }
 
@@ -273,7 +270,14 @@ static bool linear_heads(Node *n, Linear *l, Value *q, Value *k, Value *v) {
         return false;
     }
     if (!heads_from(n, q, q_heads, "query", &l->q)) return false;
-    if (*n->domain && l->q.size > 0) k_heads = k->dims[2] / l->q.size;
+    if (l->ms) {
+        if (l->q.size < 1 || k->dims[2] < 1 || k->dims[2] % l->q.size) {
+            invalid(n, E2005, "a key of shape %s for query heads of size %s", shape_of(n, k),
+                    dim_text(x, l->q.size));
+            return false;
+        }
+        k_heads = k->dims[2] / l->q.size;
+    }
     if (!heads_from(n, k, k_heads, "key", &l->k) || !heads_from(n, v, heads, "value", &l->v))
         return false;
     if (!dim_meets(x, l->q.length, l->k.length)) {
@@ -283,22 +287,22 @@ static bool linear_heads(Node *n, Linear *l, Value *q, Value *k, Value *v) {
     }
     Attention fits = {.q = l->q, .k = l->k, .v = l->v};
     l->heads = l->q.heads;
-    if (*n->domain && q_heads < heads) l->heads = heads;
+    if (l->ms && q_heads < heads) l->heads = heads;
     bool divide = l->heads % q_heads == 0 && l->heads % heads == 0 && heads % k_heads == 0;
-    if (*n->domain && divide) { /* as if they were as many as attention has */
+    if (l->ms && divide) { /* as if they were as many as attention has */
         fits.q.heads = l->heads;
         fits.k.heads = heads;
     }
     return attention_check(n, &fits);
 }
 
-void import_linear_attention(Node *n) {
+static void linear_attention(Node *n, bool ms) {
     Graph *g = n->g;
     Value *q = node_need(n, 0), *k = node_need(n, 1), *v = node_need(n, 2), *past = node_in(n, 3);
     int rule = attr_choice(n, "update_rule", 3, "linear gated delta gated_delta");
     if (!q || !k || !v || n->failed) return;
     bool gated = rule & 1, delta = rule >> 1;
-    Linear l = {.work = DT_f32, .scale = attr_float(n, "scale", 0)};
+    Linear l = {.work = DT_f32, .ms = ms, .scale = attr_float(n, "scale", 0)};
     if (n->failed || !linear_heads(n, &l, q, k, v)) return;
     int64_t heads = l.v.heads;
     Value *beta = node_in(n, 5);
@@ -328,6 +332,10 @@ void import_linear_attention(Node *n) {
     n->out[1] = g_cast(g, state, past ? past->dt : q->dt);
 }
 
+void import_linear_attention(Node *n) {
+    linear_attention(n, false);
+}
+
 /* How many heads keys have follows from the size of a query's. */
 void import_ms_linear_attention(Node *n) {
     Value *q = node_need(n, 0), *k = node_need(n, 1);
@@ -337,18 +345,27 @@ void import_ms_linear_attention(Node *n) {
     if (varies || attr_int(n, "state_window", 0))
         unsupported(n, "a state_window, and queries and keys of a size that varies");
     else
-        import_linear_attention(n);
+        linear_attention(n, true);
 }
 
 /* --- GatedDeltaNet ---------------------------------------------------------------------------- */
 
-/* v, [tokens, heads, size] or [batch, length, heads, size], in the last form. False after a report
- * if it does not have as many elements. */
-static bool token_heads(Node *n, Value *v, const int64_t *shape, Heads *out) {
+/* As heads in the shape [batch, length, heads, size]. */
+static Heads heads_of_tokens(Graph *g, Value *v, const int64_t *shape) {
+    return (Heads){g_reshape(g, v, 4, shape), true, shape[0], shape[2], shape[1], shape[3]};
+}
+
+/* v, [tokens, heads, size] or [batch, length, heads, size], in the last form, which is `shape`; a
+ * size of 1 may be missing. Its first `lead` dimensions are the query's. False after a report. */
+static bool token_heads(Node *n, Value *v, int lead, const int64_t *shape, Heads *out) {
     Exprs *x = n->x;
-    if (dim_meets(x, dim_product(x, v->rank, v->dims), dim_product(x, 4, shape))) {
-        v = g_reshape(n->g, v, 4, shape);
-        *out = (Heads){v, true, shape[0], shape[2], shape[1], shape[3]};
+    int behind = v->rank - lead; /* dimensions: heads, and size */
+    bool fits = (behind == 2 || (behind == 1 && shape[3] == 1)) &&
+                dims_meet(x, lead, v->dims, lead, node_in(n, 0)->dims) &&
+                dims_meet(x, behind, v->dims + lead, behind, shape + 2) &&
+                dim_meets(x, dim_product(x, v->rank, v->dims), dim_product(x, 4, shape));
+    if (fits) {
+        *out = heads_of_tokens(n->g, v, shape);
         return true;
     }
     invalid(n, E2005, "shape %s for tokens and heads %s", shape_of(n, v),
@@ -365,9 +382,10 @@ static bool delta_net_inputs(Node *n, const Value *state, Linear *l) {
     bool joined = !part[1] && !part[2];
     if (!q || (!joined && (!node_need(n, 1) || !node_need(n, 2)))) return false;
     int lead = q->rank - (joined ? 1 : 2); /* tokens, or batch and length */
-    const int64_t *d = state->dims, size = state->rank == 4 ? d[3] : 0;
+    static const int64_t none[4] = {0};
+    const int64_t *d = state->rank == 4 ? state->dims : none, size = d[3];
     int64_t wide = lead == 1 || lead == 2 ? q->dims[lead] : 0, heads = wide;
-    bool varies = dim_varies(wide) || (state->rank == 4 && dims_vary(3, d + 1)) ||
+    bool varies = dim_varies(wide) || dims_vary(3, d + 1) ||
                   (lead == 1 && dim_varies(d[0]) && !dim_varies(q->dims[0]));
     if (varies) {
         unsupported(n, "heads that vary, and a batch that varies of tokens that do not");
@@ -394,9 +412,11 @@ static bool delta_net_inputs(Node *n, const Value *state, Linear *l) {
     if (joined) q = g_reshape(g, q, 3, flat);
     for (int i = 0; i < 3; i++) {
         flat[2] = shapes[i][2] * shapes[i][3];
-        if (joined) part[i] = g_slice(g, q, start, step, flat);
+        if (joined)
+            *to[i] = heads_of_tokens(g, g_slice(g, q, start, step, flat), shapes[i]);
+        else if (!token_heads(n, part[i], lead, shapes[i], to[i]))
+            return false;
         start[2] += flat[2];
-        if (!token_heads(n, part[i], shapes[i], to[i])) return false;
     }
     return true;
 }
@@ -416,14 +436,14 @@ static bool delta_net_gates(Node *n, bool gated, bool delta, int lead, Linear *l
     }
     if (delta) {
         Value *beta = node_need(n, 5);
-        if (!beta || !token_heads(n, beta, shape, &l->beta)) return false;
+        if (!beta || !token_heads(n, beta, lead, shape, &l->beta)) return false;
         if (sigmoid) l->beta.v = node_formula(n, "1 / (1 + exp(-a))", 1, &l->beta.v);
     }
     if (!gated) return true;
     Value *decay = node_need(n, 4);
     if (!decay) return false;
     if (decay->rank == lead + 2) shape[3] = l->k.size;
-    if (!token_heads(n, decay, shape, &l->decay)) return false;
+    if (!token_heads(n, decay, lead, shape, &l->decay)) return false;
     if (!qwen) return true;
     part[0] = l->decay.v;
     for (int i = 1; i < 3; i++) {
@@ -435,7 +455,7 @@ static bool delta_net_gates(Node *n, bool gated, bool delta, int lead, Linear *l
         }
         part[i] = g_reshape(g, part[i], 2, each);
     }
-    l->decay.v = node_formula(n, "-exp(b) * (max(a + c, 0) + log(1 + exp(-abs(a + c))))", 3, part);
+    l->decay.v = node_formula(n, "-exp(b) * " SOFTPLUS("(a + c)"), 3, part);
     return l->decay.v != NULL;
 }
 
@@ -467,15 +487,15 @@ void import_ms_gated_delta_net(Node *n) {
 
 /* --- CausalConvWithState ---------------------------------------------------------------------- */
 
-/* com.microsoft has channels last, too, in any number of dimensions, and taps apart. */
-void import_causal_conv_with_state(Node *n) {
+/* com.microsoft (ms) has channels last, too, in any number of dimensions, and taps apart. */
+static void causal_conv(Node *n, bool ms) {
     Graph *g = n->g;
     Exprs *x = n->x;
     Value *v = node_need(n, 0), *weight = node_need(n, 1), *bias = node_in(n, 2),
           *past = node_in(n, 3);
     bool silu = attr_choice(n, "activation", 0, "none silu swish") > 0; /* one by two names */
-    bool last = attr_int(n, "channels_last", 0) != 0;
-    int64_t dilation = attr_int(n, "dilation", 1);
+    bool last = ms && attr_int(n, "channels_last", 0) != 0;
+    int64_t dilation = ms ? attr_int(n, "dilation", 1) : 1;
     if (!v || !weight || n->failed) return;
     int rank = v->rank, along = last ? 1 : 2, across = last ? 2 : 1; /* length and channels */
     int64_t full[MAX_RANK], flat[3] = {0}, channels = 1, kernel = 1;
@@ -492,8 +512,7 @@ void import_causal_conv_with_state(Node *n) {
     if (fits && past) fits = dims_meet(x, past->rank, past->dims, rank, full);
     if (!fits) {
         invalid(n, E2005, "input %s, weight %s, bias and past_state do not fit each other",
-                shape_text(g->arena, v->rank, v->dims),
-                shape_text(g->arena, weight->rank, weight->dims));
+                shape_of(n, v), shape_of(n, weight));
         return;
     }
     if (!node_shape_ok(n, rank, full)) return;
@@ -532,9 +551,13 @@ void import_causal_conv_with_state(Node *n) {
     n->out[1] = g_reshape(g, g_slice(g, padded, start, step, flat), rank, full);
 }
 
+void import_causal_conv_with_state(Node *n) {
+    causal_conv(n, false);
+}
+
 void import_ms_causal_conv_with_state(Node *n) {
     if (attr_int(n, "ndim", 1) != 1 || attr_int(n, "state_window", 0))
         unsupported(n, "more than one spatial dimension, and a state_window");
     else
-        import_causal_conv_with_state(n);
+        causal_conv(n, true);
 }

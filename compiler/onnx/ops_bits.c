@@ -271,6 +271,14 @@ static bool block_floats_fit(Node *n, const Value *a, const Value *weights, cons
     return false;
 }
 
+/* False after a report if `v` (NULL is right) is not one number of f32. */
+static bool is_one_f32(Node *n, const Value *v, const char *what) {
+    if (!v || (v->dt == DT_f32 && value_single(n, v))) return true;
+    invalid(n, v->dt == DT_f32 ? E2005 : E2006, "%s is %s%s, not one number of f32", what,
+            dt_name(v->dt), shape_of(n, v));
+    return false;
+}
+
 /* a times the weights, f32 [columns, depth], plus a bias (NULL: none), as output 0 in `dt`. */
 static void set_float_product(Node *n, Value *a, Value *weights, Value *bias, DType dt) {
     static const int perm[2] = {1, 0};
@@ -299,13 +307,14 @@ void import_ms_matmul_fp8_weight(Node *n) {
           *a_scale = node_in(n, 3);
     int64_t block = attr_int(n, "block_size", 128);
     if (!a || !weights || !scales || n->failed) return;
-    if (weights->rank != 2 || weights->dt != DT_f8e4m3fn || scales->dt != DT_f32 ||
-        (a_scale && (!value_single(n, a_scale) || a_scale->dt != DT_f32))) {
-        invalid(n, E2006, "weights %s%s, scales %s, or a_scale is no f32", dt_name(weights->dt),
-                shape_of(n, weights), dt_name(scales->dt));
+    if (weights->rank != 2 || weights->dt != DT_f8e4m3fn || scales->dt != DT_f32) {
+        invalid(n, E2006, "weights %s%s and scales %s", dt_name(weights->dt), shape_of(n, weights),
+                dt_name(scales->dt));
         return;
     }
-    if (!block_floats_fit(n, a, weights, scales, weights->dims[1], block)) return;
+    if (!is_one_f32(n, a_scale, "a_scale") ||
+        !block_floats_fit(n, a, weights, scales, weights->dims[1], block))
+        return;
     DType dt = a->dt;
     a = g_cast(n->g, a, DT_f32);
     if (a_scale) a = rounded_to_fp8(n->g, a, g_reshape(n->g, a_scale, 0, NULL));
@@ -316,10 +325,6 @@ void import_ms_matmul_fp8_weight(Node *n) {
     set_float_product(n, a, wide, node_in(n, 4), dt);
 }
 
-/* What 4 bits stand for: a sign, two bits of exponent and one of mantissa. */
-static const float e2m1_values[16] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
-                                      -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-
 /* The low bits of a byte come first. Scales of blocks are bytes that are floats, and there is one
  * for all weights. A weight is rounded to the input's type; input_scale says nothing of that. */
 void import_ms_matmul_fp4_weight(Node *n) {
@@ -329,16 +334,18 @@ void import_ms_matmul_fp4_weight(Node *n) {
           *scale = node_need(n, 3);
     int64_t block = attr_int(n, "block_size", 16);
     if (!a || !packed || !scales || !scale || n->failed) return;
-    if (packed->rank != 2 || packed->dt != DT_u8 || scales->dt != DT_u8 || scale->dt != DT_f32 ||
-        !value_single(n, scale)) {
-        invalid(n, E2006, "weights %s%s, scales %s, or weight_scale_2 is no f32",
-                dt_name(packed->dt), shape_of(n, packed), dt_name(scales->dt));
+    if (packed->rank != 2 || packed->dt != DT_u8 || scales->dt != DT_u8) {
+        invalid(n, E2006, "weights %s%s and scales %s", dt_name(packed->dt), shape_of(n, packed),
+                dt_name(scales->dt));
         return;
     }
+    if (!is_one_f32(n, scale, "weight_scale_2")) return;
     int64_t depth = dim_mul(x, packed->dims[1], 2), shape[2] = {packed->dims[0], depth};
     if (!node_shape_ok(n, 2, shape) || !block_floats_fit(n, a, packed, scales, depth, block))
         return;
-    Value *values = graph_const(g, DT_f32, 1, (int64_t[]){16}, e2m1_values);
+    float *decoded = ARENA_ARRAY(g->arena, 16, float);
+    for (uint32_t i = 0; i < 16; i++) decoded[i] = (float)dt_decode_float(DT_f4e2m1, i);
+    Value *values = graph_const(g, DT_f32, 1, (int64_t[]){16}, decoded);
     Builder b = build(g, 2, shape);
     const Expr *at[2] = {ex_var(x, 0), NULL}, *column = ex_var(x, 1);
     const Expr *code = ex_cast(x, DT_i32, packed_load(&b, packed, at, column, 4));

@@ -36,7 +36,7 @@ void import_ms_linear_attention_gate(Node *n) {
     if (node_wants(n, 1) && !(b = node_need(n, 3))) return;
     if (b && !same_shape(n, b, a)) return;
     Value *parts[3] = {wide(g, a), bias, scale};
-    Value *decay = node_formula(n, "c * (max(a + b, 0) + log(1 + exp(-abs(a + b))))", 3, parts);
+    Value *decay = node_formula(n, "c * " SOFTPLUS("(a + b)"), 3, parts);
     if (decay) n->out[0] = g_cast(g, decay, a->dt);
     if (b) n->out[1] = node_formula(n, "1 / (1 + exp(-a))", 1, &b);
 }
@@ -274,11 +274,15 @@ void import_ms_engram_gate(Node *n) {
     if (normed && !node_need(n, 5)) return;
     if (!same_shape(n, query, key)) return;
     bool fits = key->rank == 4;
-    const int64_t *d = key->dims;
+    int64_t one[4] = {0, 0, 1, 0};
     for (int i = 0; i < 3 && fits; i++)
-        if (scale[i]) fits = dims_meet(x, scale[i]->rank, scale[i]->dims, 2, d + 2);
-    int64_t one[4] = {d[0], d[1], 1, fits ? d[3] : 0}, shared[3] = {one[0], one[1], one[3]};
-    if (!fits || !dims_meet(x, value->rank, value->dims, 3, shared)) {
+        if (scale[i]) fits = dims_meet(x, scale[i]->rank, scale[i]->dims, 2, key->dims + 2);
+    if (fits) {
+        one[0] = key->dims[0], one[1] = key->dims[1], one[3] = key->dims[3];
+        const int64_t shared[3] = {one[0], one[1], one[3]};
+        fits = dims_meet(x, value->rank, value->dims, 3, shared);
+    }
+    if (!fits) {
         invalid(n, E2005, "keys of shape %s, values %s and the scales do not fit", shape_of(n, key),
                 shape_of(n, value));
         return;
@@ -318,7 +322,9 @@ static const Expr *begins(Builder *b, Value *segments, const Expr *row, const Ex
 }
 
 /* The hashes of the n-grams of 2 words, 3 ... that end at each position: [batch, length, words -
- * 1]. A word from before the last end of a text (reset), or before its segment, counts as `pad`. */
+ * 1]. A word from before the last end of a text (reset), or before its segment, counts as `pad`,
+ * which is the word that ends texts where there is one (input eos), and pad_id else, whether texts
+ * that end reset or not. */
 static Value *ngram_hashes(Node *n, Value *ids, Value *all, Value *multipliers, Value *pad,
                            Value *segments, bool reset, int64_t words) {
     Exprs *x = n->x;

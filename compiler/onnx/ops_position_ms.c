@@ -129,9 +129,7 @@ void import_ms_rotary_embedding(Node *n) {
     if (count == 0 && r.size == 0 && v->rank == 3 && r.cos->rank == 2 &&
         dim_max(n->x, r.cos->dims[1]) > 0)
         count = dim_div(n->x, v->dims[2], dim_mul(n->x, r.cos->dims[1], 2));
-    if (!heads_from(n, v, count, "the input", &heads) || !rotary_check(n, &heads, &r)) return;
-    Value *turned = rotary_apply(n, &heads, &r);
-    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
+    if (heads_from(n, v, count, "the input", &heads)) n->out[0] = rotary_result(n, v, &heads, &r);
 }
 
 /* --- MRotaryEmbedding ------------------------------------------------------------------------- */
@@ -196,9 +194,7 @@ void import_ms_mrotary_embedding(Node *n) {
     }
     r.cos = mixed_rows(n, cos, ids, share, layout == 1, scale);
     r.sin = mixed_rows(n, sin, ids, share, layout == 1, scale);
-    if (!rotary_check(n, &heads, &r)) return;
-    Value *turned = rotary_apply(n, &heads, &r);
-    n->out[0] = v->rank == 3 ? g_reshape(n->g, turned, 3, v->dims) : turned;
+    n->out[0] = rotary_result(n, v, &heads, &r);
 }
 
 /* --- GemmaRotaryEmbedding --------------------------------------------------------------------- */
@@ -214,10 +210,13 @@ void import_ms_gemma_rotary_embedding(Node *n) {
     if (!angle) return;
     for (int k = 0; k < 4; k += 2) {
         Value *v = in[k], *turned = in[k + 1];
-        const int64_t *d = v->dims, places[3] = {d[0], d[2], d[3]};
+        const int64_t *d = v->dims;
         bool fits = v->rank == 4 && dims_meet(x, turned->rank, turned->dims, 4, d) &&
-                    dims_meet(x, angle->rank, angle->dims, 3, places) && turned->dt == v->dt &&
-                    dt_is_float(v->dt) && dt_is_float(angle->dt);
+                    turned->dt == v->dt && dt_is_float(v->dt) && dt_is_float(angle->dt);
+        if (fits) {
+            const int64_t places[3] = {d[0], d[2], d[3]};
+            fits = dims_meet(x, angle->rank, angle->dims, 3, places);
+        }
         if (!fits) {
             invalid(n, E2005, "angles %s, a state of shape %s and its turned one %s do not fit",
                     shape_of(n, angle), shape_of(n, v), shape_of(n, turned));

@@ -35,7 +35,7 @@ static const ActivationRow activation_rows[] = {
     {"HardSigmoid", "min(max(alpha * x + beta, 0), 1)", 2, 0.2, 0.5},
     {"Elu", "select(x < 0, alpha * (exp(x) - 1), x)", 1, 1, 0},
     {"Softsign", "x / (1 + abs(x))", 0, 0, 0},
-    {"Softplus", "max(x, 0) + log(1 + exp(-abs(x)))", 0, 0, 0},
+    {"Softplus", SOFTPLUS("x"), 0, 0, 0},
 };
 
 typedef struct Activation {

@@ -50,8 +50,8 @@ static Graph *diagonal(Graph *outer, const Value *costs) {
     return g;
 }
 
-/* One step back. States, scalars: row and column, both -1 when there are no more, and the number of
- * steps. */
+/* One step back. States, scalars: row and column, and the number of places in the matrix so far. A
+ * place that left it stays: at an edge, too, costs that are infinite or NaN lead to the left. */
 static Graph *step_back(Graph *outer, const Value *ways) {
     Graph *g = graph_new_sub(outer);
     Exprs *x = g->x;
@@ -61,14 +61,13 @@ static Graph *step_back(Graph *outer, const Value *ways) {
     for (int i = 0; i < 3; i++) {
         Builder b = build(g, 0, NULL);
         const Expr *row = build_in(&b, place[0]), *column = build_in(&b, place[1]);
-        const Expr *zero = ex_i(x, 0), *one = ex_i(x, 1), *sum = ex_add(x, row, column);
-        const Expr *is_row = ex_le(x, zero, row), *is_column = ex_le(x, zero, column);
-        const Expr *at[2] = {sum, row}, *inside = ex_and(x, is_row, is_column);
+        const Expr *zero = ex_i(x, 0), *one = ex_i(x, 1), *at[2] = {ex_add(x, row, column), row};
+        const Expr *inside = ex_and(x, ex_le(x, zero, row), ex_le(x, zero, column));
         const Expr *way = ex_cast(x, DT_i32, build_load(&b, from, at));
         const Expr *stays = ex_bin(x, EX_eq, way, ex_i(x, i ? FROM_ABOVE : FROM_LEFT));
-        const Expr *moves = ex_select(x, inside, ex_un(x, EX_not, stays), i ? is_column : is_row);
-        if (i == 2) moves = ex_bin(x, EX_or, is_row, is_column);
-        const Expr *by = ex_select(x, moves, one, zero), *own = build_in(&b, place[i]);
+        const Expr *by = i == 2 ? one : ex_select(x, stays, zero, one);
+        const Expr *own = build_in(&b, place[i]);
+        by = ex_select(x, inside, by, zero);
         next[i] = build_map(&b, DT_i32, i == 2 ? ex_add(x, own, by) : ex_sub(x, own, by));
     }
     for (int i = 0; i < 3; i++) graph_output(g, next[i], NULL);

@@ -316,6 +316,13 @@ static void test_language(void **state) {
         {"input c f32[2,3] output y y = com.microsoft:DynamicTimeWarping(c)",
          {"0 0 0 0 0 0"},
          "i32[2, 4] 0 1 1 1 0 0 1 2"},
+        /* to the left where none is cheaper, and no further than the edge */
+        {"input c f32[3,2] output y y = com.microsoft:DynamicTimeWarping(c)",
+         {"inf inf inf inf inf inf"},
+         "i32[2, 2] 2 2 0 1"},
+        {"input c f32[2,2] output y y = com.microsoft:DynamicTimeWarping(c)",
+         {"nan nan nan nan"},
+         "i32[2, 2] 1 1 0 1"},
     };
     run_rows(state, MS, N(rows), rows);
 }
@@ -343,7 +350,8 @@ static void test_language_refusals(void **state) {
          "qk_l2_norm"},
         {DELTA "y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s) {update_rule=\"gated\"}",
          E3002, "does not take"},
-        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005, "a query of shape"},
+        {DELTA "y, p = com.microsoft:GatedDeltaNet(s, q, q, _, d, d, s)", E2005,
+         "a query of shape"},
         {"input x f32[2,3] input c f32[2] output y y = com.microsoft:GatedRMSNorm(x, c, x)", E2005,
          "a scale of shape"},
         {"input x f32[2,3] input g f32[1,1] output y y = com.microsoft:GatedAdd(x, x, g)", E2005,
@@ -379,6 +387,129 @@ static void test_language_refusals(void **state) {
         {"input c f32[2,2,3] output y y = com.microsoft:DynamicTimeWarping(c)", E2005, "costs"},
     };
     refuse_rows(state, MS, N(wrong), wrong);
+}
+
+static void test_language_shapes(void **state) {
+#define BUFFER                                                                                     \
+    "input q f32[1,1,2] input p f32[1,1,4,2] output y output k output v init n i32[1] = 4 "
+#define FLOATS8 "input a f16[1,2] output y init w f8e4m3fn[1,2] = 1 2 init s f32[1,1] = 0.5 "
+#define FLOATS4 "input a f16[1,2] output y init w u8[1,1] = 195 init t f32[2] = 1 1 "
+    static const Wrong wrong[] = {
+        {LINEAR "input k f32[1,2,6] y, p = com.microsoft:LinearAttention(q, k, q, _, d, "
+                "d) {q_num_heads=1 kv_num_heads=1}",
+         E2005, "a key of shape [1, 2, 6] for query heads of size 4"},
+        {LINEAR "input e f32[1,3,1] y, p = com.microsoft:LinearAttention(q, q, q, _, e, "
+                "d) {q_num_heads=1 kv_num_heads=1}",
+         E2005, "decay of shape [1, 3, 1]"},
+        {"input q f32[3,9] input d f32[3,1] input s f32[2,1,3,3] output y output p y, p "
+         "= com.microsoft:GatedDeltaNet(q, _, _, _, d, d, s)",
+         E2005, "for a batch of 2"},
+        {DELTA "input k f32[1,2,3] y, p = com.microsoft:GatedDeltaNet(q, k, q, _, d, d, "
+               "s)",
+         E2005, "shape [1, 2, 3] for tokens and heads"},
+        {DELTA "input e f32[1,2] y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, e, "
+               "s)",
+         E2005, "shape [1, 2] for tokens and heads"},
+        {DELTA "input e f32[2] y, p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s, "
+               "e, e) {gate_activation=\"qwen\"}",
+         E2005, "input 7 of shape [2] for 1 heads"},
+        {"input x f32[2,3] input c f32[3] input b f32[2,1] output y output z y, z = "
+         "com.microsoft:LinearAttentionGate(x, c, c, b)",
+         E2005, "shapes [2, 1] and [2, 3] must be the same"},
+        {"input x f32[1,2,3] input c f32[2] output y y = "
+         "com.microsoft:BranchwiseRMSNorm(x, c)",
+         E2005, "a scale of shape [2] for streams"},
+        {"input x f32[1,2,3] input f f32[1,2] input g f32[1,2] output y y = "
+         "com.microsoft:HyperConnectionPostMix(x, f, g)",
+         E2005, "block_output of shape [1, 2]"},
+        {"input k f32[1,2,3] input c f32[2,3] output y y = com.microsoft:EngramGate(k, "
+         "k, k, c, c)",
+         E2005, "keys of shape [1, 2, 3]"},
+        {"input k f32[1,1,2,3] input q f32[1,1,2,2] input c f32[2,3] output y y = "
+         "com.microsoft:EngramGate(k, q, k, c, c)",
+         E2005, "shapes [1, 1, 2, 2]"},
+        {"input i i32[1,2] output y init m i32[2] = 1 1 init s i32[1] = 2 y = "
+         "com.microsoft:NGramHashMapping(i, m, s) {max_ngram_size=1 n_head_per_ngram=1 "
+         "pad_id=0}",
+         E2004, "max_ngram_size is 1"},
+        {"input i i32[1,2] output y init m i32[2] = 1 1 init s i64[1] = 2 y = "
+         "com.microsoft:NGramHashMapping(i, m, s) {max_ngram_size=2 n_head_per_ngram=1 "
+         "pad_id=0}",
+         E2005, "vocab_sizes [1]"},
+        {"input x f32[1,1,1,2] input p i64[3,1,1] input c f32[1,1] output y y = "
+         "com.microsoft:MRotaryEmbedding(x, p, c, c) {mrope_section=[1,0]}",
+         E2004, "mrope_section has 2 numbers"},
+        {"input a f32[1,1,2] input q f16[1,2] output y output z y, z = "
+         "com.microsoft:GemmaRotaryEmbedding(a, q, q, q, q)",
+         E2005, "angles [1, 1, 2], a state of shape [1, 2]"},
+        {"input a f32[1,2,2] input q f16[1,1,1,2] output y output z y, z = "
+         "com.microsoft:GemmaRotaryEmbedding(a, q, q, q, q)",
+         E2005, "angles [1, 2, 2]"},
+        {BUFFER "init e i32[2,3] = 0 1 2 0 1 2 y, k, v = "
+                "com.microsoft:SparseAttention(q, q, q, p, p, e, e, n, n) {num_heads=1 "
+                "kv_num_heads=1 sparse_block_size=2}",
+         E2005, "rows [2, 3] and columns [2, 3] of blocks for 1 heads"},
+        {BUFFER "init e i32[1,3] = 0 1 2 y, k, v = com.microsoft:SparseAttention(q, q, "
+                "q, p, p, e, e, n, n) {num_heads=1 kv_num_heads=1}",
+         E2004, "sparse_block_size is 0"},
+        {BUFFER "y, k, v = com.microsoft:DecoderMaskedMultiHeadAttention(q, q, q, _, "
+                "_, q, q, n) {num_heads=1 past_present_share_buffer=1}",
+         E2005, "a past of shape [1, 1, 2]"},
+        {BUFFER "y, k, v = com.microsoft:DecoderMaskedMultiHeadAttention(q, q, q, _, "
+                "_, p, p, q) {num_heads=1 past_present_share_buffer=1}",
+         E2005, "past_sequence_length f32[1, 1, 2]"},
+        {BUFFER "y, k, v = com.microsoft:DecoderMaskedMultiHeadAttention(q, q, q, _, "
+                "_, p, p, n) {num_heads=1 past_present_share_buffer=1}",
+         E2005, "5 keys in a buffer of 4"},
+        {"input q f32[1,2,2] input p f32[1,1,4,2] output y y = "
+         "com.microsoft:DecoderMaskedMultiHeadAttention(q, p, p) {num_heads=1}",
+         E2005, "2 queries"},
+        {FLOATS8 "y = com.microsoft:MatMulBlockQuantizedFp8Weight(a, s, s)", E2006,
+         "weights f32[1, 1] and scales f32"},
+        {FLOATS8 "y = com.microsoft:MatMulBlockQuantizedFp8Weight(a, w, s, a)", E2006,
+         "a_scale is f16[1, 2]"},
+        {FLOATS8 "init t f32[2] = 1 1 y = "
+                 "com.microsoft:MatMulBlockQuantizedFp8Weight(a, w, s, t)",
+         E2005, "a_scale is f32[2]"},
+        {FLOATS8 "y = com.microsoft:MatMulBlockQuantizedFp8Weight(a, w, s) "
+                 "{block_size=0}",
+         E2004, "'block_size' is 0"},
+        {FLOATS8 "y = com.microsoft:MatMulBlockQuantizedFp8Weight(a, w, s) "
+                 "{block_size=1}",
+         E2005, "weights [1, 2] and scales [1, 1] do not fit"},
+        {FLOATS4 "y = com.microsoft:MatMulBlockQuantizedFp4Weight(a, w, t, t)", E2006,
+         "weights u8[1, 1] and scales f32"},
+        {FLOATS4 "y = com.microsoft:MatMulBlockQuantizedFp4Weight(a, w, w, t)", E2005,
+         "weight_scale_2 is f32[2]"},
+        {"input w i32[2,2] output y init f f32[1,1,1,1] = 1 init b f32[1] = 0 init c "
+         "f32[3,1] = 0 0.5 1 y = com.microsoft:WordConvEmbedding(w, f, b, c) "
+         "{conv_window_size=2}",
+         E2004, "conv_window_size does not fit"},
+        {"input w i64[2,2] output y init f f32[1,1,1,1] = 1 init b f32[1] = 0 init c "
+         "f32[3,1] = 0 0.5 1 y = com.microsoft:WordConvEmbedding(w, f, b, c)",
+         E2005, "words i64[2, 2]"},
+    };
+    refuse_rows(state, MS, N(wrong), wrong);
+}
+
+static void test_open_shapes(void **state) {
+    Bench *b = *state;
+    static const Wrong wrong[] = {
+        {"input q f32[2,1,3] input d f32[2,1] input s f32[N,1,3,3] output y output p y, "
+         "p = com.microsoft:GatedDeltaNet(q, q, q, _, d, d, s)",
+         E3002, "a batch that varies"},
+        {"input x f32[2,3] input c f32[N] output y y = com.microsoft:GatedRMSNorm(x, c, "
+         "x)",
+         E3002, "a scale of a length that varies"},
+        {"input x f32[1,2,3] input c f32[N] output y y = "
+         "com.microsoft:BranchwiseRMSNorm(x, c)",
+         E3002, "scales and gates of a length that varies"},
+    };
+    for (size_t i = 0; i < N(wrong); i++) {
+        const char *text = arena_printf(&b->arena, "%s %s", MS, wrong[i].text);
+        if (import_text(b, text, "N=1..8")) fail_msg("%s: imported", wrong[i].text);
+        expect_error(b, wrong[i].code, wrong[i].part);
+    }
 }
 
 static void test_refusals(void **state) {
@@ -481,6 +612,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_places, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_language, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_language_refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_language_shapes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_open_shapes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

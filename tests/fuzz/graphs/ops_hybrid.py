@@ -440,6 +440,10 @@ def time_warping(g):
     shape = (g.between(1, 7), g.between(1, 7))
     if g.chance(0.3):
         shape = (1,) + shape
-    costs = g.fresh("f32", shape, 0, 3)
+    values = g.rng.uniform(0, 3, shape).astype(np.float32)
+    if g.chance(0.4):  # of which no way, or not each, costs a finite sum
+        some = g.rng.random(shape) < g.one_of((0.2, 0.6, 1))
+        values[some] = g.rng.choice(g.one_of(([np.inf], [np.nan], [np.inf, np.nan])), some.sum())
+    costs = g.add(values)
     g.frozen.add(costs.name)
     g.node("DynamicTimeWarping", [costs], domain=MICROSOFT)
