@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of loop variables and of what is computed from them: as wide as pointers, and
- * no narrower than int32_t. */
+/* Of loop variables and what is computed from them: as wide as pointers, and no
+ * narrower than int32_t. */
 #if PTRDIFF_MAX < INT32_MAX
 typedef int32_t mlcc_index;
 #else
