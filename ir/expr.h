@@ -141,8 +141,10 @@ bool ex_bounds(const Expr *e, int n, const int64_t *extent, int64_t *lo, int64_t
 bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base);
 
 /* Reads a comparison as `bound <= var` (*below false) or `var < bound` (*below true), of one
- * variable below n, which is not negative, by a bound without those; false if it is none. */
-bool ex_bound(Exprs *x, const Expr *e, int n, int *var, const Expr **bound, bool *below);
+ * variable below n, which is not negative, by a bound without those; false if it is none, or if a
+ * multiple of the variable wraps around (extent: as of ex_simplify). */
+bool ex_bound(Exprs *x, const Expr *e, int n, const int64_t *extent, int *var, const Expr **bound,
+              bool *below);
 
 /* How much `e` grows when var `var` grows by one and all else stays; false if that is not always
  * the same, or not plain to see. */

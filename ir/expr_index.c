@@ -220,7 +220,8 @@ bool ex_affine(Exprs *x, const Expr *e, int n, int64_t *coef, const Expr **base)
     return add_affine(x, e, 1, n, coef, base);
 }
 
-bool ex_bound(Exprs *x, const Expr *e, int n, int *var, const Expr **bound, bool *below) {
+bool ex_bound(Exprs *x, const Expr *e, int n, const int64_t *extent, int *var, const Expr **bound,
+              bool *below) {
     if ((e->op != EX_lt && e->op != EX_le) || e->arg[0]->dt != DT_i32) return false;
     int64_t coef[MAX_AFFINE];
     const Expr *base;
@@ -236,7 +237,7 @@ bool ex_bound(Exprs *x, const Expr *e, int n, int *var, const Expr **bound, bool
     if (*var < 0) return false;
     *below = coef[*var] < 0;
     const int64_t c = *below ? -coef[*var] : coef[*var];
-    if (c > INT32_MAX) return false;
+    if (c > INT32_MAX || (extent[*var] > INT32_MAX / c)) return false;
     const Expr *k =
         ex_add(x, base, ex_i(x, -(e->op == EX_lt))); /* right - left - (lt ? 1 : 0) >= 0 */
     *bound = *below ? ex_add(x, k, ex_i(x, c))       /* -c v + k >= 0: v < (k + c) / c; */

@@ -53,7 +53,7 @@ static bool read_bounds(Exprs *x, const Expr *e, int n, int64_t *lo, int64_t *hi
     int var;
     const Expr *bound;
     bool below;
-    if (!ex_bound(x, e, n, &var, &bound, &below) || !ex_is_const(bound)) return false;
+    if (!ex_bound(x, e, n, hi, &var, &bound, &below) || !ex_is_const(bound)) return false;
     if (below && bound->k.i < hi[var]) hi[var] = bound->k.i;
     if (!below && bound->k.i > lo[var]) lo[var] = bound->k.i;
     return true;

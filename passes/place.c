@@ -43,10 +43,13 @@ static bool end_at(Exprs *x, const Expr *at, const Expr **end) {
 static bool cut_box(const Placing *p, const Expr *guard, Box *box) {
     if (guard->op == EX_and)
         return cut_box(p, guard->arg[0], box) && cut_box(p, guard->arg[1], box);
+    const Value *out = p->op->out[0];
+    int64_t extent[MAX_RANK];
+    for (int i = 0; i < out->rank; i++) extent[i] = dim_max(p->g->x, out->dims[i]);
     int var;
     const Expr *at;
     bool below;
-    if (!ex_bound(p->g->x, guard, p->op->out[0]->rank, &var, &at, &below)) return false;
+    if (!ex_bound(p->g->x, guard, out->rank, extent, &var, &at, &below)) return false;
     if (!ex_is_const(at)) {
         if (!p->fixed || !below) return false;
         return end_at(p->g->x, at, &box->end[var]);

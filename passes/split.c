@@ -27,7 +27,8 @@ typedef struct Split {
     const Expr *limits; /* ... and what must hold inside of it; NULL: nothing */
     Stmt *store;
     int64_t extent[MAX_LOOPS]; /* the most iterations of a loop */
-    int n_vars;                /* of the kernel before any piece was made */
+    int n_vars;                /* of the kernel before any piece was made, ... */
+    int64_t *most;             /* ... and their extents at most */
     Stmt *pieces;
     int n_pieces, max_pieces;
     Stmt *outer; /* the outermost loop of the last piece */
@@ -47,7 +48,8 @@ static bool is_extent(const Split *s, const Expr *e) {
  * loop stays in one piece since it is unrolled. */
 static bool read_bound(const Split *s, const Expr *e, int *l, const Expr **bound, bool *below) {
     int var;
-    if (!ex_bound(s->p->x, e, s->n_vars, &var, bound, below) || !is_extent(s, *bound)) return false;
+    if (!ex_bound(s->p->x, e, s->n_vars, s->most, &var, bound, below) || !is_extent(s, *bound))
+        return false;
     for (*l = 0; *l < s->n_loops; (*l)++)
         if (s->loop[*l]->var == var) return s->loop[*l]->role != ROLE_unroll;
     return false;
@@ -286,6 +288,8 @@ static void split_box(Split *s, Box box, const Expr *value) {
 
 static void split_kernel(Program *p, Kernel *k) {
     Split s = {.p = p, .k = k, .n_vars = k->vars.n};
+    s.most = ARENA_ARRAY(p->arena, s.n_vars, int64_t);
+    for (int i = 0; i < s.n_vars; i++) s.most[i] = k->vars.items[i].extent;
     if (!find_nest(&s) || guard_first(&s, s.store->value)->op != EX_select) return;
     Guards all = {.s = &s};
     ex_visit(p->arena, s.store->value, find_guard, &all);

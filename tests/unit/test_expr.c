@@ -172,19 +172,23 @@ static void test_coarse_order(void **state) {
     const Expr *bound;
     bool below;
     const Expr *simple = ex_simplify(&x, order, 2, fits);
-    assert_true(ex_bound(&x, simple, 2, &var, &bound, &below));
+    assert_true(ex_bound(&x, simple, 2, fits, &var, &bound, &below));
     assert_true(var == 0 && ex_is_int(bound, 6) && below);
     /* of a multiple, and of what has no bound that is a number: 2 i < 7, 3 <= 2 i, 2 i - 1 < n */
     const Expr *twice = ex_mul(&x, ex_var(&x, 0), ex_i(&x, 2)), *n = ex_var(&x, 9);
-    assert_true(ex_bound(&x, ex_lt(&x, twice, ex_i(&x, 7)), 2, &var, &bound, &below));
+    assert_true(ex_bound(&x, ex_lt(&x, twice, ex_i(&x, 7)), 2, fits, &var, &bound, &below));
     assert_true(var == 0 && ex_is_int(bound, 4) && below);
-    assert_true(ex_bound(&x, ex_le(&x, ex_i(&x, 3), twice), 2, &var, &bound, &below));
+    assert_true(ex_bound(&x, ex_le(&x, ex_i(&x, 3), twice), 2, fits, &var, &bound, &below));
     assert_true(var == 0 && ex_is_int(bound, 2) && !below);
     assert_true(
-        ex_bound(&x, ex_lt(&x, ex_sub(&x, twice, ex_i(&x, 1)), n), 2, &var, &bound, &below));
+        ex_bound(&x, ex_lt(&x, ex_sub(&x, twice, ex_i(&x, 1)), n), 2, fits, &var, &bound, &below));
     assert_ptr_equal(bound,
                      ex_simplify(&x, ex_div(&x, ex_add(&x, n, ex_i(&x, 2)), ex_i(&x, 2)), 0, NULL));
-    assert_false(ex_bound(&x, ex_simplify(&x, order, 2, wider), 2, &var, &bound, &below));
+    assert_false(ex_bound(&x, ex_simplify(&x, order, 2, wider), 2, fits, &var, &bound, &below));
+    /* it may wrap around */
+    fits[0] = (int64_t)1 << 30;
+    assert_true(ex_bound(&x, ex_lt(&x, ex_var(&x, 0), n), 2, fits, &var, &bound, &below));
+    assert_false(ex_bound(&x, ex_lt(&x, twice, ex_i(&x, 7)), 2, fits, &var, &bound, &below));
     arena_free(&arena);
 }
 
