@@ -845,10 +845,12 @@ static void print_includes(Host *h, bool many, Text *out) {
     if (o->weights_file || h->kept) text_add(out, "#include <string.h>\n");
     text_add(out, "\n");
     if (h->unit.needs & NEEDS_index)
-        text_add(out, "/* Of loop variables and what is computed from them: as wide as pointers, and no\n"
-                      " * narrower than int32_t. */\n"
-                      "#if PTRDIFF_MAX < INT32_MAX\ntypedef int32_t mlcc_index;\n"
-                      "#else\ntypedef ptrdiff_t mlcc_index;\n#endif\n\n");
+        text_add(
+            out,
+            "/* Of loop variables and what is computed from them: as wide as pointers, and no\n"
+            " * narrower than int32_t. */\n"
+            "#if PTRDIFF_MAX < INT32_MAX\ntypedef int32_t mlcc_index;\n"
+            "#else\ntypedef ptrdiff_t mlcc_index;\n#endif\n\n");
     if (!o->header_name) {
         print_macros(h, out);
         text_add(out, "\n");
