@@ -177,7 +177,7 @@ static bool find_part(Printer *p, const Expr *e) {
     return true;
 }
 
-/* Is it computed from such alone? */
+/* Is it computed from what a place is? */
 static bool is_part(Printer *p, const Expr *e) {
     const int before = node_of(p, e)->place;
     if (before) return before > 0;
@@ -434,11 +434,18 @@ Piece compose_logic(Printer *p, const Expr *e) {
 
 /* --- printing --------------------------------------------------------------------------------- */
 
-static Piece print_plain(Printer *p, const Expr *e) {
+static Piece print_whole(Printer *p, const Expr *e) {
     Node *node = node_of(p, e);
     if (node->name) return (Piece){node->name, P_atom};
     Piece piece = compose(p, e);
-    if (node->name) return (Piece){node->name, P_atom};
+    return node->name ? (Piece){node->name, P_atom} : piece;
+}
+
+/* Names what takes too much of a line. */
+static Piece print_short(Printer *p, const Expr *e) {
+    Node *node = node_of(p, e);
+    Piece piece = print_whole(p, e);
+    if (node->name) return piece;
     if (!p->inline_only && !is_leaf(e) && strlen(piece.text) > room(p) / 2) {
         /* a number that is added stays outside: compilers make it a part of an address */
         const bool adds = e->op == EX_add && ex_is_const(e->arg[1]) && e->dt == DT_i32;
@@ -455,13 +462,6 @@ static Piece print_plain(Printer *p, const Expr *e) {
     return piece;
 }
 
-static Piece print_whole(Printer *p, const Expr *e) {
-    Node *node = node_of(p, e);
-    if (node->name) return (Piece){node->name, P_atom};
-    Piece piece = compose(p, e);
-    return node->name ? (Piece){node->name, P_atom} : piece;
-}
-
 /* A place that is a value is cast. Where places stand, sums of places and others do, too: an index
  * that is computed from what a tensor holds. */
 static Piece print_in_type(Printer *p, PrintIt *print_it, const Expr *e) {
@@ -475,7 +475,7 @@ static Piece print_root_in_type(Printer *p, const Expr *e) {
 }
 
 Piece print(Printer *p, const Expr *e) {
-    return print_in_type(p, print_plain, e);
+    return print_in_type(p, print_short, e);
 }
 
 const char *print_root(Printer *p, const Expr *e) {
@@ -484,6 +484,10 @@ const char *print_root(Printer *p, const Expr *e) {
 
 const char *print_bound(Printer *p, const Expr *e) {
     return print_with(p, true, print_root_in_type, e).text;
+}
+
+Piece print_in_place(Printer *p, const Expr *e) {
+    return print_with(p, true, print, e);
 }
 
 Piece print_compared(Printer *p, const Expr *e) {

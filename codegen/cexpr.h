@@ -28,7 +28,9 @@ typedef struct Piece {
 
 /* The text of a value: its name if it has one. Under p->inline_only nothing is printed before. */
 Piece print(Printer *p, const Expr *e);
-/* The same where a place may have the type of indices. */
+/* The same in an index, where a place need not have the type of values. */
+Piece print_in_place(Printer *p, const Expr *e);
+/* The same in a comparison. */
 Piece print_compared(Printer *p, const Expr *e);
 /* A value of the register type `type`. */
 Piece convert(Printer *p, const char *type, Piece a);

@@ -193,14 +193,10 @@ static void sort_terms(Printer *p, const Expr *e, IndexParts *parts) {
 static const char *print_index(Printer *p, const Expr *index) {
     IndexParts parts = {.known = NULL};
     const bool sum = index->op == EX_add && index->dt == DT_i32 && !node_of(p, index)->name;
-    const bool before = p->in_place;
     if (sum && may_wrap(p, index)) sort_terms(p, index, &parts);
-    p->in_place = true;
-    const char *text = parts.known && parts.other
-                           ? infix(p, print(p, parts.other), "+", print(p, parts.known), P_sum).text
-                           : print(p, index).text;
-    p->in_place = before;
-    return text;
+    if (!parts.known || !parts.other) return print_in_place(p, index).text;
+    Piece other = print_in_place(p, parts.other);
+    return infix(p, other, "+", print_in_place(p, parts.known), P_sum).text;
 }
 
 const char *print_place(Printer *p, int buffer, const Expr *index) {
@@ -619,6 +615,7 @@ static bool repeatable(Printer *p, const Expr *e, Piece a) {
     return node_of(p, e)->name || e->n == 0 || strlen(a.text) < 16;
 }
 
+/* In the type of its own, which name_expr's text may not have. */
 static Piece named(Printer *p, const Expr *e) {
     name_expr(p, e);
     return print(p, e);

@@ -80,7 +80,7 @@ typedef struct Node {
     bool bounded;     /* ... and known: lo <= value <= hi */
     int64_t lo, hi;
     int extent; /* 1: is_extent, -1: it is not, 0: not asked for */
-    int place;  /* the same of is_place */
+    int place;  /* the same of is_part, what places consist of */
 } Node;
 
 typedef struct TileNest TileNest;

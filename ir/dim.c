@@ -848,8 +848,7 @@ bool dim_from_expr(Exprs *x, const Expr *e, int64_t *d) {
         return true;
     }
     /* a condition's coordinates and loads have no bounds, but what it chooses between may */
-    const uint64_t coordinates = small->vars & ~((uint64_t)1 << EX_OTHER_VARS);
-    if (!x->dims || small->loads || coordinates) return false;
+    if (!x->dims || small->loads || ex_vars(small)) return false;
     if (!fits(x, small) || !dim_bounds(x, small, &low, &high)) return false;
     *d = low == high ? low : number_of(x, small);
     return true;

@@ -237,7 +237,7 @@ bool ex_bound(Exprs *x, const Expr *e, int n, const int64_t *extent, int *var, c
     if (*var < 0) return false;
     *below = coef[*var] < 0;
     const int64_t c = *below ? -coef[*var] : coef[*var];
-    if (c > INT32_MAX || (extent[*var] > INT32_MAX / c)) return false;
+    if (c > INT32_MAX || extent[*var] > INT32_MAX / c) return false;
     const Expr *k =
         ex_add(x, base, ex_i(x, -(e->op == EX_lt))); /* right - left - (lt ? 1 : 0) >= 0 */
     *bound = *below ? ex_add(x, k, ex_i(x, c))       /* -c v + k >= 0: v < (k + c) / c; */

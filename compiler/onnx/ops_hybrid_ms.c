@@ -136,8 +136,8 @@ static bool tells_apart(Node *n, int64_t length, int64_t one, int64_t other) {
     return false;
 }
 
-/* Input i, [..., branches], [..., branches, 1] or [..., branches, size], or, joined, also [...,
- * branches * size], as one of the last but the first of these. NULL after a report. */
+/* Input i as [..., branches, 1] or [..., branches, size], which it is but that the 1 may be missing
+ * or, if joined, the last two be one. NULL after a report. */
 static Value *stream_gate(Node *n, const Streams *s, int i, bool joined) {
     Exprs *x = n->x;
     Value *v = node_need(n, i);
