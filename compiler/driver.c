@@ -339,6 +339,7 @@ int command_compile(Session *s) {
                    o->march);
         return 0;
     }
+    s->source = !strcmp(suffix, ".c");
     Program *p = session_program(s);
     if (p) write_program(s, p, o->output);
     return 0;

@@ -61,6 +61,7 @@ struct Session {
     OnnxModel model;
     bool model_open;
     const Target *target;
+    bool source;                  /* what is written is source, which any C compiler may get */
     StrMap macros;                /* of names of -march, as c_macros found them */
     VEC(const char *) folders;    /* temporary ones that may still be there */
     VEC(const char *) unfinished; /* outputs that are written, but have not got their names yet */
@@ -99,11 +100,13 @@ int compile_several(Session *s);
 /* Writes a library made of runtime sources, compiled as a model's code is. */
 bool write_runtime_library(Session *s, const char *path, int n, const char *const *sources);
 
-/* The macros that the C compiler defines with -march=`march`, as lines "#define NAME VALUE". NULL
- * where it does not know the name, and after a diagnostic where it is missing or always fails. */
+/* The macros that the C compiler defines with -march=`march` (NULL: without), as lines "#define
+ * NAME VALUE". NULL where it does not know the name, and after a diagnostic where it is missing or
+ * always fails. */
 const char *c_macros(Session *s, const char *march);
 /* The facts of s->target for -march=. Names that ir/target.c does not know are the C compiler's: it
- * is asked what vectors they have. False after a diagnostic, as for names that it does not know. */
+ * is asked what vectors they have, and, where there is no -march and it compiles what is made, what
+ * vectors it takes by itself. False after a diagnostic, as for names that it does not know. */
 bool target_of_march(Session *s, Target *result);
 /* Does the C compiler know our -march? False after a diagnostic. */
 bool march_known(Session *s);

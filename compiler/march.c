@@ -30,7 +30,7 @@ static bool in_tables(const Target *t, const char *march) {
     return of.vector_types || of.scalar_registers;
 }
 
-/* The macros of our -march. NULL after a diagnostic. */
+/* The macros of our -march, or of what the C compiler takes by itself. NULL after a diagnostic. */
 static const char *known_macros(Session *s) {
     const char *march = s->o->march, *cc = s->o->cc ? s->o->cc : "cc";
     const char *list = c_macros(s, march);
@@ -52,9 +52,8 @@ static const char *known_macros(Session *s) {
 bool target_of_march(Session *s, Target *result) {
     const char *march = s->o->march;
     *result = target_for_arch(s->target, march);
-    bool asks = march && s->target->vector_bytes && !in_tables(s->target, march) &&
-                strcmp(march, "generic") != 0;
-    if (!asks) return true;
+    bool asks = march ? strcmp(march, "generic") != 0 && !in_tables(s->target, march) : !s->source;
+    if (!asks || !s->target->vector_bytes) return true;
     const char *list = known_macros(s);
     if (!list) return false;
     for (size_t i = 0; i < sizeof macros / sizeof *macros; i++) {

@@ -114,12 +114,12 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
 }
 
 const char *c_macros(Session *s, const char *march) {
-    void **known = strmap_put(&s->macros, march);
+    void **known = strmap_put(&s->macros, march ? march : "");
     const char *folder = *known ? NULL : temp_folder(s);
     if (!folder) return *known;
     Words argv = {0}, plain = {0};
     cc_words(s, &argv);
-    vec_push(&s->arena, &argv, march_flag(s, march));
+    if (march) vec_push(&s->arena, &argv, march_flag(s, march));
     add_words(s, &argv, "-dM -E -x c /dev/null -o answer");
     vec_push(&s->arena, &argv, NULL);
     OutputFile answer = {0};
@@ -583,7 +583,7 @@ bool write_program(Session *s, Program *p, const char *path) {
         e.vector_bytes = s->target->vector_bytes;
         e.whole_vectors = s->target->whole_vectors;
     }
-    if (s->target->vector_types || s->target->scalar_registers)
+    if (s->o->march && (s->target->vector_types || s->target->scalar_registers))
         e.march = march_flag(s, s->o->march);
     e.scalars = s->target->scalar_registers > 0;
     const char *slash = strrchr(s->o->model, '/');

@@ -212,7 +212,7 @@ static Schedules winners(const Tune *t) {
     Arena *arena = &t->s->arena;
     const Options *o = t->s->o;
     Schedules table = {.comment = arena_printf(arena, "by mlcc tune, -march=%s, threads %s",
-                                               o->march ? shown_name(t->s, o->march) : "generic",
+                                               o->march ? shown_name(t->s, o->march) : "none",
                                                o->threads ? o->threads : "1")};
     for (int i = 0; i < t->candidates.n; i++) {
         const Candidate *c = &t->candidates.items[i];

@@ -651,7 +651,9 @@ static void do_job(Job *job, int (*body)(Session *)) {
     static char dims[1 << 16];
     static const char *words[MAX_DIMS];
     Options o = {.model = job->model,
-                 .march = job->march[0] ? job->march : NULL,
+                 .march = job->march[0]               ? job->march
+                          : !strcmp(job->target, "c") ? "generic"
+                                                      : NULL,
                  .optimize = "1",
                  .passes = skip,
                  .runtime_cache = folder};

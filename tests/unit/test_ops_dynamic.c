@@ -122,7 +122,7 @@ static void test_interpreter(void **state) {
 }
 
 static void test_c(void **state) {
-    for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "c", NULL);
+    for (size_t i = 0; i < N(rows); i++) check_row(*state, &rows[i], "c", "generic");
 }
 
 static void test_vectors(void **state) {

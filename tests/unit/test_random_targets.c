@@ -75,7 +75,7 @@ static void check_target(const char *target, const char *march, const char *cc) 
 
 static void test_c(void **state) {
     (void)state;
-    check_target("c", NULL, NULL);
+    check_target("c", "generic", NULL);
 }
 
 static void test_c_vectors(void **state) {
