@@ -311,30 +311,61 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
     }
 }
 
-/* A vector loop that stands alone inside of unrolled loops, with one store in it whose iterations
- * are independent, goes outside: compilers then keep the rows of the array that the unrolled loops
- * go through in registers. (gcc 12 does not do so otherwise, and is up to 25 times slower.) Returns
- * the loop to print instead. */
-static const Stmt *vector_outside(Printer *p, const Stmt *unrolled) {
-    const Stmt *inner = unrolled;
-    while (inner->kind == ST_for && inner->role == ROLE_unroll && inner->body && !inner->body->next)
-        inner = inner->body;
-    const Stmt *store = inner->body;
-    if (inner->kind != ST_for || inner->role != ROLE_vector || !store || store->next ||
-        store->kind != ST_store || !ex_is_const(inner->extent) ||
-        reads_buffer(p, store->value, store->buffer, store->index))
-        return unrolled;
-    Stmt *vector = arena_copy(p->scratch, inner, sizeof *inner), **place = &vector->body;
-    vector->next = unrolled->next;
-    for (const Stmt *s = unrolled; s != inner; s = s->body) {
-        if (!ex_is_const(s->extent)) return unrolled;
-        Stmt *copy = arena_copy(p->scratch, s, sizeof *s);
-        copy->next = NULL;
-        *place = copy;
-        place = &copy->body;
+static void print_loop(Printer *p, const Stmt *s);
+
+/* A vector loop over a row of a tile of sums, an array of the kernel's own: it sets the row, or
+ * what it makes of it. */
+static bool is_row(Printer *p, const Stmt *s) {
+    const Stmt *store = s->body;
+    if (!p->d->lanes || s->kind != ST_for || s->role != ROLE_vector || !ex_is_const(s->extent) ||
+        !store || store->next || store->kind != ST_store)
+        return false;
+    bool own = store->buffer >= p->k->n_params;
+    for (int b = p->k->n_params; b < p->k->buffers.n && !own; b++)
+        own = reads_buffer(p, store->value, b, NULL);
+    return own;
+}
+
+static void find_choice(void *user, const Expr *e) {
+    if (e->op == EX_select || e->op == EX_and || e->op == EX_or) *(bool *)user = true;
+}
+
+/* Prints unrolled loops around one that adds to a row, one row after the other: compilers make
+ * vectors of each, and keep them in registers. In loops they do so now and then, and else take up
+ * to 20 times as long. False: it is not such a loop. */
+static bool print_rows(Printer *p, const Stmt *unrolled) {
+    int64_t steps = 1;
+    const Stmt *row = unrolled;
+    for (; row->kind == ST_for && row->role == ROLE_unroll; row = row->body) {
+        if (!ex_is_const(row->extent) || !row->body || row->body->next) return false;
+        steps *= row->extent->k.i;
+        if (steps > MOST_UNROLLED) return false;
     }
-    *place = inner->body;
-    return vector;
+    if (!is_row(p, row) || !reads_buffer(p, row->body->value, row->body->buffer, NULL))
+        return false;
+    bool chooses = false; /* what becomes branches is no vector */
+    ex_visit(p->scratch, row->body->value, find_choice, &chooses);
+    if (chooses) return false;
+    const int rank = p->k->buffers.items[row->body->buffer]->rank;
+    for (int64_t step = 0; step < steps; step++) {
+        Stmt loop = *row, store = *row->body;
+        const Expr *index[MAX_RANK];
+        loop.body = &store;
+        store.index = index;
+        memcpy(index, row->body->index, sizeof *index * (size_t)rank);
+        int64_t stride = steps, left = step;
+        for (const Stmt *s = unrolled; s != row; s = s->body) {
+            stride /= s->extent->k.i;
+            const Expr *at = ex_i(p->x, left / stride);
+            left %= stride;
+            store.value = ex_subst_var(p->x, store.value, s->var, at);
+            for (int i = 0; i < rank; i++) index[i] = ex_subst_var(p->x, index[i], s->var, at);
+        }
+        p->in_rows = true;
+        print_loop(p, &loop);
+    }
+    p->in_rows = false;
+    return true;
 }
 
 /* Does the block store to vectors that are held, or else to parameters, and nowhere else? */
@@ -403,9 +434,17 @@ static bool print_scalar_dot(Printer *p, const Stmt *s) {
     return false;
 }
 
+/* The line before a loop over a row, but for copies of numbers: GCC makes those a call, for which
+ * the row has to be in memory. */
+static void print_lanes(Printer *p, const Stmt *s) {
+    if (!is_row(p, s) || s->body->value->op == EX_load || s->body->value->op == EX_const) return;
+    p->unit->needs |= NEEDS_lanes;
+    print_line(p, "%s", p->d->lanes);
+}
+
 static void print_loop(Printer *p, const Stmt *s) {
     if (print_scalar_dot(p, s)) return;
-    if (s->role == ROLE_unroll && p->d->vector_outside) s = vector_outside(p, s);
+    if (s->role == ROLE_unroll && print_rows(p, s)) return;
     const Expr *extent = prepare(p, s->extent);
     const char *position = grid_position(p, s->role);
     if (ex_is_const(extent) && extent->k.i <= 0) return;
@@ -444,13 +483,17 @@ static void print_loop(Printer *p, const Stmt *s) {
         return;
     }
     if (!strips) print_rolled(p, s);
+    if (!strips && p->in_rows) print_lanes(p, s);
     if (strips)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);
     else
         print_line(p, "for (%s %s = %s; %s < %s; %s++) {", index_type(p), var, first, var, last,
                    var);
     end_statement(p, mark);
+    const bool in_rows = p->in_rows;
+    p->in_rows |= unroll;
     print_indented(p, s->body);
+    p->in_rows = in_rows;
     print_line(p, "}");
     if (strips) end_strips(p);
 }
@@ -513,10 +556,6 @@ static void use_wide(Wide *w, const Expr *e, const char *name) {
     w->loads++;
     w->whole = e;
     w->whole_name = name;
-}
-
-static void find_choice(void *user, const Expr *e) {
-    if (e->op == EX_select || e->op == EX_and || e->op == EX_or) *(bool *)user = true;
 }
 
 /* Reads what the loop loads one by one, and names the load. */

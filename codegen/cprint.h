@@ -34,7 +34,8 @@ enum {
     NEEDS_rolled = 8192,
     NEEDS_mixed = 16384,
     NEEDS_late = 32768,
-    NEEDS_index = 65536
+    NEEDS_index = 65536,
+    NEEDS_lanes = 131072
 };
 
 #define LANE_WORDS 3 /* of a bit for each row of lanes.def */
@@ -101,6 +102,7 @@ typedef struct Printer {
     const Node **var_value; /* let variables: what they hold */
     bool *var_used, *buffer_used;
     bool *unrolled; /* variable i is one of a loop that compilers unroll */
+    bool in_rows;   /* what is printed is one of the rows of a tile, or in a loop over them */
     bool *compared; /* buffer i keeps the largest or smallest */
     bool *aligned;  /* parameter i begins at a multiple of what is read at once; NULL: nothing is */
     bool *declared; /* buffer i: its alloc waits for the store that sets it */

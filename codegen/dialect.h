@@ -38,11 +38,11 @@ typedef struct Dialect {
     bool select_min_max; /* min and max of a constant may be printed as a comparison */
 
     const char *function; /* before the type of a helper function */
-    bool vector_outside;  /* vector loops go outside of unrolled ones, see cprint.c */
     const char *barrier, *global_barrier; /* the other one for memory outside of the block, too */
     bool gcc_makes_vectors; /* of its loops, not always the right ones: see cops.c */
     bool prefetch;          /* there is MLCC_PREFETCH; else nothing is printed */
     const char *unroll;     /* line before a loop to be unrolled; NULL: none */
+    const char *lanes;      /* line before a loop over a row of sums; NULL: the device has lanes */
     bool warp_tiles;        /* there are mlcc_ldmatrix_x4 and
                                mlcc_warp_product_<type>_<type> */
     const char *shared;     /* qualifier of shared memory; NULL: there is none */

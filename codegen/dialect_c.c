@@ -111,9 +111,9 @@ const Dialect dialect_c = {
         },
     .select_min_max = true,
     .function = "static inline ",
-    .vector_outside = true,
     .gcc_makes_vectors = true,
     .prefetch = true,
     .unroll = "MLCC_UNROLL",
+    .lanes = "MLCC_LANES",
     .reserved = reserved,
 };

@@ -70,7 +70,8 @@ static const Expr *laid_out(Graph *g, Op *op, const Factor *f, int r, int64_t by
     *extent += by;
     Builder b = build(g, l.rank, l.dims);
     for (int i = 0; i < f->load->n; i++)
-        index[i] = ex_subst_vars(x, f->load->arg[i], op->out[0]->rank + op->n_red, l.to);
+        index[i] = ex_subst_vars(x, build_rebased(&b, op->in, f->load->arg[i]),
+                                 op->out[0]->rank + op->n_red, l.to);
     const Expr *e = build_load(&b, f->v, index);
     Value *v = build_map(&b, f->v->dt,
                          ex_select(x, there, e, ex_const(x, (DType)e->dt, (Scalar){.i = 0})));

@@ -220,6 +220,15 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
            (double)tiles_of(o->columns, columns);
 }
 
+#define PLAIN_FLOATS 2
+
+/* Are so many vectors of columns good where sums are arrays of which compilers make vectors? GCC
+ * keeps several rows of more floats in memory. Bytes come 16 at once. */
+static bool suits_arrays(const Operands *o, int64_t rows, int64_t vectors, int64_t lanes) {
+    if (o->floats) return rows == 1 || vectors <= PLAIN_FLOATS;
+    return vectors == 4 || o->columns < 4 * lanes;
+}
+
 Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant) {
     if (t->scalar_registers) return scalar_tile(t, o, variant);
     Ranking ranking = {.n = 0};
@@ -229,6 +238,7 @@ Tile choose_tile(const Target *t, int lanes, const Operands *o, int variant) {
             int64_t most = t->vector_types ? t->vector_registers - vectors - 1 - o->temporaries
                                            : (t->vector_registers + 1) / 2;
             if (r * vectors > most) break;
+            if (!t->vector_types && !suits_arrays(o, r, vectors, lanes)) continue;
             if (vectors > 1 && (t->vector_types ? width - lanes >= o->columns : width > o->columns))
                 break;
             double cost = cost_of_tiles(t, o, r, vectors, width);

@@ -24,6 +24,16 @@ typedef ptrdiff_t mlcc_index;
 #define MLCC_UNROLL
 #endif
 
+/* Before loops over rows of sums, which become vectors. GCC would unroll them before,
+ * and then find vectors in what is left that it has to shuffle. */
+#if !defined(__GNUC__) || defined(__clang__) || __GNUC__ < 8
+#define MLCC_LANES
+#elif defined(__SSE__) || defined(__ARM_NEON) || defined(__ALTIVEC__)
+#define MLCC_LANES _Pragma("GCC unroll 1")
+#else
+#define MLCC_LANES _Pragma("GCC unroll 32")
+#endif
+
 /* constant: f32 [36] */
 static const float w[36] = {
     1.0f, 1.0f, 1.0f, 1.0f, 0.5f, 0.5f, 0.5f, 0.5f, -0.25f, -0.25f, -0.25f, -0.25f, 1.0f, 1.0f,
@@ -45,29 +55,38 @@ static void k0_conv_conv1(const float *restrict x0, const float *restrict x1,
                           const float *restrict x2, float *restrict y) {
     for (mlcc_index i2 = 0; i2 < 4; i2++) {
         float acc[24];
-        for (mlcc_index i3 = 0; i3 < 6; i3++) {
-            MLCC_UNROLL
-            for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
+        MLCC_UNROLL
+        for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
+            for (mlcc_index i3 = 0; i3 < 6; i3++) {
                 acc[i0i1 * 6 + i3] = 0.0f;
             }
         }
         for (mlcc_index r0r1 = 0; r0r1 < 3; r0r1++) {
             for (mlcc_index r2 = 0; r2 < 3; r2++) {
+                MLCC_LANES
                 for (mlcc_index i3 = 0; i3 < 6; i3++) {
-                    MLCC_UNROLL
-                    for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
-                        const mlcc_index v0 = i0i1 * 6 + i3;
-                        acc[v0] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4 +
-                            i0i1];
-                    }
+                    acc[i3] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4];
+                }
+                MLCC_LANES
+                for (mlcc_index i3 = 0; i3 < 6; i3++) {
+                    acc[i3 + 6] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4 + 1];
+                }
+                MLCC_LANES
+                for (mlcc_index i3 = 0; i3 < 6; i3++) {
+                    acc[i3 + 12] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4 + 2];
+                }
+                MLCC_LANES
+                for (mlcc_index i3 = 0; i3 < 6; i3++) {
+                    acc[i3 + 18] += x0[i2 * 8 + r0r1 * 8 + r2 + i3] * x1[r0r1 * 12 + r2 * 4 + 3];
                 }
             }
         }
-        for (mlcc_index i3 = 0; i3 < 6; i3++) {
-            MLCC_UNROLL
-            for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
-                const float v1 = acc[i0i1 * 6 + i3] + x2[i0i1];
-                y[i0i1 * 24 + i2 * 6 + i3] = v1 < 0.0f ? 0.0f : v1;
+        MLCC_UNROLL
+        for (mlcc_index i0i1 = 0; i0i1 < 4; i0i1++) {
+            MLCC_LANES
+            for (mlcc_index i3 = 0; i3 < 6; i3++) {
+                const float v0 = acc[i0i1 * 6 + i3] + x2[i0i1];
+                y[i0i1 * 24 + i2 * 6 + i3] = v0 < 0.0f ? 0.0f : v0;
             }
         }
     }

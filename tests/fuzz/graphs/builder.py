@@ -89,6 +89,7 @@ class Builder:
         self.counter = 0
         self.who = set()  # judges asked
         self.frozen = set()  # inputs whose values decide shapes or were chosen with care
+        self.told = set()  # results whose shapes depend on data, which models therefore tell
 
     # ---- choosing -----------------------------------------------------------------------------
 
@@ -471,7 +472,9 @@ class Builder:
 
 def assemble(builder, nodes, inputs, constants, outputs, declared=()):
     """A model of these nodes; all other arguments are names of the builder's values. Constants are
-    initializers. declared: values whose types the model is to tell."""
+    initializers. declared: values whose types the model is to tell, beside `builder.told`."""
+    made = {name for node in nodes for name in node.output}
+    declared = {*declared, *(builder.told & made)}.difference(outputs)
     tensors = []
     for name in constants:
         tensor = numpy_helper.from_array(builder.values[name].array, name)
@@ -482,7 +485,7 @@ def assemble(builder, nodes, inputs, constants, outputs, declared=()):
         [builder.value_info(n) for n in inputs],
         [builder.value_info(n) for n in outputs],
         tensors,
-        value_info=[builder.value_info(n) for n in declared],
+        value_info=[builder.value_info(n) for n in sorted(declared)],
     )
     return helper.make_model(
         graph, opset_imports=opset_imports(builder.opset), ir_version=IR_VERSION[builder.opset]

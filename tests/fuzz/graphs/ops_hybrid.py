@@ -446,4 +446,5 @@ def time_warping(g):
         values[some] = g.rng.choice(g.one_of(([np.inf], [np.nan], [np.inf, np.nan])), some.sum())
     costs = g.add(values)
     g.frozen.add(costs.name)
-    g.node("DynamicTimeWarping", [costs], domain=MICROSOFT)
+    path = g.node("DynamicTimeWarping", [costs], domain=MICROSOFT)
+    g.told.update(value.name for value in path)
