@@ -24,6 +24,20 @@ static bool defines(const char *list, const char *macro) {
     return false;
 }
 
+/* The facts of a core of microcontrollers, of which no vectors are used; false: it is none. */
+static bool read_core(const char *list, Target *t) {
+    if (defines(list, "__riscv") && !defines(list, "__riscv_vector")) {
+        const bool few = defines(list, "__riscv_e") || defines(list, "__riscv_32e");
+        target_set_core(t, few ? RISCV_E : RISCV_I, false, defines(list, "__riscv_flen"));
+        return true;
+    }
+    if (!strstr(list, " __ARM_ARCH_PROFILE 77") && !strstr(list, " __ARM_ARCH_PROFILE 'M'"))
+        return false;
+    target_set_core(t, strstr(list, " __ARM_ARCH_ISA_THUMB 1") ? THUMB_1 : THUMB_2,
+                    defines(list, "__ARM_FEATURE_DSP"), defines(list, "__ARM_FP"));
+    return true;
+}
+
 /* Do the tables of ir/target.c have it? */
 static bool in_tables(const Target *t, const char *march) {
     Target of = target_for_arch(t, march);
@@ -56,6 +70,7 @@ bool target_of_march(Session *s, Target *result) {
     if (!asks || !s->target->vector_bytes) return true;
     const char *list = known_macros(s);
     if (!list) return false;
+    if (read_core(list, result)) return true;
     for (size_t i = 0; i < sizeof macros / sizeof *macros; i++) {
         if (!defines(list, macros[i].macro)) continue;
         result->vector_bytes = macros[i].vector_bytes;

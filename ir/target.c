@@ -101,17 +101,17 @@ static const struct {
     bool halves; /* instructions for two halves of 16 bits at once: Arm's DSP extension */
     bool floats; /* a floating-point unit, unless the name says +nofp */
 } cores[] = {
-    {"armv6-m", 8, false, false},         {"armv6s-m", 8, false, false},
-    {"armv7-m", 13, false, false},        {"armv7e-m", 13, true, false},
-    {"armv8-m.base", 8, false, false},    {"armv8-m.main", 13, false, false},
-    {"armv8.1-m.main", 13, false, false}, {"cortex-m0", 8, false, false},
-    {"cortex-m0plus", 8, false, false},   {"cortex-m1", 8, false, false},
-    {"cortex-m3", 13, false, false},      {"cortex-m4", 13, true, true},
-    {"cortex-m7", 13, true, true},        {"cortex-m23", 8, false, false},
-    {"cortex-m33", 13, true, true},       {"cortex-m35p", 13, true, true},
-    {"cortex-m55", 13, true, true},       {"cortex-m85", 13, true, true},
-    {"rv32e", 12, false, false},          {"rv64e", 12, false, false},
-    {"rv32", 27, false, false},           {"rv64", 27, false, false},
+    {"armv6-m", THUMB_1, false, false},        {"armv6s-m", THUMB_1, false, false},
+    {"armv7-m", THUMB_2, false, false},        {"armv7e-m", THUMB_2, true, false},
+    {"armv8-m.base", THUMB_1, false, false},   {"armv8-m.main", THUMB_2, false, false},
+    {"armv8.1-m.main", THUMB_2, false, false}, {"cortex-m0", THUMB_1, false, false},
+    {"cortex-m0plus", THUMB_1, false, false},  {"cortex-m1", THUMB_1, false, false},
+    {"cortex-m3", THUMB_2, false, false},      {"cortex-m4", THUMB_2, true, true},
+    {"cortex-m7", THUMB_2, true, true},        {"cortex-m23", THUMB_1, false, false},
+    {"cortex-m33", THUMB_2, true, true},       {"cortex-m35p", THUMB_2, true, true},
+    {"cortex-m55", THUMB_2, true, true},       {"cortex-m85", THUMB_2, true, true},
+    {"rv32e", RISCV_E, false, false},          {"rv64e", RISCV_E, false, false},
+    {"rv32", RISCV_I, false, false},           {"rv64", RISCV_I, false, false},
 };
 
 const char *target_arch(int i) {
@@ -128,6 +128,14 @@ static bool has_float_unit(const char *name, const char *rest) {
     return strstr(rest, "+fp") || strstr(rest, ".fp");
 }
 
+void target_set_core(Target *t, int scalars, bool halves, bool floats) {
+    t->vector_bytes = 4;
+    t->scalar_registers = scalars;
+    t->soft_floats = !floats;
+    t->vector_registers = floats ? SCALAR_FLOATS : KEPT_FLOATS;
+    t->byte_products = halves;
+}
+
 /* The facts of a core without vectors; false: it is not a name of one. */
 static bool read_core(const char *arch, Target *t) {
     for (size_t i = 0; arch && i < sizeof cores / sizeof *cores; i++) {
@@ -135,13 +143,9 @@ static bool read_core(const char *arch, Target *t) {
         const char *rest = arch + length;
         if (strncmp(arch, cores[i].name, length) != 0) continue;
         if (*rest && *rest != '+' && strncmp(arch, "rv", 2) != 0) continue;
-        t->vector_bytes = 4;
-        t->scalar_registers = cores[i].scalars;
-        t->soft_floats =
-            cores[i].floats ? strstr(rest, "+nofp") != NULL : !has_float_unit(arch, rest);
-        t->vector_registers = t->soft_floats ? KEPT_FLOATS : SCALAR_FLOATS;
-        t->byte_products = (cores[i].halves || strstr(rest, "+dsp") || strstr(rest, "+mve")) &&
-                           !strstr(rest, "+nodsp");
+        const bool halves = cores[i].halves || strstr(rest, "+dsp") || strstr(rest, "+mve");
+        const bool floats = cores[i].floats ? !strstr(rest, "+nofp") : has_float_unit(arch, rest);
+        target_set_core(t, cores[i].scalars, halves && !strstr(rest, "+nodsp"), floats);
         return true;
     }
     return false;

@@ -53,6 +53,11 @@ const Target *target_find(const char *name);
  * them can do. An unknown name, "generic" among them, leaves them as they are: kernels are portable
  * plain loops. */
 Target target_for_arch(const Target *t, const char *arch);
+/* Registers of integers that a loop can use. */
+enum { THUMB_1 = 8, THUMB_2 = 13, RISCV_E = 12, RISCV_I = 27 };
+/* Makes the facts those of a core without vectors, with so many registers. halves: instructions for
+ * two halves of 16 bits at once (Arm's DSP extension); floats: it has a floating-point unit. */
+void target_set_core(Target *t, int scalars, bool halves, bool floats);
 /* The i-th name of an architecture that target_for_arch knows, NULL past the end; those of cores
  * without vectors may have extensions behind them. */
 const char *target_arch(int i);

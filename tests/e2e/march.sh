@@ -34,6 +34,23 @@ for march in armv7e-m+fp cortex-m4; do
     "$build/mlcc" $model -march=$march --cc 'arm-none-eabi-gcc -mfloat-abi=hard' -o "$work/digits.o"
 done
 cmp "$work/cortex-m4.c" "$work/armv7e-m+fp.c"
+# without -march, what the C compiler takes by itself; of a model.c nothing is known
+"$build/mlcc" $model -o "$work/digits.c"
+cmp "$work/digits.c" "$work/generic.c"
+cp "$work/digits.o" "$work/cortex-m4.o"
+"$build/mlcc" $model --cc 'arm-none-eabi-gcc -mcpu=cortex-m4 -mfloat-abi=hard' -o "$work/digits.o"
+cmp "$work/digits.o" "$work/cortex-m4.o"
+"$build/mlcc" $model -march=generic --cc 'arm-none-eabi-gcc -mcpu=cortex-m4 -mfloat-abi=hard' \
+    -o "$work/digits.o"
+if cmp -s "$work/digits.o" "$work/cortex-m4.o"; then echo "generic: as a cortex-m4" && exit 1; fi
+case $(uname -m) in x86_64) baseline=x86-64 ;; *) baseline=armv8-a ;; esac
+for march in generic $baseline; do
+    "$build/mlcc" $model -march=$march -o "$work/digits.so"
+    mv "$work/digits.so" "$work/$march.so"
+done
+"$build/mlcc" $model -o "$work/digits.so"
+cmp "$work/digits.so" "$work/$baseline.so"
+if cmp -s "$work/digits.so" "$work/generic.so"; then echo "no -march: no vectors" && exit 1; fi
 if cmp -s "$work/cortex-m4.c" "$work/generic.c"; then echo "cortex-m4: as any machine" && exit 1; fi
 # what this processor lacks is said before anything runs, and nothing is left behind
 cat >"$work/less" <<'EOC'
