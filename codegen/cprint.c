@@ -313,8 +313,8 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
 
 static void print_loop(Printer *p, const Stmt *s);
 
-/* A vector loop over a row of a tile of sums, an array of the kernel's own: it sets the row, or
- * what it makes of it. */
+/* A vector loop of one store that writes or reads an array of the kernel's own: over a row of a
+ * tile of sums, if it is inside of unrolled ones. */
 static bool is_row(Printer *p, const Stmt *s) {
     const Stmt *store = s->body;
     if (!p->d->lanes || s->kind != ST_for || s->role != ROLE_vector || !ex_is_const(s->extent) ||
@@ -347,6 +347,7 @@ static bool print_rows(Printer *p, const Stmt *unrolled) {
     ex_visit(p->scratch, row->body->value, find_choice, &chooses);
     if (chooses) return false;
     const int rank = p->k->buffers.items[row->body->buffer]->rank;
+    const bool in_rows = p->in_rows;
     for (int64_t step = 0; step < steps; step++) {
         Stmt loop = *row, store = *row->body;
         const Expr *index[MAX_RANK];
@@ -364,7 +365,7 @@ static bool print_rows(Printer *p, const Stmt *unrolled) {
         p->in_rows = true;
         print_loop(p, &loop);
     }
-    p->in_rows = false;
+    p->in_rows = in_rows;
     return true;
 }
 
@@ -434,9 +435,9 @@ static bool print_scalar_dot(Printer *p, const Stmt *s) {
     return false;
 }
 
-/* The line before a loop over a row, but for copies of numbers: GCC makes those a call, for which
- * the row has to be in memory. */
-static void print_lanes(Printer *p, const Stmt *s) {
+/* The line before a loop over a row, but not of copies of numbers: GCC makes those a call, for
+ * which the row has to be in memory. */
+static void mark_lanes(Printer *p, const Stmt *s) {
     if (!is_row(p, s) || s->body->value->op == EX_load || s->body->value->op == EX_const) return;
     p->unit->needs |= NEEDS_lanes;
     print_line(p, "%s", p->d->lanes);
@@ -483,7 +484,7 @@ static void print_loop(Printer *p, const Stmt *s) {
         return;
     }
     if (!strips) print_rolled(p, s);
-    if (!strips && p->in_rows) print_lanes(p, s);
+    if (!strips && p->in_rows) mark_lanes(p, s);
     if (strips)
         print_line(p, "for (; %s < %s; %s++) {", var, last, var);
     else

@@ -904,14 +904,18 @@ static void print_includes(Host *h, bool many, Text *out) {
                       "#define MLCC_UNROLL _Pragma(\"GCC unroll 32\")\n#else\n"
                       "#define MLCC_UNROLL\n#endif\n\n");
     if (h->unit.needs & NEEDS_lanes)
-        text_add(out, "/* Before loops over rows of sums, which become vectors. GCC would unroll "
-                      "them before,\n"
-                      " * and then find vectors in what is left that it has to shuffle. */\n"
-                      "#if !defined(__GNUC__) || defined(__clang__) || __GNUC__ < 8\n"
-                      "#define MLCC_LANES\n"
-                      "#elif defined(__SSE__) || defined(__ARM_NEON) || defined(__ALTIVEC__)\n"
-                      "#define MLCC_LANES _Pragma(\"GCC unroll 1\")\n#else\n"
-                      "#define MLCC_LANES _Pragma(\"GCC unroll 32\")\n#endif\n\n");
+        text_add(out,
+                 "/* Before loops over rows of sums, which become vectors. GCC would unroll "
+                 "them before,\n"
+                 " * and then find vectors in what is left that it has to shuffle. Where there "
+                 "are none\n"
+                 " * for floats, they become scalars. */\n"
+                 "#if !defined(__GNUC__) || defined(__clang__) || __GNUC__ < 8\n"
+                 "#define MLCC_LANES\n"
+                 "#elif defined(__SSE__) || defined(__aarch64__) || defined(__ALTIVEC__) || \\\n"
+                 "    defined(__ARM_FEATURE_MVE) || defined(__riscv_vector)\n"
+                 "#define MLCC_LANES _Pragma(\"GCC unroll 1\")\n#else\n"
+                 "#define MLCC_LANES _Pragma(\"GCC unroll 32\")\n#endif\n\n");
     if (h->unit.needs & NEEDS_rolled)
         text_add(
             out,

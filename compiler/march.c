@@ -44,7 +44,7 @@ static bool in_tables(const Target *t, const char *march) {
     return of.vector_types || of.scalar_registers;
 }
 
-/* The macros of our -march, or of what the C compiler takes by itself. NULL after a diagnostic. */
+/* The macros of our -march. NULL after a diagnostic. */
 static const char *known_macros(Session *s) {
     const char *march = s->o->march, *cc = s->o->cc ? s->o->cc : "cc";
     const char *list = c_macros(s, march);
@@ -68,9 +68,9 @@ bool target_of_march(Session *s, Target *result) {
     *result = target_for_arch(s->target, march);
     bool asks = march ? strcmp(march, "generic") != 0 && !in_tables(s->target, march) : !s->source;
     if (!asks || !s->target->vector_bytes) return true;
-    const char *list = known_macros(s);
-    if (!list) return false;
-    if (read_core(list, result)) return true;
+    const char *list = march ? known_macros(s) : c_macros(s, NULL);
+    if (!list) return !march && !s->diag.n_errors; /* it does not tell */
+    if (!defines(list, "__GNUC__") || read_core(list, result)) return true;
     for (size_t i = 0; i < sizeof macros / sizeof *macros; i++) {
         if (!defines(list, macros[i].macro)) continue;
         result->vector_bytes = macros[i].vector_bytes;

@@ -100,6 +100,8 @@ static void compiler_words(Session *s, Words *argv, const char *flags) {
     cc_words(s, argv);
     vec_push(&s->arena, argv,
              arena_printf(&s->arena, "-O%s", s->o->optimize ? s->o->optimize : "3"));
+    /* what computes functions in vectors counts on sums that are not taken apart */
+    if (s->target->vector_types) add_words(s, argv, "-fno-fast-math");
     add_words(s, argv, C_FLAGS " -fvisibility=hidden -I.");
     bool plain = !strcmp(s->target->name, "c");
     if (plain && s->o->march && strcmp(s->o->march, "generic") != 0)

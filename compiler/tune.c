@@ -211,8 +211,9 @@ static double tuned_us(const Candidate *c) {
 static Schedules winners(const Tune *t) {
     Arena *arena = &t->s->arena;
     const Options *o = t->s->o;
-    Schedules table = {.comment = arena_printf(arena, "by mlcc tune, -march=%s, threads %s",
-                                               o->march ? shown_name(t->s, o->march) : "none",
+    const char *march =
+        o->march ? arena_printf(arena, "-march=%s", shown_name(t->s, o->march)) : "no -march";
+    Schedules table = {.comment = arena_printf(arena, "by mlcc tune, %s, threads %s", march,
                                                o->threads ? o->threads : "1")};
     for (int i = 0; i < t->candidates.n; i++) {
         const Candidate *c = &t->candidates.items[i];

@@ -223,7 +223,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
 #define PLAIN_FLOATS 2
 
 /* Are so many vectors of columns good where sums are arrays of which compilers make vectors? GCC
- * keeps several rows of more floats in memory. Bytes come 16 at once. */
+ * keeps several rows of more floats in memory. Bytes, whose sums are integers, come 16 at once. */
 static bool suits_arrays(const Operands *o, int64_t rows, int64_t vectors, int64_t lanes) {
     if (o->floats) return rows == 1 || vectors <= PLAIN_FLOATS;
     return vectors == 4 || o->columns < 4 * lanes;
@@ -691,6 +691,12 @@ static int temporaries_of(const Target *t, int64_t at_once, int64_t shorts) {
     return widens(t, at_once) ? 4 : 1;
 }
 
+/* Does one instruction multiply and add? x86 has none for vectors of 16 bytes, but beside longer
+ * ones; the products take a register then: without it a tile of 4 x 3 kept sums in memory. */
+static bool fuses(const Target *t) {
+    return !t->vector_types || t->vector_bytes > 16 || !t->word_products;
+}
+
 void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int few, int variant) {
     const Expr *body = m->body;
     const int64_t at_once = few >= 0 ? n->loop[few].extent : 1;
@@ -704,7 +710,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                   .most_rows = most_rows(n, body, row),
                   .temporaries = m->moved   ? MOVED_REGISTERS
                                  : few >= 0 ? temporaries_of(n->target, at_once, shorts)
-                                            : 0,
+                                            : !fuses(n->target),
                   .bounds = bounds_of(n),
                   .functions = n->op->post && ex_slow_cycles(n->p->arena, n->op->post) > 0,
                   .instructions =

@@ -14,10 +14,13 @@ check() {
     name=$1 batch=$2 error=$3
     shift 3
     for target in $targets; do
-        march=
         to=$target
-        if [ $target = cuda ]; then march="-march=cpu"; fi
-        if [ $target = native ]; then march="-march=native" to=c; fi
+        case $target in
+        c) march="-march=generic" ;;
+        cuda) march="-march=cpu" ;;
+        native) march="-march=native" to=c ;;
+        *) march= ;;
+        esac
         if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
         # shellcheck disable=SC2086
         "$build/mlcc" "$work/$name.onnx" $ranges $states "$@" -t $to $march -o "$work/$target.so"

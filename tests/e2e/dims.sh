@@ -17,8 +17,7 @@ verify() {
     folder=$suite/node/test_$1
     dims=$(sed 's/^/--dim /' "$folder/dims")
     for target in c cuda vulkan; do
-        march=
-        if [ $target = cuda ]; then march="-march cpu"; fi
+        case $target in c) march="-march generic" ;; cuda) march="-march cpu" ;; *) march= ;; esac
         if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
         # shellcheck disable=SC2086
         "$build/mlcc" verify "$folder/model.onnx" $dims -t $target $march

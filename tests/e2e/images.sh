@@ -77,8 +77,7 @@ refused "$work/empty.so" too_wide
 
 # several images, and a state besides
 for target in c cuda vulkan; do
-    march=
-    if [ $target = cuda ]; then march="-march cpu"; fi
+    case $target in c) march="-march generic" ;; cuda) march="-march cpu" ;; *) march= ;; esac
     if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
     # shellcheck disable=SC2086
     "$build/mlcc" "$work/two.onnx" --image-decoder=magickwand --state calls=calls_next -t $target $march \

@@ -28,8 +28,7 @@ check() {
 {
     check interpreter "$model" $options
     for target in c cuda vulkan; do
-        march=
-        if [ $target = cuda ]; then march="-march cpu"; fi
+        case $target in c) march="-march generic" ;; cuda) march="-march cpu" ;; *) march= ;; esac
         if [ $target = vulkan ] && [ "${SKIP_VULKAN-}" = 1 ]; then continue; fi
         "$build/mlcc" "$model" $options -t $target $march -o "$work/$target.so"
         check $target "$work/$target.so"

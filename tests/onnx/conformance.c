@@ -66,7 +66,7 @@ struct Words;
 typedef struct Suite {
     char **path; /* folder of each test */
     int n;
-    const char *target, *march; /* march NULL: the default */
+    const char *target, *march; /* march NULL: plain C, CUDA on the CPU */
     Shared *shared;
     Result *current; /* in a worker: of the test at work */
     const char *folder;
@@ -434,7 +434,10 @@ static void run_test(int i) {
                  .optimize = "1",
                  .runtime_cache = suite.scratch,
                  .image_decoder = suite.image_decoder};
-    o.march = suite.march ? suite.march : !strcmp(suite.target, "cuda") ? "cpu" : NULL;
+    o.march = suite.march                     ? suite.march
+              : !strcmp(suite.target, "cuda") ? "cpu"
+              : !strcmp(suite.target, "c")    ? "generic"
+                                              : NULL;
     with_session(&o, find_all_options);
     o.dims = (StringList){found.dims.items, found.dims.n};
     o.items = (StringList){found.items.items, found.items.n};

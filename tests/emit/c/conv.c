@@ -25,10 +25,12 @@ typedef ptrdiff_t mlcc_index;
 #endif
 
 /* Before loops over rows of sums, which become vectors. GCC would unroll them before,
- * and then find vectors in what is left that it has to shuffle. */
+ * and then find vectors in what is left that it has to shuffle. Where there are none
+ * for floats, they become scalars. */
 #if !defined(__GNUC__) || defined(__clang__) || __GNUC__ < 8
 #define MLCC_LANES
-#elif defined(__SSE__) || defined(__ARM_NEON) || defined(__ALTIVEC__)
+#elif defined(__SSE__) || defined(__aarch64__) || defined(__ALTIVEC__) || \
+    defined(__ARM_FEATURE_MVE) || defined(__riscv_vector)
 #define MLCC_LANES _Pragma("GCC unroll 1")
 #else
 #define MLCC_LANES _Pragma("GCC unroll 32")
