@@ -84,6 +84,7 @@ bool target_of_march(Session *s, Target *result) {
     result->byte_pairs = defines(list, "__SSSE3__") && !result->byte_dots;
     result->byte_products = defines(list, "__SSE2__") || result->signed_rows;
     result->word_products = defines(list, "__SSE2__");
+    result->unfused_products = result->word_products && !defines(list, "__FMA__");
     result->bf16_products = defines(list, "__AVX512BF16__");
     result->half_vectors = defines(list, "__F16C__");
     result->whole_vectors = defines(list, "__AVX512F__") && !strstr(list, " __znver");

@@ -64,7 +64,8 @@ enum {
     TILES = 16,
     WHOLE = 32,
     PAIRS = 64,
-    SIGNED = 128
+    SIGNED = 128,
+    UNFUSED = 256
 };
 
 typedef struct ArchRow {
@@ -75,8 +76,8 @@ typedef struct ArchRow {
 } ArchRow;
 
 static const ArchRow archs[] = {
-    {"x86-64", 16, 16, BYTES | WORDS, 0},
-    {"x86-64-v2", 16, 16, BYTES | WORDS | PAIRS, 0},
+    {"x86-64", 16, 16, UNFUSED | BYTES | WORDS, 0},
+    {"x86-64-v2", 16, 16, UNFUSED | BYTES | WORDS | PAIRS, 0},
     {"x86-64-v3", 32, 16, BYTES | WORDS | PAIRS, 0},
     {"haswell", 32, 16, BYTES | WORDS | PAIRS, 256},
     {"x86-64-v4", 64, 32, BYTES | WORDS | PAIRS, 1024},
@@ -174,7 +175,7 @@ static ArchRow native(void) {
     if (__builtin_cpu_supports("avx2"))
         return (ArchRow){"native", 32, 16, BYTES | WORDS | (has_avx_vnni() ? BYTE_DOTS : PAIRS), 0};
     int bytes = __builtin_cpu_supports("ssse3") ? BYTES | PAIRS : 0;
-    return (ArchRow){"native", 16, 16, bytes | WORDS, 0};
+    return (ArchRow){"native", 16, 16, UNFUSED | bytes | WORDS, 0};
 #else
     return (ArchRow){"native", 16, 32, 0, 0};
 #endif
@@ -246,6 +247,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.byte_pairs = row.has & PAIRS;
         result.byte_dots = row.has & BYTE_DOTS;
         result.word_products = row.has & WORDS;
+        result.unfused_products = row.has & UNFUSED;
         result.bf16_products = row.has & BF16;
         result.matrix_tiles = row.has & TILES;
         result.whole_vectors = row.has & WHOLE;

@@ -27,6 +27,8 @@ typedef struct Target {
     bool byte_pairs;    /* one adds two of them, which must fit into 16 bits (role short) */
     bool byte_dots;     /* one does, which makes sums of few products worth it, too */
     bool word_products; /* an instruction or two add two products of signed words of 16 bits */
+    bool unfused_products; /* of floats, in vectors: they take an instruction, and a register,
+                              before they are added */
     bool bf16_products; /* an instruction adds two products of bf16 in lanes of f32 */
     bool matrix_tiles;  /* one adds products of tiles, of bytes and of bf16 */
     bool warp_tiles;    /* a warp multiplies tiles, of floats of 16 bits and of bytes */

@@ -59,6 +59,7 @@ Tile ranked_tile(const Ranking *ranking, int variant);
 
 #define WORD_BYTES 4
 #define MOST_ROWS  16 /* of a tile */
+#define COST_OF_LOAD 1.3 /* of the time in which it could start */
 
 /* Operands.instructions of products of bytes by fours, so many of which are added in 16 bits. */
 double short_instructions(int64_t shorts);
