@@ -62,6 +62,12 @@ static bool is_function(const Printer *p, const Expr *e) {
            (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
 }
 
+/* An integer of 16 bits that is computed as such. */
+static bool is_word_sum(const Expr *e, int var) {
+    return e->op == EX_cast && e->dt == DT_i16 && e->arg[0]->op != EX_cast &&
+           ex_depends(e, var) && ex_is_word_sum(e->arg[0], var);
+}
+
 static bool can_cast(DType from, DType to) {
     bool to_float = to == DT_f32 && (from == DT_i32 || dt_is_short(from) || is_half(from));
     if (is_half(to)) return from == DT_f32;
@@ -154,6 +160,7 @@ int lanes_widest(const Expr *e, int var, int widest) {
     if (!ex_depends(e, var)) return widest;
     int bytes = e->dt == DT_bool ? 4 : (int)dt_store((DType)e->dt);
     if (bytes > widest) widest = bytes;
+    if (is_word_sum(e, var)) return widest;
     for (int i = 0; i < e->n && (e->op != EX_load || is_gather(e, var)); i++)
         widest = lanes_widest(e->arg[i], var, widest);
     return widest;
@@ -625,6 +632,20 @@ static const char *low_byte(Lanes *l, const Expr *e) {
     return rounding == e ? bits : TEXT("%s + %lld", bits, (long long)e->arg[1]->k.i);
 }
 
+/* What ex_is_word_sum holds for, in lanes of 16 bits. */
+static const char *word_sum(Lanes *l, const Expr *e) {
+    Printer *p = l->p;
+    const char *type = lane_type(p, DT_i16, l->width), *bits = lane_type(p, DT_u16, l->width);
+    if (!ex_depends(e, l->var)) return TEXT("((int16_t)%s - (%s){0})", scalar_text(l, e), type);
+    if (e->op == EX_cast && e->arg[0]->dt == DT_i16) return lanes_text(l, e->arg[0], false);
+    if (e->op == EX_cast)
+        return TEXT("__builtin_convertvector(%s, %s)", lanes_text(l, e->arg[0], false), type);
+    const char *a = word_sum(l, e->arg[0]);
+    if (e->op == EX_neg) return TEXT("((%s)-(%s)%s)", type, bits, a);
+    return TEXT("((%s)((%s)%s %s (%s)%s))", type, bits, a, ex_infix((ExprOp)e->op), bits,
+                word_sum(l, e->arg[1]));
+}
+
 static const char *converted(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType to = (DType)e->dt;
@@ -653,6 +674,7 @@ static const char *converted(Lanes *l, const Expr *e) {
         return l->width == 1 ? TEXT("((%s)%s)", type, a)
                              : TEXT("__builtin_convertvector(%s, %s)", a, type);
     }
+    if (l->width > 1 && is_word_sum(e, l->var)) return word_sum(l, e->arg[0]);
     bool narrows = dt_is_byte(to) && l->width > 1 && l->width <= 16;
     const char *a = narrows ? low_byte(l, e->arg[0]) : lanes_text(l, e->arg[0], false);
     if (is_half(from) || is_half(to)) {

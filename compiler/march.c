@@ -88,6 +88,7 @@ bool target_of_march(Session *s, Target *result) {
     result->bf16_products = defines(list, "__AVX512BF16__");
     result->half_vectors = defines(list, "__F16C__");
     result->whole_vectors = defines(list, "__AVX512F__") && !strstr(list, " __znver");
+    result->half_units = defines(list, "__znver4__");
     result->matrix_tiles = (defines(list, "__AMX_INT8__") && defines(list, "__AMX_BF16__")) ||
                            (defines(list, "__AMXINT8__") && defines(list, "__AMXBF16__"));
     return true;

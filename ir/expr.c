@@ -805,6 +805,16 @@ bool ex_is_rounding(const Expr *e) {
            e->arg[0]->dt == DT_f32 && within(e->arg[0]->arg[0], ROUND_LIMIT);
 }
 
+bool ex_is_word_sum(const Expr *e, int var) {
+    if (e->dt != DT_i32) return false;
+    if (!ex_depends(e, var)) return true;
+    if (e->op == EX_cast) return dt_is_short((DType)e->arg[0]->dt);
+    if (e->op != EX_add && e->op != EX_sub && e->op != EX_mul && e->op != EX_neg) return false;
+    for (int i = 0; i < e->n; i++)
+        if (!ex_is_word_sum(e->arg[i], var)) return false;
+    return true;
+}
+
 bool ex_is_lookup(const Expr *load) {
     if (load->n != 1 || (load->dt != DT_f32 && !dt_is_byte((DType)load->dt))) return false;
     const Expr *at = load->arg[0];

@@ -65,7 +65,8 @@ enum {
     WHOLE = 32,
     PAIRS = 64,
     SIGNED = 128,
-    UNFUSED = 256
+    UNFUSED = 256,
+    HALVES = 512
 };
 
 typedef struct ArchRow {
@@ -80,7 +81,7 @@ static const ArchRow archs[] = {
     {"x86-64-v2", 16, 16, UNFUSED | BYTES | WORDS | PAIRS, 0},
     {"x86-64-v3", 32, 16, BYTES | WORDS | PAIRS, 0},
     {"haswell", 32, 16, BYTES | WORDS | PAIRS, 256},
-    {"x86-64-v4", 64, 32, BYTES | WORDS | PAIRS, 1024},
+    {"x86-64-v4", 64, 32, HALVES | BYTES | WORDS | PAIRS, 1024},
     {"skylake-avx512", 64, 32, WHOLE | BYTES | WORDS | PAIRS, 1024},
     {"cascadelake", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1024},
     {"icelake-server", 64, 32, WHOLE | BYTES | BYTE_DOTS | WORDS, 1280},
@@ -88,7 +89,7 @@ static const ArchRow archs[] = {
     {"znver1", 32, 16, BYTES | WORDS | PAIRS, 512},
     {"znver2", 32, 16, BYTES | WORDS | PAIRS, 512},
     {"znver3", 32, 16, BYTES | WORDS | PAIRS, 512},
-    {"znver4", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
+    {"znver4", 64, 32, HALVES | BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"znver5", 64, 32, BYTES | BYTE_DOTS | WORDS | BF16, 1024},
     {"armv8-a", 16, 32, BYTES | SIGNED, 0},
     {"armv8.2-a+dotprod+fp16", 16, 32, BYTES | BYTE_DOTS | SIGNED, 0},
@@ -170,6 +171,7 @@ static ArchRow native(void) {
         if (__builtin_cpu_supports("avx512bf16")) has |= BF16;
         if (matrix_tiles_work()) has |= TILES;
         if (__builtin_cpu_is("intel")) has |= WHOLE;
+        if (!(has & WHOLE)) has |= HALVES;
         return (ArchRow){"native", 64, 32, has, 1024};
     }
     if (__builtin_cpu_supports("avx2"))
@@ -251,6 +253,7 @@ Target target_for_arch(const Target *t, const char *arch) {
         result.bf16_products = row.has & BF16;
         result.matrix_tiles = row.has & TILES;
         result.whole_vectors = row.has & WHOLE;
+        result.half_units = row.has & HALVES;
         result.half_vectors = row.vector_bytes >= 32; /* AVX2 never came without F16C */
         if (row.l2_kib) result.l2_bytes = (int64_t)row.l2_kib << 10;
     }

@@ -34,9 +34,8 @@ typedef struct Target {
     bool warp_tiles;    /* a warp multiplies tiles, of floats of 16 bits and of bytes */
     bool half_vectors;  /* vectors of half floats are loaded and decoded by an instruction or two */
     bool vector_types;  /* kernels are printed with vector types: accumulators stay in registers */
-    bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors.
-                           Without it vectors of 64 bytes are taken for two halves
-                           (schedule.c) */
+    bool whole_vectors; /* narrower ones take longer: of two multipliers one is for whole vectors */
+    bool half_units;    /* units are half as wide as vectors, which take them twice */
     int64_t l1_bytes, l2_bytes; /* caches of one core */
     int64_t l3_bytes;           /* what a core can count on of the one that all share */
     int64_t shared_bytes;       /* shared memory of a block */

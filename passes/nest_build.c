@@ -115,6 +115,11 @@ Stmt *nest_new_store(Build *b, int buffer, const Expr *index, const Expr *value)
     return s;
 }
 
+static Stmt *store_sum(Build *b, const Expr *at, const Expr *value) {
+    const DType held = b->k->buffers.items[b->acc_buffer]->dt;
+    return nest_new_store(b, b->acc_buffer, at, ex_cast(b->x, held, value));
+}
+
 Stmt *nest_new_if(Build *b, const Expr *cond, Stmt *body) {
     if (!cond || ex_is_int(cond, 1)) return body;
     Stmt *s = stmt_new(b->p, ST_if);
@@ -581,8 +586,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         Stmt *loops = partial_loops(b, count, serial, at, body);
         if (loops) return loops;
     }
-    Stmt *update = nest_new_store(b, b->acc_buffer, at,
-                                  ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
+    Stmt *update = store_sum(b, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
         while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop &&
@@ -601,6 +605,11 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     update = nest_wrap(b, count - outside, serial + outside, update);
     return nest_staged_loops(b, n_staged, staged, outside, serial, update);
 }
+
+typedef struct Apart {
+    int var;
+    bool found; /* what does not lie side by side in the loop */
+} Apart;
 
 typedef struct AccUses {
     int count;       /* of the reduced value */
@@ -702,6 +711,34 @@ static void limit_lanes(Build *b) {
     b->until[n->lane_outer] = nest_simplify(b, ex_div(x, b->lane_limit, ex_i(x, lanes)));
 }
 
+static void note_apart(void *user, const Expr *e) {
+    Apart *u = user;
+    int64_t stride;
+    if (e->op != EX_load || !ex_depends(e, u->var)) return;
+    u->found |= !ex_stride(e->arg[0], u->var, &stride) || stride != 1;
+}
+
+/* Are sums of `body` computed in 16 bits? Of such that are stored as integers of 16 bits the others
+ * do not matter, and vectors have twice as many of them. */
+static bool sums_are_words(Build *b, const Expr *body) {
+    const Nest *n = b->n;
+    const Expr *post = n->op->post;
+    if (!n->target->vector_types || n->op->combine != COMBINE_sum || body->dt != DT_i32 ||
+        body->op != EX_mul || post->op != EX_cast || post->dt != DT_i16 ||
+        post->arg[0]->op != EX_acc || n->lane_loop >= 0 || n->partial_loop >= 0 ||
+        n->stream_loop >= 0 || !b->n_tile || n->guard[0] || n->guard[1])
+        return false;
+    const NestLoop *lanes = &n->loop[b->tile[b->n_tile - 1]];
+    Apart u = {lanes->var, false};
+    if (lanes->role != ROLE_vector || !ex_is_word_sum(body, lanes->var) ||
+        (body->arg[0]->loads && body->arg[1]->loads))
+        return false;
+    ex_visit(b->p->arena, body, note_apart, &u);
+    const Expr *place = nest_rewrite(b, nest_output_index(n));
+    int64_t stride;
+    return !u.found && ex_stride(place, lanes->var, &stride) && stride == 1;
+}
+
 static Stmt *build_reduction(Build *b) {
     Nest *n = b->n;
     const Op *op = n->op;
@@ -719,12 +756,13 @@ static Stmt *build_reduction(Build *b) {
     limit_lanes(b);
     apply_limits(b, first);
     skip_unasked(b, first);
-    DType dt = (DType)op->body->dt;
-    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &tile_size);
-    const Expr *at = nest_tile_index(b, b->n_tile);
-    b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &at);
-    const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
+    const DType dt = (DType)op->body->dt;
     const Expr *body = nest_rewrite(b, op->body);
+    const DType held = sums_are_words(b, body) ? DT_i16 : dt;
+    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, held, 1, &tile_size);
+    const Expr *at = nest_tile_index(b, b->n_tile);
+    b->acc = ex_cast(b->x, dt, ex_load(b->x, held, b->acc_buffer, 1, &at));
+    const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
     if (n->pack) body = nest_pack_constants(n, b->k, body, b->args);
 
     Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
@@ -733,7 +771,7 @@ static Stmt *build_reduction(Build *b) {
     stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
     stmt_append(&list,
-                nest_wrap(b, b->n_tile, b->tile, nest_new_store(b, b->acc_buffer, at, start)));
+                nest_wrap(b, b->n_tile, b->tile, store_sum(b, at, start)));
     Stmt *store =
         across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;
     if (store && !nest_has_unit(n)) stmt_append(&list, fetch_beside(b, store));

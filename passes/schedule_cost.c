@@ -39,10 +39,9 @@ static double late_part(const Target *t, const Operands *o, int64_t rows, int64_
     return fmax(part, LATE_L1);
 }
 
-/* Multiply-adds, or loads, of vectors that start in a cycle: of 64 bytes one where units are half
- * as wide: taken of all processors that do not prefer whole vectors, measured on Zen 4. */
+/* Multiply-adds, or loads, of vectors that start in a cycle. (Measured on Zen 4 and Zen 5.) */
 static double vectors_at_once(const Target *t) {
-    return t->vector_bytes == 64 && !t->whole_vectors ? 1 : 2;
+    return t->half_units ? 1 : 2;
 }
 
 /* Do the instructions beside multiply-adds and loads count? Two threads that share a core share
