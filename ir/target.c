@@ -171,7 +171,7 @@ static ArchRow native(void) {
         if (__builtin_cpu_supports("avx512bf16")) has |= BF16;
         if (matrix_tiles_work()) has |= TILES;
         if (__builtin_cpu_is("intel")) has |= WHOLE;
-        if (!(has & WHOLE)) has |= HALVES;
+        if (__builtin_cpu_is("amdfam19h")) has |= HALVES;
         return (ArchRow){"native", 64, 32, has, 1024};
     }
     if (__builtin_cpu_supports("avx2"))

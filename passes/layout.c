@@ -26,8 +26,9 @@
 typedef struct Layout {
     Graph *g;
     const Target *target;
-    bool *fixed; /* by value id: the layout cannot be changed */
-    int *axis;   /* by value id: the dimension that is to be innermost; -1: no wish */
+    bool narrows; /* products will read 16 bits, and add some of them at once */
+    bool *fixed;  /* by value id: the layout cannot be changed */
+    int *axis;    /* by value id: the dimension that is to be innermost; -1: no wish */
     bool changed;
 } Layout;
 
@@ -109,6 +110,33 @@ static bool has_wishes(const Graph *g, const PassOptions *o, const Op *op) {
            nest_warp_bytes(o->target, g->x, op->body);
 }
 
+/* Are vectors along a row of pixels better than those of channels, which would leave half of the
+ * lanes idle? What is read must have as few channels, or others want them side by side. */
+static bool suits_pixels(const Layout *l, const Op *op, uint32_t weights) {
+    const Target *t = l->target;
+    const int64_t lanes = t->vector_bytes / (int)dt_store(DT_f32) / (t->half_units ? 2 : 1);
+    const Value *out = op->out[0];
+    const int last = out->rank - 1;
+    if (!t->vector_types || l->narrows || op->body->dt != DT_f32 || weights >> last & 1 ||
+        out->shape[last] < 2 * lanes)
+        return false;
+    for (int i = 0; i < last; i++)
+        if (weights >> i & 1 && 2 * out->shape[i] > lanes) return false;
+    for (int f = 0; f < 2; f++) {
+        const Expr *load = op->body->arg[f];
+        int64_t step;
+        if (!ex_depends(load, last)) continue;
+        if (load->op != EX_load || !ex_stride(load->arg[load->n - 1], last, &step) || step != 1)
+            return false;
+        for (int i = 0; i < load->n; i++) {
+            const uint64_t vars = ex_vars(load->arg[i]);
+            if (vars && !(vars & ~(uint64_t)weights) && 2 * op->in[load->k.i]->shape[i] > lanes)
+                return false;
+        }
+    }
+    return true;
+}
+
 static void product_wishes(Layout *l, const Op *op) {
     Factor f[2];
     look_at_factors(l, op, f);
@@ -118,6 +146,7 @@ static void product_wishes(Layout *l, const Op *op) {
     const uint32_t groups = groups_of(out, f);
     int column = longest_of(out, weights & ~groups), best = longest_of(out, weights);
     if (best < 0) return;
+    if (suits_pixels(l, op, weights)) return;
     if (column >= 0 && out->shape[column] >= MIN_EXTENT &&
         out->shape[column] >= l->target->vector_bytes / 8) {
         /* half a vector of columns of one group is better than vectors across groups */
@@ -326,7 +355,7 @@ void pass_layout(Graph *g, const PassOptions *o) {
     }
     if (!any) return;
     lift_epilogues(g, o);
-    Layout l = {.g = g, .target = o->target};
+    Layout l = {.g = g, .target = o->target, .narrows = dt_is_narrow(o->precision)};
     copy_outputs(&l);
     l.fixed = ARENA_ARRAY(g->arena, g->n_values, bool);
     l.axis = ARENA_ARRAY(g->arena, g->n_values, int);

@@ -344,6 +344,48 @@ double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop)
     return m->moved && !listed(loop, m->row, m->n_row) ? 2 * bytes : bytes; /* with their table */
 }
 
+typedef struct Overlap {
+    const Nest *n;
+    int column;
+    double part;
+} Overlap;
+
+/* Loops from the smallest stride on: steps shorter than what lies behind them overlap. */
+static void look_at_overlap(void *user, const Expr *e) {
+    Overlap *u = user;
+    int64_t stride[NEST_MAX_LOOPS], extent[NEST_MAX_LOOPS];
+    int n_loops = 0;
+    if (e->op != EX_load || !ex_depends(e->arg[0], u->column)) return;
+    double elements = 1, places = 1, reach = 1;
+    for (int i = 0; i < u->n->n_order; i++) {
+        const NestLoop *l = &u->n->loop[u->n->order[i]];
+        int64_t step;
+        if (!l->reduce && u->n->order[i] != u->column) continue;
+        if (!ex_stride(e->arg[0], u->n->order[i], &step)) return;
+        int k = n_loops++;
+        for (step = step < 0 ? -step : step; k > 0 && stride[k - 1] > step; k--) {
+            stride[k] = stride[k - 1];
+            extent[k] = extent[k - 1];
+        }
+        stride[k] = step;
+        extent[k] = l->extent;
+    }
+    for (int i = 0; i < n_loops; i++) {
+        const double all = reach + (double)(stride[i] * (extent[i] - 1));
+        elements *= (double)extent[i];
+        places *= fmin((double)extent[i], all / reach);
+        reach = all;
+    }
+    u->part = fmin(u->part, 1 - places / elements);
+}
+
+/* Operands.overlap. */
+static double overlap_of(const Nest *n, const Expr *body, int column) {
+    Overlap u = {n, column, 1};
+    ex_visit(n->p->arena, body, look_at_overlap, &u);
+    return u.part < 1 ? u.part : 0;
+}
+
 typedef struct RowLoads {
     const Nest *n;
     int row;
@@ -557,6 +599,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                   .times = row >= 0 ? m->rows / n->loop[row].extent : 1,
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
+                  .overlap = overlap_of(n, body, column),
                   .most_rows = most_rows(n, body, row),
                   .temporaries = m->moved   ? MOVED_REGISTERS
                                  : few >= 0 ? temporaries_of(n->target, at_once, shorts)

@@ -69,6 +69,7 @@ typedef struct Operands {
     int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */
     int64_t times;                  /* that other loops over rows repeat them */
     double row_bytes, column_bytes; /* of all of them */
+    double overlap;                 /* part of a panel's elements that are others' too: windows' */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
     int temporaries;                /* vectors that a product takes beside its operands */
     int bounds;                     /* that the sums are cut at, but 0 */

@@ -34,7 +34,10 @@ bool columns_stay(const Target *t, double column_bytes, int64_t row_tiles) {
 static double late_part(const Target *t, const Operands *o, int64_t rows, int64_t columns) {
     double first = LATE_BEYOND * fmin(1, o->row_bytes / (double)t->l2_bytes), again = first;
     if (columns_stay(t, o->column_bytes, o->times * tiles_of(o->rows, rows)))
-        again = (rows + columns) * o->depth * WORD_BYTES > t->l1_bytes * 3 / 4 ? LATE_L2 : LATE_L1;
+        again = ((double)rows + (double)columns * (1 - o->overlap)) * (double)o->depth * WORD_BYTES >
+                        (double)(t->l1_bytes * 3 / 4)
+                    ? LATE_L2
+                    : LATE_L1;
     double part = again + (first - again) / (double)tiles_of(o->columns, columns);
     return fmax(part, LATE_L1);
 }
@@ -86,7 +89,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
         o->instructions ? all * o->instructions / ADDS_AT_ONCE + STEP : all / at_once;
     const double least = o->instructions ? 2 : counts_others(t, o) ? 4 : 5;
     const double lines = (double)(vectors * t->vector_bytes) / LINE_BYTES;
-    double panel = (double)(o->depth * columns * WORD_BYTES);
+    double panel = (double)(o->depth * columns * WORD_BYTES) * (1 - o->overlap);
     double cycles = fmax(fmax(products, COST_OF_LOAD * loads / 2), least);
     if (counts_others(t, o)) {
         const int repeats = repeats_of(t, o, rows, vectors);
@@ -100,7 +103,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     if (rows > o->most_rows) cycles += LATE_COMPETING * (double)rows;
     if (at_once < 2) cycles += LAST_CYCLES * fmax(LAST_LEAST, all - LAST_HIDDEN) / (double)o->depth;
     if (panel > (double)t->l1_bytes / 2) cycles += COST_OF_LINES * lines * lines / products;
-    double far = (double)(vectors * t->vector_bytes) / FAR_BYTES;
+    double far = (double)(vectors * t->vector_bytes) / FAR_BYTES * (1 - o->overlap);
     double waiting =
         cycles + target_lost(t, o->column_bytes) * (fmax(cycles, far) + cycles / 8 - cycles);
     double later = cycles + target_lost(t, panel) * (waiting - cycles);
