@@ -346,6 +346,7 @@ double bytes_behind(const Nest *n, const Product *m, const Expr *body, int loop)
 
 typedef struct Overlap {
     const Nest *n;
+    const Product *m;
     int column;
     double part;
 } Overlap;
@@ -357,18 +358,17 @@ static void look_at_overlap(void *user, const Expr *e) {
     int n_loops = 0;
     if (e->op != EX_load || !ex_depends(e->arg[0], u->column)) return;
     double elements = 1, places = 1, reach = 1;
-    for (int i = 0; i < u->n->n_order; i++) {
-        const NestLoop *l = &u->n->loop[u->n->order[i]];
+    for (int i = 0; i <= u->m->n_depth; i++) {
+        const int loop = i < u->m->n_depth ? u->m->depth[i] : u->column;
         int64_t step;
-        if (!l->reduce && u->n->order[i] != u->column) continue;
-        if (!ex_stride(e->arg[0], u->n->order[i], &step)) return;
+        if (!ex_stride(e->arg[0], loop, &step)) return;
         int k = n_loops++;
         for (step = step < 0 ? -step : step; k > 0 && stride[k - 1] > step; k--) {
             stride[k] = stride[k - 1];
             extent[k] = extent[k - 1];
         }
         stride[k] = step;
-        extent[k] = l->extent;
+        extent[k] = u->n->loop[loop].extent;
     }
     for (int i = 0; i < n_loops; i++) {
         const double all = reach + (double)(stride[i] * (extent[i] - 1));
@@ -380,9 +380,9 @@ static void look_at_overlap(void *user, const Expr *e) {
 }
 
 /* Operands.overlap. */
-static double overlap_of(const Nest *n, const Expr *body, int column) {
-    Overlap u = {n, column, 1};
-    ex_visit(n->p->arena, body, look_at_overlap, &u);
+static double overlap_of(const Nest *n, const Product *m, int column) {
+    Overlap u = {n, m, column, 1};
+    ex_visit(n->p->arena, m->body, look_at_overlap, &u);
     return u.part < 1 ? u.part : 0;
 }
 
@@ -599,7 +599,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                   .times = row >= 0 ? m->rows / n->loop[row].extent : 1,
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
-                  .overlap = overlap_of(n, body, column),
+                  .overlap = overlap_of(n, m, column),
                   .most_rows = most_rows(n, body, row),
                   .temporaries = m->moved   ? MOVED_REGISTERS
                                  : few >= 0 ? temporaries_of(n->target, at_once, shorts)
