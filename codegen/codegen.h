@@ -27,6 +27,7 @@ typedef struct EmitOptions {
     int vector_bytes;   /* C: write vectors of so many bytes as GNU C's; 0: plain loops */
     bool scalars;       /* C: for a core without vectors: small arrays are registers */
     bool whole_vectors; /* C: rather whole ones than narrower ones at the end of a row */
+    bool pairs_rows;    /* C: rows' last half vectors two by two as a whole one */
     const char *march;  /* the compiler's flag for what vectors, or scalars, are for; or NULL */
     bool descriptor;    /* C: also print the mlcc_model descriptor (for .so) */
     bool profile; /* C, with descriptor: the time of each step is measured, by runtime/profile.h */

@@ -483,6 +483,7 @@ static void print_loop(Printer *p, const Stmt *s) {
         end_statement(p, mark);
         return;
     }
+    const bool pairs = !strips && begin_pairs(p, s);
     if (!strips) print_rolled(p, s);
     if (!strips && p->in_rows) mark_lanes(p, s);
     if (strips)
@@ -497,6 +498,7 @@ static void print_loop(Printer *p, const Stmt *s) {
     p->in_rows = in_rows;
     print_line(p, "}");
     if (strips) end_strips(p);
+    if (pairs) end_pairs(p, s);
 }
 
 /* What follows the loop over a tile's depth is to be read behind it, where GCC would spill vectors

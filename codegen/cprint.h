@@ -50,6 +50,7 @@ typedef struct Unit {
     int vector_bytes;               /* loops of role vector become vector types; 0: they do not */
     bool inlines;                   /* short helpers are inlined by force */
     bool whole_vectors;             /* rather whole ones than narrower ones at the end of a row */
+    bool pairs_rows;                /* two rows' last half vectors as a whole one */
     uint8_t vectors[DT_count];      /* which vector types are used: bit i: 4 << i lanes */
     uint64_t lane_rows[LANE_WORDS]; /* ... which rows of lanes.def */
     uint8_t keeps;                  /* vectors of 16, 32, 64 bytes are kept in registers, ... */
@@ -110,6 +111,7 @@ typedef struct Printer {
      * elements; the vector that begins at an element has the name held_name[i][element]. */
     int64_t *held;
     const char ***held_name;
+    const char **pair;  /* by even row: what holds its last lanes and the next one's; or NULL */
     bool fills;         /* the last vector of a row may have lanes beyond it: all is f32 */
     bool has_tile;      /* the kernel has one, which GCC must not order anew: nothing is mixed */
     bool mixed;         /* it computes functions of several vectors at once */
@@ -166,6 +168,10 @@ bool print_vectors(Printer *p, const Stmt *s);
 /* Before a loop: says that compilers are not to unroll it, if it is over steps of a product and
  * alone inside of another, before which this was called, too. */
 void print_rolled(Printer *p, const Stmt *loop);
+/* Has rows to which the loop adds products, and of which half a vector is left over, end in vectors
+ * of two rows from here on, until end_pairs; false if it is no such loop. */
+bool begin_pairs(Printer *p, const Stmt *loop);
+void end_pairs(Printer *p, const Stmt *loop);
 typedef enum Strips {
     STRIPS_none,  /* nothing was printed */
     STRIPS_begun, /* what is left over is to be done one by one; then end_strips */

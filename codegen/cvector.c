@@ -499,6 +499,116 @@ static bool on_held(Printer *p, const VectorNest *n) {
     return u.any;
 }
 
+/* --- pairs of rows ---------------------------------------------------------------------------- */
+
+/* Rows of a product that have half a vector left over. */
+typedef struct Pairs {
+    const VectorNest *nest;
+    int64_t start;       /* of the half, in a row, */
+    int half;            /* ... of so many lanes */
+    const Expr *factor;  /* what all lanes of a row are multiplied with, */
+    const Expr *columns; /* and what lies in lanes, the same for all rows */
+} Pairs;
+
+static bool find_pairs(Printer *p, const VectorNest *n, Pairs *pairs) {
+    const Stmt *store = n->loop->body;
+    const int lanes = p->unit->vector_bytes / 4;
+    int64_t stride;
+    *pairs = (Pairs){.nest = n, .start = n->extent - lanes / 2, .half = lanes / 2};
+    if (!p->unit->pairs_rows || n->is_dot || n->repeat || n->n_shorts || n->n_unrolled != 1 ||
+        n->steps < 2 || store->next || p->held[store->buffer] != n->extent ||
+        p->k->buffers.items[store->buffer]->dt != DT_f32 || n->extent < lanes ||
+        n->extent % lanes != pairs->half ||
+        width_at(p, pairs->start, n->extent, 4, p->fills) != pairs->half)
+        return false;
+    const int row = n->unrolled[0]->var, lane = n->loop->var;
+    const Expr *sum = prepare(p, store->value), *place = prepare(p, store->index[0]);
+    if (sum->op != EX_add || !ex_stride(place, row, &stride) || stride != n->extent) return false;
+    for (int i = 0; i < 2; i++) {
+        const Expr *old = sum->arg[i], *product = sum->arg[1 - i];
+        if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != place ||
+            product->op != EX_mul)
+            continue;
+        for (int f = 0; f < 2; f++) {
+            pairs->factor = product->arg[f];
+            pairs->columns = product->arg[1 - f];
+            if (!ex_depends(pairs->factor, lane) && ex_depends(pairs->columns, lane) &&
+                !ex_depends(pairs->columns, row) && pairs->columns->op == EX_load)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The nest inside of loops over the depth, with hints beside it or without; NULL: there is none. */
+static const Stmt *nest_inside(const Stmt *loop) {
+    while (loop && loop->kind == ST_for && loop->role == ROLE_serial) {
+        loop = loop->body;
+        while (loop && loop->kind == ST_prefetch) loop = loop->next;
+        if (loop && loop->next) return NULL;
+    }
+    return loop;
+}
+
+/* The name of what holds the half of such a row. */
+static const char *half_of(const Printer *p, const Pairs *pairs, int64_t row) {
+    const int buffer = pairs->nest->loop->body->buffer;
+    return p->held_name[buffer][row * pairs->nest->extent + pairs->start];
+}
+
+bool begin_pairs(Printer *p, const Stmt *loop) {
+    VectorNest n;
+    Pairs pairs;
+    if (!p->unit->vector_bytes || p->pair || loop->role != ROLE_serial) return false;
+    const Stmt *s = nest_inside(loop);
+    if (!s || s == loop || !find_nest(p, s, &n) || !find_pairs(p, &n, &pairs)) return false;
+    const int width = 2 * pairs.half;
+    p->pair = ARENA_ARRAY(p->scratch, n.steps, const char *);
+    for (int64_t row = 0; row + 1 < n.steps; row += 2) {
+        p->pair[row] = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
+        print_line(p, "%s %s = %s(%s, %s);", lane_type(p, DT_f32, width), p->pair[row],
+                   unit_lane_function(p->unit, "join", width), half_of(p, &pairs, row),
+                   half_of(p, &pairs, row + 1));
+    }
+    return true;
+}
+
+void end_pairs(Printer *p, const Stmt *loop) {
+    VectorNest n;
+    Pairs pairs;
+    if (!find_nest(p, nest_inside(loop), &n) || !find_pairs(p, &n, &pairs)) return;
+    for (int64_t row = 0; row < n.steps / 2 * 2; row++)
+        print_line(p, "%s = %s(%s);", half_of(p, &pairs, row),
+                   unit_lane_function(p->unit, row % 2 ? "high" : "low", 2 * pairs.half),
+                   p->pair[row / 2 * 2]);
+    p->pair = NULL;
+}
+
+/* Adds the product to the halves of the row of this step and the next one; true if it has, or did
+ * with the step before. */
+static bool print_pair(Lanes *l, const VectorNest *n, int64_t step) {
+    Printer *p = l->p;
+    Pairs pairs;
+    if (!p->pair || !find_pairs(p, n, &pairs) || l->start != pairs.start) return false;
+    if (step % 2) return true;
+    if (step + 1 == n->steps) return false;
+    const int mark = p->named.n, width = 2 * pairs.half;
+    lanes_begin(l, pairs.columns);
+    const char *column = lanes_text(l, pairs.columns, true), *row[2];
+    for (int i = 0; i < 2; i++) {
+        take_step(l, n, step + i);
+        row[i] = lanes_text(l, pairs.factor, false);
+    }
+    take_step(l, n, step);
+    print_line(p, "%s += %s(%s, %s) * %s(%s);", p->pair[step],
+               unit_lane_function(p->unit, "both", width), row[0], row[1],
+               unit_lane_function(p->unit, "twice", width), column);
+    end_statement(p, mark);
+    return true;
+}
+
+/* --- nests ------------------------------------------------------------------------------------ */
+
 /* One iteration of the loop of role repeat, or all there is. */
 static void print_nest(Lanes *l, const VectorNest *n) {
     Printer *p = l->p;
@@ -512,6 +622,7 @@ static void print_nest(Lanes *l, const VectorNest *n) {
         take_step(l, n, step);
         for (l->start = 0; l->start < n->extent; l->start += l->width) {
             take_lanes(l, n);
+            if (print_pair(l, n, step)) continue;
             if (n->is_dot) {
                 print_dot(l, &n->dot);
                 continue;

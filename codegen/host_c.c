@@ -1039,6 +1039,7 @@ void emit_c(const Program *p, const EmitOptions *o, Text *source, Text *header) 
     unit_init(&h->unit, p->arena, &dialect_c);
     h->unit.vector_bytes = o->vector_bytes;
     h->unit.whole_vectors = o->whole_vectors;
+    h->unit.pairs_rows = o->pairs_rows;
     h->unit.inlines = team; /* no_put_back: GCC inlines nothing else where options differ */
     strmap_init(&h->local, p->arena);
     h->macro = upper_case(p->arena, o->prefix);

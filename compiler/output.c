@@ -584,6 +584,7 @@ bool write_program(Session *s, Program *p, const char *path) {
     if (s->target->vector_types) {
         e.vector_bytes = s->target->vector_bytes;
         e.whole_vectors = s->target->whole_vectors;
+        e.pairs_rows = s->target->vector_bytes == 64 && !e.whole_vectors && !s->target->half_units;
     }
     if (s->o->march && (s->target->vector_types || s->target->scalar_registers))
         e.march = march_flag(s, s->o->march);

@@ -1,0 +1,58 @@
+"""Products whose columns leave half a vector over, and convolutions of few channels, for halves.sh.
+
+    halves.py FOLDER
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+from onnx import TensorProto, helper
+from tiles import constant, rng, save
+
+F = TensorProto.FLOAT
+
+
+def floats(*shape):
+    return rng.uniform(-1, 1, shape).astype(np.float32)
+
+
+def matmul(folder, rows, depth, columns):
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["s"]),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]
+    weights = [constant("w", floats(depth, columns)), constant("b", floats(columns))]
+    name = f"matmul_{rows}x{depth}x{columns}"
+    save(folder, name, nodes, [("x", F, [rows, depth])], [("y", F, [rows, columns])], weights)
+
+
+def convs(folder, name, size, channels, window, stride=1):
+    """One after the other, with so many channels before, between and behind them."""
+    nodes, weights, value = [], [], "x"
+    for i, (inside, outside) in enumerate(zip(channels, channels[1:], strict=False)):
+        weights += [constant(f"w{i}", floats(outside, inside, *window))]
+        weights += [constant(f"b{i}", floats(outside))]
+        pads = [window[0] // 2, window[1] // 2] * 2
+        attributes = {"pads": pads, "strides": [stride] * 2}
+        nodes.append(helper.make_node("Conv", [value, f"w{i}", f"b{i}"], [f"c{i}"], **attributes))
+        nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"]))
+        value = f"r{i}"
+    inputs = [("x", F, [1, channels[0], *size])]
+    save(folder, name, nodes, inputs, [(value, F, [None] * 4)], weights)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    matmul(folder, 28, 33, 24)
+    matmul(folder, 13, 20, 40)
+    matmul(folder, 7, 16, 24)
+    matmul(folder, 2, 48, 56)
+    convs(folder, "into_24", (18, 22), (3, 24, 24), (3, 3), 2)
+    convs(folder, "pixels", (9, 40), (3, 8, 8, 5), (3, 3))
+    convs(folder, "long_windows", (7, 70), (8, 8, 1), (1, 9))
+    convs(folder, "pixels_and_channels", (9, 40), (8, 8, 24, 8), (1, 1))
+
+
+main()

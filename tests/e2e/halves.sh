@@ -1,0 +1,18 @@
+# Half vectors that rows of a product leave over are taken two by two, and few channels stay apart, where
+# units are as wide as vectors of 64 bytes. What is made for such processors is compiled for this one.
+set -eu
+build=$1 work=$2
+"$(scripts/venv onnx)" tests/e2e/halves.py "$work"
+check() { # MARCH CC
+    for model in "$work"/*.onnx; do
+        "$build/mlcc" verify "$model" -t c "-march=$1" --cc "$2" >"$work/told" ||
+            { echo "$model, -march=$1" && cat "$work/told" && exit 1; }
+    done
+}
+check native cc
+for march in znver5 znver4 x86-64-v3; do
+    check $march "tests/cc-any -Wno-psabi"
+    "$build/mlcc" "$work/matmul_28x33x24.onnx" -march=$march -o "$work/matmul.c"
+    grep -c mlcc_lane_both "$work/matmul.c" >"$work/$march" || true
+done
+[ "$(cat "$work/znver5")" -gt 0 ] && [ "$(cat "$work/znver4")" = 0 ] && [ "$(cat "$work/x86-64-v3")" = 0 ]
