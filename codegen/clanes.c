@@ -64,8 +64,8 @@ static bool is_function(const Printer *p, const Expr *e) {
 
 /* An integer of 16 bits that is computed as such. */
 static bool is_word_sum(const Expr *e, int var) {
-    return e->op == EX_cast && e->dt == DT_i16 && e->arg[0]->op != EX_cast &&
-           ex_depends(e, var) && ex_is_word_sum(e->arg[0], var);
+    return e->op == EX_cast && e->dt == DT_i16 && e->arg[0]->op != EX_cast && ex_depends(e, var) &&
+           ex_is_word_sum(e->arg[0], var);
 }
 
 static bool can_cast(DType from, DType to) {
@@ -1006,7 +1006,7 @@ static const char *dot_each_text(Lanes *l, const LaneDot *dot, const char *acc) 
 
 /* The columns of a dot: the vector's name, if it is kept, else what is loaded; of parts of bytes,
  * the bits. */
-static const char *columns_text(Lanes *l, const LaneDot *dot) {
+const char *lanes_columns_text(Lanes *l, const LaneDot *dot) {
     Printer *p = l->p;
     const char *text = kept_name(l, dot->columns, dot->shift);
     if (text) return text;
@@ -1028,22 +1028,30 @@ static const char *moved_text(Lanes *l, const LaneDot *dot, const char *acc) {
     Printer *p = l->p;
     const char *row = few_at(l, dot, dot->rows), *to = moves_text(l, dot);
     return TEXT("%s(%s, %s, %s, %s)", lane_function(p, "dot_moved", l->width), acc, row, to,
-                columns_text(l, dot));
+                lanes_columns_text(l, dot));
 }
 
 void lanes_keep_columns(Lanes *l, const LaneDot *dot) {
     Printer *p = l->p;
     int mark = p->named.n;
     if (l->width == 1 || kept_name(l, dot->columns, dot->shift)) return;
-    keep(l, dot->columns, dot->shift, columns_text(l, dot));
+    keep(l, dot->columns, dot->shift, lanes_columns_text(l, dot));
     end_statement(p, mark);
 }
 
 /* The rows of a dot, which are the same in all lanes. */
 static const char *spread_text(Lanes *l, const LaneDot *dot) {
     Printer *p = l->p;
-    return TEXT("(int32_t)*(const mlcc_four_at *)%s + (%s){0}", few_at(l, dot, dot->rows),
-                lane_type(p, DT_i32, l->width));
+    return TEXT("%s + (%s){0}", lanes_row_text(l, dot), lane_type(p, DT_i32, l->width));
+}
+
+bool lanes_dot_pairs(const LaneDot *dot) {
+    return dot->spread && !dot->each && !dot->to && !dot->shift;
+}
+
+const char *lanes_row_text(Lanes *l, const LaneDot *dot) {
+    Printer *p = l->p;
+    return TEXT("(int32_t)*(const mlcc_four_at *)%s", few_at(l, dot, dot->rows));
 }
 
 /* Those that differ from lane to lane as a table says, for sums of 16 bits. */
@@ -1072,7 +1080,7 @@ LaneDot lanes_dot_of(Lanes *l, const LaneDot *dot, int step) {
 const char *lanes_short_text(Lanes *l, const LaneDot *dot, const char *sum) {
     Printer *p = l->p;
     const char *row = dot->to ? moved_row(l, dot) : spread_text(l, dot);
-    const char *column = columns_text(l, dot);
+    const char *column = lanes_columns_text(l, dot);
     const char *a = dot->shift ? column : row, *b = dot->shift ? row : column; /* a is unsigned */
     if (!sum) return TEXT("%s(%s, %s)", lane_function(p, "dot_short", l->width), a, b);
     return TEXT("%s(%s, %s, %s)", lane_function(p, "dot_short_add", l->width), sum, a, b);
@@ -1096,7 +1104,7 @@ const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc) {
         }
         return acc;
     }
-    const char *columns = columns_text(l, dot);
+    const char *columns = lanes_columns_text(l, dot);
     const char *row = dot->spread ? spread_text(l, dot)
                                   : TEXT("*(const mlcc_four_at *)%s", few_at(l, dot, dot->rows));
     return TEXT("%s(%s, %s, %s)", lane_function(p, dot->function, l->width), acc, row, columns);

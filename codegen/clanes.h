@@ -108,5 +108,10 @@ LaneDot lanes_dot_of(Lanes *l, const LaneDot *dot, int step);
 const char *lanes_short_text(Lanes *l, const LaneDot *dot, const char *sum);
 /* The sum after the products. */
 const char *lanes_dot_text(Lanes *l, const LaneDot *dot, const char *acc);
+/* The columns of a dot, as words, and the word of its rows. */
+const char *lanes_columns_text(Lanes *l, const LaneDot *dot);
+const char *lanes_row_text(Lanes *l, const LaneDot *dot);
+/* Can its function add what rows that differ from half to half are multiplied with? */
+bool lanes_dot_pairs(const LaneDot *dot);
 
 #endif

@@ -503,28 +503,20 @@ static bool on_held(Printer *p, const VectorNest *n) {
 
 /* Rows of a product that have half a vector left over. */
 typedef struct Pairs {
-    const VectorNest *nest;
-    int64_t start;       /* of the half, in a row, */
-    int half;            /* ... of so many lanes */
-    const Expr *factor;  /* what all lanes of a row are multiplied with, */
-    const Expr *columns; /* and what lies in lanes, the same for all rows */
+    int64_t extent, start; /* of a row, and of the half in it, */
+    int half;              /* ... of so many lanes */
+    int buffer;            /* the rows */
+    const char *suffix;    /* of functions for their type */
+    const Expr *factor;    /* what all lanes of a row are multiplied with, */
+    const Expr
+        *columns; /* and what lies in lanes, the same for all rows; NULL: they are of a dot */
 } Pairs;
 
-static bool find_pairs(Printer *p, const VectorNest *n, Pairs *pairs) {
-    const Stmt *store = n->loop->body;
-    const int lanes = p->unit->vector_bytes / 4;
-    int64_t stride;
-    *pairs = (Pairs){.nest = n, .start = n->extent - lanes / 2, .half = lanes / 2};
-    if (!p->unit->pairs_rows || n->is_dot || n->repeat || n->n_shorts || n->n_unrolled != 1 ||
-        n->steps < 2 || store->next || p->held[store->buffer] != n->extent ||
-        p->k->buffers.items[store->buffer]->dt != DT_f32 || n->extent < lanes ||
-        n->extent % lanes != pairs->half ||
-        width_at(p, pairs->start, n->extent, 4, p->fills) != pairs->half)
-        return false;
+/* Is it the sum of an element of a row and a product? */
+static bool find_factors(Printer *p, const VectorNest *n, const Stmt *store, Pairs *pairs) {
     const int row = n->unrolled[0]->var, lane = n->loop->var;
     const Expr *sum = prepare(p, store->value), *place = prepare(p, store->index[0]);
-    if (sum->op != EX_add || !ex_stride(place, row, &stride) || stride != n->extent) return false;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && sum->op == EX_add; i++) {
         const Expr *old = sum->arg[i], *product = sum->arg[1 - i];
         if (old->op != EX_load || old->k.i != store->buffer || old->arg[0] != place ||
             product->op != EX_mul)
@@ -540,6 +532,31 @@ static bool find_pairs(Printer *p, const VectorNest *n, Pairs *pairs) {
     return false;
 }
 
+static bool find_pairs(Printer *p, const VectorNest *n, Pairs *pairs) {
+    const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
+    const DType dt = p->k->buffers.items[store->buffer]->dt;
+    const int lanes = p->unit->vector_bytes / 4;
+    int64_t stride;
+    *pairs = (Pairs){.extent = n->extent,
+                     .start = n->extent - lanes / 2,
+                     .half = lanes / 2,
+                     .buffer = store->buffer,
+                     .suffix = dt == DT_f32 ? "" : "_i32"};
+    if (!p->unit->pairs_rows || n->repeat || n->n_shorts || n->n_unrolled != 1 || n->steps < 2 ||
+        store->next || p->held[store->buffer] != n->extent || n->extent < lanes ||
+        n->extent % lanes != pairs->half ||
+        width_at(p, pairs->start, n->extent, 4, p->fills) != pairs->half ||
+        !ex_stride(prepare(p, store->index[0]), n->unrolled[0]->var, &stride) ||
+        stride != n->extent)
+        return false;
+    if (n->is_dot) return dt == DT_i32 && lanes_dot_pairs(&n->dot) && is_shared(n, n->dot.columns);
+    return dt == DT_f32 && find_factors(p, n, store, pairs);
+}
+
+static const char *pair_function(Printer *p, const Pairs *pairs, const char *name) {
+    return unit_lane_function(p->unit, TEXT("%s%s", name, pairs->suffix), 2 * pairs->half);
+}
+
 /* The nest inside of loops over the depth, with hints beside it or without; NULL: there is none. */
 static const Stmt *nest_inside(const Stmt *loop) {
     while (loop && loop->kind == ST_for && loop->role == ROLE_serial) {
@@ -552,8 +569,7 @@ static const Stmt *nest_inside(const Stmt *loop) {
 
 /* The name of what holds the half of such a row. */
 static const char *half_of(const Printer *p, const Pairs *pairs, int64_t row) {
-    const int buffer = pairs->nest->loop->body->buffer;
-    return p->held_name[buffer][row * pairs->nest->extent + pairs->start];
+    return p->held_name[pairs->buffer][row * pairs->extent + pairs->start];
 }
 
 bool begin_pairs(Printer *p, const Stmt *loop) {
@@ -562,13 +578,12 @@ bool begin_pairs(Printer *p, const Stmt *loop) {
     if (!p->unit->vector_bytes || p->pair || loop->role != ROLE_serial) return false;
     const Stmt *s = nest_inside(loop);
     if (!s || s == loop || !find_nest(p, s, &n) || !find_pairs(p, &n, &pairs)) return false;
-    const int width = 2 * pairs.half;
+    const char *type = lane_type(p, n.is_dot ? DT_i32 : DT_f32, 2 * pairs.half);
     p->pair = ARENA_ARRAY(p->scratch, n.steps, const char *);
     for (int64_t row = 0; row + 1 < n.steps; row += 2) {
         p->pair[row] = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
-        print_line(p, "%s %s = %s(%s, %s);", lane_type(p, DT_f32, width), p->pair[row],
-                   unit_lane_function(p->unit, "join", width), half_of(p, &pairs, row),
-                   half_of(p, &pairs, row + 1));
+        print_line(p, "%s %s = %s(%s, %s);", type, p->pair[row], pair_function(p, &pairs, "join"),
+                   half_of(p, &pairs, row), half_of(p, &pairs, row + 1));
     }
     return true;
 }
@@ -576,12 +591,12 @@ bool begin_pairs(Printer *p, const Stmt *loop) {
 void end_pairs(Printer *p, const Stmt *loop) {
     VectorNest n;
     Pairs pairs;
+    const char **pair = p->pair;
+    p->pair = NULL;
     if (!find_nest(p, nest_inside(loop), &n) || !find_pairs(p, &n, &pairs)) return;
     for (int64_t row = 0; row < n.steps / 2 * 2; row++)
         print_line(p, "%s = %s(%s);", half_of(p, &pairs, row),
-                   unit_lane_function(p->unit, row % 2 ? "high" : "low", 2 * pairs.half),
-                   p->pair[row / 2 * 2]);
-    p->pair = NULL;
+                   pair_function(p, &pairs, row % 2 ? "high" : "low"), pair[row / 2 * 2]);
 }
 
 /* Adds the product to the halves of the row of this step and the next one; true if it has, or did
@@ -592,17 +607,24 @@ static bool print_pair(Lanes *l, const VectorNest *n, int64_t step) {
     if (!p->pair || !find_pairs(p, n, &pairs) || l->start != pairs.start) return false;
     if (step % 2) return true;
     if (step + 1 == n->steps) return false;
-    const int mark = p->named.n, width = 2 * pairs.half;
-    lanes_begin(l, pairs.columns);
-    const char *column = lanes_text(l, pairs.columns, true), *row[2];
+    const int mark = p->named.n;
+    if (!n->is_dot) lanes_begin(l, pairs.columns);
+    const char *columns =
+        n->is_dot ? lanes_columns_text(l, &n->dot) : lanes_text(l, pairs.columns, true);
+    const char *row[2];
     for (int i = 0; i < 2; i++) {
         take_step(l, n, step + i);
-        row[i] = lanes_text(l, pairs.factor, false);
+        row[i] = n->is_dot ? lanes_row_text(l, &n->dot) : lanes_text(l, pairs.factor, false);
     }
     take_step(l, n, step);
-    print_line(p, "%s += %s(%s, %s) * %s(%s);", p->pair[step],
-               unit_lane_function(p->unit, "both", width), row[0], row[1],
-               unit_lane_function(p->unit, "twice", width), column);
+    const char *both = TEXT("%s(%s, %s)", pair_function(p, &pairs, "both"), row[0], row[1]);
+    const char *twice = TEXT("%s(%s)", pair_function(p, &pairs, "twice"), columns);
+    if (n->is_dot)
+        print_line(p, "%s = %s(%s, %s, %s);", p->pair[step],
+                   unit_lane_function(p->unit, n->dot.function, 2 * pairs.half), p->pair[step],
+                   both, twice);
+    else
+        print_line(p, "%s += %s * %s;", p->pair[step], both, twice);
     end_statement(p, mark);
     return true;
 }

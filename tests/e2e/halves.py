@@ -1,4 +1,4 @@
-"""Products whose columns leave half a vector over, and convolutions of few channels, for halves.sh.
+"""Products, also of bytes, whose columns leave half a vector over, and convolutions of few channels, for halves.sh.
 
     halves.py FOLDER
 """
@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 from onnx import TensorProto, helper
-from tiles import constant, rng, save
+from tiles import bytes_of, constant, rng, save
 
 F = TensorProto.FLOAT
 
@@ -26,6 +26,14 @@ def matmul(folder, rows, depth, columns):
     weights = [constant("w", floats(depth, columns)), constant("b", floats(columns))]
     name = f"matmul_{rows}x{depth}x{columns}"
     save(folder, name, nodes, [("x", F, [rows, depth])], [("y", F, [rows, columns])], weights)
+
+
+def of_bytes(folder, rows, depth, columns):
+    weights = [constant("w", bytes_of(depth, columns))]
+    nodes = [helper.make_node("MatMulInteger", ["x", "w"], ["y"])]
+    inputs = [("x", TensorProto.UINT8, [rows, depth])]
+    outputs = [("y", TensorProto.INT32, [rows, columns])]
+    save(folder, f"bytes_{rows}x{depth}x{columns}", nodes, inputs, outputs, weights)
 
 
 def convs(folder, name, size, channels, window, stride=1):
@@ -49,6 +57,8 @@ def main():
     matmul(folder, 13, 20, 40)
     matmul(folder, 7, 16, 24)
     matmul(folder, 2, 48, 56)
+    of_bytes(folder, 28, 36, 24)
+    of_bytes(folder, 9, 64, 40)
     convs(folder, "into_24", (18, 22), (3, 24, 24), (3, 3), 2)
     convs(folder, "pixels", (9, 40), (3, 8, 8, 5), (3, 3))
     convs(folder, "long_windows", (7, 70), (8, 8, 1), (1, 9))
