@@ -62,10 +62,17 @@ static bool is_function(const Printer *p, const Expr *e) {
            (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
 }
 
-/* An integer of 16 bits that is computed as such. */
-static bool is_word_sum(const Expr *e, int var) {
-    return e->op == EX_cast && e->dt == DT_i16 && e->arg[0]->op != EX_cast && ex_depends(e, var) &&
-           ex_is_word_sum(e->arg[0], var);
+/* An accumulator of 16 bits with something added to it, in as many bits (sums_are_words). */
+static bool adds_words(const Printer *p, const Expr *e, int var) {
+    if (e->op != EX_cast || e->dt != DT_i16 || e->arg[0]->op != EX_add) return false;
+    const Expr *sum = e->arg[0];
+    for (int i = 0; i < 2; i++) {
+        const Expr *old = sum->arg[i]->op == EX_cast ? sum->arg[i]->arg[0] : sum->arg[i];
+        if (old->op == EX_load && old->dt == DT_i16 &&
+            p->k->buffers.items[old->k.i]->space == SPACE_reg)
+            return ex_is_word_sum(sum, var);
+    }
+    return false;
 }
 
 static bool can_cast(DType from, DType to) {
@@ -156,13 +163,13 @@ bool lanes_can(Printer *p, const Expr *e, int var) {
     return true;
 }
 
-int lanes_widest(const Expr *e, int var, int widest) {
+int lanes_widest(const Printer *p, const Expr *e, int var, int widest) {
     if (!ex_depends(e, var)) return widest;
     int bytes = e->dt == DT_bool ? 4 : (int)dt_store((DType)e->dt);
     if (bytes > widest) widest = bytes;
-    if (is_word_sum(e, var)) return widest;
+    if (adds_words(p, e, var)) return widest;
     for (int i = 0; i < e->n && (e->op != EX_load || is_gather(e, var)); i++)
-        widest = lanes_widest(e->arg[i], var, widest);
+        widest = lanes_widest(p, e->arg[i], var, widest);
     return widest;
 }
 
@@ -674,7 +681,7 @@ static const char *converted(Lanes *l, const Expr *e) {
         return l->width == 1 ? TEXT("((%s)%s)", type, a)
                              : TEXT("__builtin_convertvector(%s, %s)", a, type);
     }
-    if (l->width > 1 && is_word_sum(e, l->var)) return word_sum(l, e->arg[0]);
+    if (l->width > 1 && adds_words(p, e, l->var)) return word_sum(l, e->arg[0]);
     bool narrows = dt_is_byte(to) && l->width > 1 && l->width <= 16;
     const char *a = narrows ? low_byte(l, e->arg[0]) : lanes_text(l, e->arg[0], false);
     if (is_half(from) || is_half(to)) {

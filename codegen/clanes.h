@@ -72,7 +72,7 @@ const Expr *widened_load(const Expr *e, DType dt);
 /* Can `e`, prepared, be computed in lanes of the loop over `var`? */
 bool lanes_can(Printer *p, const Expr *e, int var);
 /* Bytes of the widest type that is computed in lanes, `widest` at least. */
-int lanes_widest(const Expr *e, int var, int widest);
+int lanes_widest(const Printer *p, const Expr *e, int var, int widest);
 /* Reads the only statement of a vector loop over `var` as such a sum. */
 bool lanes_read_dot(Printer *p, const Stmt *s, int var, LaneDot *dot);
 

@@ -56,7 +56,7 @@ static bool is_turned(Printer *p, const VectorNest *n, const Stmt *store) {
     const Expr *value = prepare(p, store->value), *place = place_of(p, store);
     int bytes = (int)dt_store(b->dt);
     return n->n_unrolled == 1 && !store->next && b->space != SPACE_reg && n->steps == n->extent &&
-           (bytes == 2 || bytes == 4) && lanes_widest(value, n->loop->var, bytes) <= 4 &&
+           (bytes == 2 || bytes == 4) && lanes_widest(p, value, n->loop->var, bytes) <= 4 &&
            width_at(p, 0, n->extent, 4, false) == n->extent &&
            lanes_apart(place, n->unrolled[0]->var, 1);
 }
@@ -109,7 +109,7 @@ static bool find_nest(Printer *p, const Stmt *s, VectorNest *n) {
             !(n->is_turned || lanes_apart(place_of(p, store), s->var, 1)))
             return false;
         if (n->widest < (int)dt_store(b->dt)) n->widest = (int)dt_store(b->dt);
-        n->widest = lanes_widest(value, s->var, n->widest);
+        n->widest = lanes_widest(p, value, s->var, n->widest);
     }
     return true;
 }
@@ -221,7 +221,8 @@ void hold_arrays(Printer *p) {
     p->fills = p->unit->vector_bytes > 0 && can_fill(p, p->k->body);
     for (int b = 0; b < count; b++) {
         DType dt = p->k->buffers.items[b]->dt;
-        p->fills &= dt == DT_f32 || dt == DT_i32 || dt_is_short(dt);
+        const bool held = p->k->buffers.items[b]->space == SPACE_reg;
+        p->fills &= dt == DT_f32 || dt == DT_i32 || (dt_is_short(dt) && !held);
     }
     p->held = ARENA_ARRAY(p->scratch, count + 1, int64_t);
     p->held_name = ARENA_ARRAY(p->scratch, count + 1, const char **);
@@ -934,7 +935,7 @@ Strips print_strips(Printer *p, const Stmt *s, const char *first, const char *la
             return STRIPS_none;
         wanted |= wants_lanes(p, value);
         if (widest < (int)dt_store(b->dt)) widest = (int)dt_store(b->dt);
-        widest = lanes_widest(value, s->var, widest);
+        widest = lanes_widest(p, value, s->var, widest);
     }
     int width = p->unit->vector_bytes / widest;
     const bool rest = !interleaved && rest_is_vector(p, s);

@@ -808,7 +808,7 @@ bool ex_is_rounding(const Expr *e) {
 bool ex_is_word_sum(const Expr *e, int var) {
     if (e->dt != DT_i32) return false;
     if (!ex_depends(e, var)) return true;
-    if (e->op == EX_cast) return dt_is_short((DType)e->arg[0]->dt);
+    if (e->op == EX_cast) return e->arg[0]->op == EX_load && dt_is_short((DType)e->arg[0]->dt);
     if (e->op != EX_add && e->op != EX_sub && e->op != EX_mul && e->op != EX_neg) return false;
     for (int i = 0; i < e->n; i++)
         if (!ex_is_word_sum(e->arg[i], var)) return false;

@@ -196,8 +196,8 @@ const Expr *ex_bounded(const Expr *e, double *low, double *high);
 
 /* A cast to i32 of a rounded float that is small enough to be rounded by an addition? */
 bool ex_is_rounding(const Expr *e);
-/* Is it made of integers of 16 bits or fewer that depend on the variable, and of any that do not, by
- * operations whose result's low 16 bits depend on those of their operands alone? */
+/* Is it made of loads of 16 bits or fewer that depend on the variable, and of any integers that do
+ * not, by operations whose result's low 16 bits depend on those of their operands alone? */
 bool ex_is_word_sum(const Expr *e, int var);
 
 static inline bool ex_is_const(const Expr *e) {

@@ -115,7 +115,7 @@ Stmt *nest_new_store(Build *b, int buffer, const Expr *index, const Expr *value)
     return s;
 }
 
-static Stmt *store_sum(Build *b, const Expr *at, const Expr *value) {
+static Stmt *store_acc(Build *b, const Expr *at, const Expr *value) {
     const DType held = b->k->buffers.items[b->acc_buffer]->dt;
     return nest_new_store(b, b->acc_buffer, at, ex_cast(b->x, held, value));
 }
@@ -586,7 +586,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
         Stmt *loops = partial_loops(b, count, serial, at, body);
         if (loops) return loops;
     }
-    Stmt *update = store_sum(b, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
+    Stmt *update = store_acc(b, at, ex_bin(b->x, combine_expr(n->op->combine), b->acc, body));
     if (stage_at < 0) {
         int depth = 0; /* reduction loops around the tile */
         while (depth < count && n->loop[serial[depth]].reduce && serial[depth] != n->lane_loop &&
@@ -605,11 +605,6 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     update = nest_wrap(b, count - outside, serial + outside, update);
     return nest_staged_loops(b, n_staged, staged, outside, serial, update);
 }
-
-typedef struct Apart {
-    int var;
-    bool found; /* what does not lie side by side in the loop */
-} Apart;
 
 typedef struct AccUses {
     int count;       /* of the reduced value */
@@ -711,6 +706,11 @@ static void limit_lanes(Build *b) {
     b->until[n->lane_outer] = nest_simplify(b, ex_div(x, b->lane_limit, ex_i(x, lanes)));
 }
 
+typedef struct Apart {
+    int var;
+    bool found; /* what does not lie side by side in the loop */
+} Apart;
+
 static void note_apart(void *user, const Expr *e) {
     Apart *u = user;
     int64_t stride;
@@ -719,7 +719,8 @@ static void note_apart(void *user, const Expr *e) {
 }
 
 /* Are sums of `body` computed in 16 bits? Of such that are stored as integers of 16 bits the others
- * do not matter, and vectors have twice as many of them. */
+ * do not matter, and vectors have twice as many of them. One factor has no loads: of two that have,
+ * there are instructions that add products. */
 static bool sums_are_words(Build *b, const Expr *body) {
     const Nest *n = b->n;
     const Expr *post = n->op->post;
@@ -770,8 +771,7 @@ static Stmt *build_reduction(Build *b) {
         if (b->factor[f]) stmt_append(&list, nest_new_alloc(b, (int)b->factor[f]->k.i));
     stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
-    stmt_append(&list,
-                nest_wrap(b, b->n_tile, b->tile, store_sum(b, at, start)));
+    stmt_append(&list, nest_wrap(b, b->n_tile, b->tile, store_acc(b, at, start)));
     Stmt *store =
         across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;
     if (store && !nest_has_unit(n)) stmt_append(&list, fetch_beside(b, store));

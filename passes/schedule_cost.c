@@ -34,10 +34,11 @@ bool columns_stay(const Target *t, double column_bytes, int64_t row_tiles) {
 static double late_part(const Target *t, const Operands *o, int64_t rows, int64_t columns) {
     double first = LATE_BEYOND * fmin(1, o->row_bytes / (double)t->l2_bytes), again = first;
     if (columns_stay(t, o->column_bytes, o->times * tiles_of(o->rows, rows)))
-        again = ((double)rows + (double)columns * (1 - o->overlap)) * (double)o->depth * WORD_BYTES >
-                        (double)(t->l1_bytes * 3 / 4)
-                    ? LATE_L2
-                    : LATE_L1;
+        again =
+            ((double)rows + (double)columns * (1 - o->overlap)) * (double)o->depth * WORD_BYTES >
+                    (double)(t->l1_bytes * 3 / 4)
+                ? LATE_L2
+                : LATE_L1;
     double part = again + (first - again) / (double)tiles_of(o->columns, columns);
     return fmax(part, LATE_L1);
 }

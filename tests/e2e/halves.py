@@ -1,4 +1,4 @@
-"""Products, also of bytes, whose columns leave half a vector over, and convolutions of few channels, for halves.sh.
+"""Products, also of bytes, whose columns leave half a vector over, and convolutions, for halves.sh.
 
     halves.py FOLDER
 """
@@ -36,6 +36,23 @@ def of_bytes(folder, rows, depth, columns):
     save(folder, f"bytes_{rows}x{depth}x{columns}", nodes, inputs, outputs, weights)
 
 
+def conv_of_bytes(folder, channels, size):
+    """Of which Winograd's tiles are words."""
+    constants = {
+        "w": bytes_of(channels, channels, 3, 3),
+        "half": np.float32(0.5),
+        "wide": np.float32(64 * channels),
+        "middle": np.uint8(128),
+        "none": np.int8(0),
+    }
+    operands = ["x", "half", "middle", "w", "half", "none", "wide", "middle"]
+    nodes = [helper.make_node("QLinearConv", operands, ["y"], pads=[1] * 4)]
+    weights = [constant(name, np.asarray(array)) for name, array in constants.items()]
+    inputs = [("x", TensorProto.UINT8, [1, channels, size, size])]
+    outputs = [("y", TensorProto.UINT8, [1, channels, size, size])]
+    save(folder, f"conv_of_bytes_{channels}", nodes, inputs, outputs, weights)
+
+
 def convs(folder, name, size, channels, window, stride=1):
     """One after the other, with so many channels before, between and behind them."""
     nodes, weights, value = [], [], "x"
@@ -59,6 +76,8 @@ def main():
     matmul(folder, 2, 48, 56)
     of_bytes(folder, 28, 36, 24)
     of_bytes(folder, 9, 64, 40)
+    conv_of_bytes(folder, 24, 28)
+    conv_of_bytes(folder, 48, 16)
     convs(folder, "into_24", (18, 22), (3, 24, 24), (3, 3), 2)
     convs(folder, "pixels", (9, 40), (3, 8, 8, 5), (3, 3))
     convs(folder, "long_windows", (7, 70), (8, 8, 1), (1, 9))

@@ -1,5 +1,5 @@
-# Half vectors that rows of a product leave over are taken two by two, and few channels stay apart, where
-# units are as wide as vectors of 64 bytes. What is made for such processors is compiled for this one.
+# Columns that leave half a vector over: where units are as wide as vectors of 64 bytes, rows end in vectors
+# of two, and few channels stay apart. What is made for such processors is compiled for this one.
 set -eu
 build=$1 work=$2
 "$(scripts/venv onnx)" tests/e2e/halves.py "$work"
@@ -10,7 +10,7 @@ check() { # MARCH CC
     done
 }
 check native cc
-for march in znver5 znver4 x86-64-v3; do
+for march in znver5 znver4 skylake-avx512 x86-64-v3; do
     check $march "tests/cc-any -Wno-psabi"
     for model in matmul_28x33x24 bytes_28x36x24; do
         "$build/mlcc" "$work/$model.onnx" -march=$march -o "$work/model.c"
