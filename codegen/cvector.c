@@ -509,11 +509,10 @@ typedef struct Pairs {
     int buffer;            /* the rows */
     const char *suffix;    /* of functions for their type */
     const Expr *factor;    /* what all lanes of a row are multiplied with, */
-    const Expr
-        *columns; /* and what lies in lanes, the same for all rows; NULL: they are of a dot */
+    const Expr *columns;   /* and what lies in lanes for all rows; both NULL: a dot's */
 } Pairs;
 
-/* Is it the sum of an element of a row and a product? */
+/* Does it add a product to an element of a row? */
 static bool find_factors(Printer *p, const VectorNest *n, const Stmt *store, Pairs *pairs) {
     const int row = n->unrolled[0]->var, lane = n->loop->var;
     const Expr *sum = prepare(p, store->value), *place = prepare(p, store->index[0]);
@@ -533,6 +532,8 @@ static bool find_factors(Printer *p, const VectorNest *n, const Stmt *store, Pai
     return false;
 }
 
+/* Two rows' halves are a whole vector: factors of both, blended, are multiplied with the columns
+ * twice. (24 columns on Zen 5, by hand: 268 GFLOP/s, with half vectors 182.) */
 static bool find_pairs(Printer *p, const VectorNest *n, Pairs *pairs) {
     const Stmt *store = n->is_dot ? n->dot.store : n->loop->body;
     const DType dt = p->k->buffers.items[store->buffer]->dt;
