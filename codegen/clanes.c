@@ -67,8 +67,8 @@ static bool adds_words(const Printer *p, const Expr *e, int var) {
     if (e->op != EX_cast || e->dt != DT_i16 || e->arg[0]->op != EX_add) return false;
     const Expr *sum = e->arg[0];
     for (int i = 0; i < 2; i++) {
-        const Expr *old = sum->arg[i]->op == EX_cast ? sum->arg[i]->arg[0] : sum->arg[i];
-        if (old->op == EX_load && old->dt == DT_i16 &&
+        const Expr *old = sum->arg[i]->op == EX_cast ? sum->arg[i]->arg[0] : NULL;
+        if (old && old->op == EX_load && old->dt == DT_i16 &&
             p->k->buffers.items[old->k.i]->space == SPACE_reg)
             return ex_is_word_sum(sum, var);
     }

@@ -145,8 +145,7 @@ static void product_wishes(Layout *l, const Op *op) {
     const Value *out = op->out[0];
     const uint32_t groups = groups_of(out, f);
     int column = longest_of(out, weights & ~groups), best = longest_of(out, weights);
-    if (best < 0) return;
-    if (suits_pixels(l, op, weights)) return;
+    if (best < 0 || suits_pixels(l, op, weights)) return;
     if (column >= 0 && out->shape[column] >= MIN_EXTENT &&
         out->shape[column] >= l->target->vector_bytes / 8) {
         /* half a vector of columns of one group is better than vectors across groups */
