@@ -158,6 +158,15 @@ static const Expr *find_reach(const Lower *l, const Op **op) {
     return reach;
 }
 
+/* Begins the nest of an operator, which goes as far as its result does in a run. */
+static void nest_begin_limited(Lower *l, Nest *n, const Op *op) {
+    const Expr *limit[MAX_RANK] = {NULL};
+    op = limited(l, op, limit);
+    nest_begin(n, l->p, op, l->target);
+    for (int i = 0; i < op->out[0]->rank; i++)
+        if (limit[i]) nest_limit(n, i, limit[i], dim_min(n->x, op->out[0]->dims[i]));
+}
+
 static void lower_compute(Lower *l, const Op *op) {
     int64_t extent[MAX_RANK];
     int n_extents = op_extents(op, extent);
@@ -168,17 +177,14 @@ static void lower_compute(Lower *l, const Op *op) {
         return; /* others write it all */
     Nest n;
     uint64_t key = schedule_key(l->p->arena, op, l->target);
-    const Expr *limit[MAX_RANK] = {NULL}, *lies[MAX_RANK];
+    const Expr *lies[MAX_RANK];
     const Op *dense = by_coordinates(l->g, op, lies);
     const Value *flat = op->out[0];
     if (dense) op = dense;
     const Expr *reach = find_reach(l, &op);
-    op = limited(l, op, limit);
-    nest_begin(&n, l->p, op, l->target);
+    nest_begin_limited(l, &n, op);
     if (reach) nest_reach(&n, reach);
     if (dense) nest_lay_dense(&n, flat, lies);
-    for (int i = 0; i < op->out[0]->rank; i++)
-        if (limit[i]) nest_limit(&n, i, limit[i], dim_min(n.x, op->out[0]->dims[i]));
     n.variant = l->variant;
     n.apart = l->apart;
     if (!replay_measured(l, &n, key)) schedule_choose(&n);
@@ -222,8 +228,12 @@ static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src
     *op = (Op){.kind = OP_map, .n_in = 1, .n_out = 1, .in = &ends[0], .out = &ends[1], .src = src};
     op->body = ex_load(x, from->dt, 0, from->rank, index);
     Nest n;
-    nest_begin(&n, l->p, op, l->target);
-    if (skip) nest_fix(&n, 0, ex_ctr(x, at));
+    if (skip) {
+        nest_begin(&n, l->p, op, l->target);
+        nest_fix(&n, 0, ex_ctr(x, at));
+    } else {
+        nest_begin_limited(l, &n, op);
+    }
     if (!skip || l->target->blocks) schedule_choose(&n);
     add_launch(l, &n, 0, !skip);
 }

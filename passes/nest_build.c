@@ -345,7 +345,8 @@ static bool ends_together(Build *b, const Expr *before, const Expr *at, const Ex
 
 /* Work that lies beyond how far a coordinate goes is left out, at every loop of it outside of the
  * tile: of the outermost loop, of those that are shared with it, of a map's innermost one, and of
- * all of a scatter by its extent, else by a condition. `first`: loops outside of the tile. */
+ * all of a scan or scatter by its extent, else by a condition. `first`: loops outside of the tile.
+ */
 static void apply_limits(Build *b, int first) {
     Nest *n = b->n;
     for (int d = 0; d < MAX_RANK; d++) {
@@ -360,7 +361,7 @@ static void apply_limits(Build *b, int first) {
             if (before && ends_together(b, before, at, n->limit[d])) continue;
             const bool single = b->single && loop == b->single_outer;
             bool by_extent = i == 0 || single || n->op->kind == OP_scatter ||
-                             (i < n->share && !before) ||
+                             n->op->kind == OP_scan || (i < n->share && !before) ||
                              (n->op->kind == OP_map && i == n->n_order - 1 && n->share <= i);
             if (!b->until[loop] && n->loop[loop].role == ROLE_serial)
                 until = b->count[loop] = iterations(b, at, before, &n->loop[loop], d);
@@ -802,10 +803,12 @@ static Stmt *build_scan_loops(Build *b) {
         b->tile[b->n_tile++] = n->order[i];
         size *= n->loop[n->order[i]].extent;
     }
+    apply_limits(b, at + 1);
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, dt, 1, &size);
     const Expr *index = nest_tile_index(b, b->n_tile);
     b->acc = ex_load(b->x, dt, b->acc_buffer, 1, &index);
-    const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, nest_rewrite(b, op->body));
+    const Expr *value = without_limits(b, nest_rewrite(b, op->body));
+    const Expr *next = ex_bin(b->x, combine_expr(op->combine), b->acc, value);
     Stmt *update = nest_new_if(b, b->guard[0], nest_new_store(b, b->acc_buffer, index, next));
     Stmt *store = nest_store_output(b, nest_rewrite(b, op->post));
     Stmt *body = NULL, *list = NULL;

@@ -96,8 +96,12 @@ def vision_models():
         def detect(build=build, size=size, options=options):
             model = build(weights=None, weights_backbone=None, **options)
             inputs = {"x": torch.rand(1, 3, size, size)}
-            parts = ("boxes", "scores", "labels")
-            return Picked(model, lambda m, x: tuple(m([x[0]])[0][p] for p in parts)), inputs
+
+            def call(model, x):
+                found = model([x[0]])[0]
+                return found["boxes"], found["scores"], found["labels"]
+
+            return Picked(model, call), inputs
 
         found[name] = detect
     for name, (frames, size) in VIDEO.items():

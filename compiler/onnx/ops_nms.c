@@ -1,11 +1,11 @@
 /* NonMaxSuppression: in every batch and class the boxes with the best scores, without those that
  * overlap better ones.
  *
- * Boxes are looked at from the best score on, one of each batch and class in an iteration of a
- * loop. One that none of those chosen before overlaps is chosen, too, and written behind them; so
- * the loop ends once enough are chosen, and a box is compared with few. Boxes whose scores are not
- * above the threshold, nearly all of a detector's, are left out before, where a dimension may vary:
- * the loop numbers what is left of each batch and class.
+ * Boxes are sorted by their scores, and looked at from the best on, one of each batch and class in
+ * an iteration of a loop. One that none of those chosen before overlaps is chosen, too, and written
+ * behind them; so the loop ends once enough are chosen, and a box is compared with few. Boxes whose
+ * scores are not above the threshold, nearly all of a detector's, are left out before, where a
+ * dimension may vary: the loop numbers what is left of each batch and class.
  */
 #include "compiler/onnx/index.h"
 
@@ -17,20 +17,21 @@
 typedef struct Boxes {
     Value *boxes;     /* f32[batches, all, 4] */
     bool centred;     /* these are centres and sides, not corners */
-    Value *key;       /* f32[batches, classes, M]: scores, minus infinity of what is not to be
-                         chosen */
-    Value *which;     /* i32[batches, classes, M]: which of all it is; NULL: M are all */
+    Value *order;     /* i32[batches, classes, M]: which of all, the best first */
+    Value *open;      /* i32[batches, classes]: how many of these may be chosen */
     Value *threshold; /* f32; NULL: 0 */
     Value *most;      /* i32: how many may be chosen of each batch and class */
 } Boxes;
 
-#define CORNERS 4 /* of a box: along each axis the lower and the upper one */
+/* What a box is compared by: along each axis the lower and the upper corner, and its area. One
+ * without area overlaps none: its corners are such that it has nothing in common with any. */
+enum { CORNERS = 4, AREA = CORNERS, MEASURES };
 
 /* What is chosen, up to K of each batch and class. */
 typedef struct Chosen {
-    Value *count;           /* i32[batches, classes] */
-    Value *corner[CORNERS]; /* f32[batches, classes, K] */
-    Value *box;             /* i32[batches, classes, K]: which of all */
+    Value *count;   /* i32[batches, classes] */
+    Value *measure; /* f32[batches, classes, MEASURES, K] */
+    Value *box;     /* i32[batches, classes, K]: which of all */
 } Chosen;
 
 /* --- what is left ----------------------------------------------------------------------------- */
@@ -73,34 +74,38 @@ static Value *boxes_left(Node *n, Value *scores, Value *least, Value **count) {
     return build_scatter(&b, zeros(g, DT_i32, 3, left), COMBINE_none, target, guard, at[2]);
 }
 
-/* Fills in `which` and `key`. False after a report. */
+/* Fills in `order` and `open`. False after a report. */
 static bool look_at(Node *n, Value *scores, Value *least, Boxes *boxes) {
     Exprs *x = n->x;
     Graph *g = n->g;
-    Value *count = NULL;
-    boxes->which = least ? boxes_left(n, scores, least, &count) : NULL;
+    Value *count = NULL, *left = least ? boxes_left(n, scores, least, &count) : NULL;
     if (n->failed) return false;
+    const int64_t *dims = left ? left->dims : scores->dims;
     const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), ex_var(x, 2)};
     const Expr *gone = ex_num(x, DT_f32, -INFINITY), *lowest = ex_num(x, DT_f32, -FLT_MAX);
-    Builder b = build(g, 3, boxes->which ? boxes->which->dims : scores->dims);
+    Builder b = build(g, 3, dims);
     const Expr *there = NULL;
-    if (boxes->which) {
+    if (left) {
         there = ex_lt(x, at[2], build_load(&b, count, at));
-        at[2] = build_load(&b, boxes->which, at);
+        at[2] = build_load(&b, left, at);
     }
     /* infinite scores are there */
     const Expr *score = build_load(&b, scores, at), *key = ex_bin(x, EX_max, score, lowest);
     const Expr *open = is_open(&b, score, least);
     there = there ? ex_and(x, there, open) : open;
-    boxes->key = build_map(&b, DT_f32, ex_select(x, there, key, gone));
+    Value *keys = build_map(&b, DT_f32, ex_select(x, there, key, gone));
+    b = build(g, 2, dims);
+    at[2] = build_red(&b, dims[2]);
+    const Expr *is_there = ex_lt(x, gone, build_load(&b, keys, at));
+    is_there = ex_select(x, is_there, ex_i(x, 1), ex_i(x, 0));
+    boxes->open = build_reduce(&b, DT_i32, COMBINE_sum, is_there, NULL);
+    boxes->order = largest_at(n, keys, 2, dims[2]);
+    if (left) {
+        b = build(g, 3, dims);
+        at[2] = build_in(&b, boxes->order);
+        boxes->order = build_map(&b, DT_i32, build_load(&b, left, at));
+    }
     return true;
-}
-
-/* Which of all boxes number `i` of those left is. */
-static const Expr *box_of(Builder *b, const Boxes *boxes, const Expr *batch, const Expr *class,
-                          const Expr *i) {
-    const Expr *at[3] = {batch, class, index_clamp(b->x, i, boxes->key->dims[2])};
-    return boxes->which ? build_load(b, boxes->which, at) : at[2];
 }
 
 /* Corner `k` of a box, one of all. */
@@ -118,86 +123,81 @@ static const Expr *corner_of(Builder *b, const Boxes *boxes, const Expr *batch, 
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* What is common to two boxes, of which these are the corners, as a share of their union; minus
- * infinity if there is no such share. */
-static const Expr *overlap(Exprs *x, const Expr *const *one, const Expr *const *two) {
-    const Expr *zero = ex_num(x, DT_f32, 0), *nothing = ex_num(x, DT_f32, -INFINITY);
-    const Expr *common = NULL, *area[2] = {NULL, NULL}, *side[2];
-    for (int axis = 0; axis < 2; axis++) {
-        const Expr *const low[2] = {one[2 * axis], two[2 * axis]};
-        const Expr *const high[2] = {one[2 * axis + 1], two[2 * axis + 1]};
-        for (int i = 0; i < 2; i++) {
-            const Expr *edge = ex_sub(x, high[i], low[i]);
-            area[i] = area[i] ? ex_mul(x, area[i], edge) : edge;
-        }
-        const Expr *from = ex_bin(x, EX_max, low[0], low[1]);
-        side[axis] = ex_sub(x, ex_bin(x, EX_min, high[0], high[1]), from);
-        common = common ? ex_mul(x, common, side[axis]) : side[axis];
-    }
-    const Expr *whole = ex_sub(x, ex_add(x, area[0], area[1]), common);
-    const Expr *positive[] = {whole, area[0], area[1], side[0], side[1]};
-    const Expr *share = ex_div(x, common, whole);
-    for (int i = 0; i < 5; i++) share = ex_select(x, ex_lt(x, zero, positive[i]), share, nothing);
-    return share;
+/* Which of all boxes the one is that an iteration looks at, i32[batches, classes]. */
+static Value *looked_at(Graph *g, const Boxes *boxes) {
+    Exprs *x = g->x;
+    const int64_t *dims = boxes->order->dims;
+    Builder b = build(g, 2, dims);
+    const Expr *i = index_clamp(x, ex_ctr(x, g->depth - 1), dims[2]);
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), i};
+    return build_map(&b, DT_i32, build_load(&b, boxes->order, at));
 }
 
-/* The best of what has not been looked at, i32[batches, classes]; M where there is nothing left. */
-static Value *best_box(Graph *g, Value *key) {
+/* Its measures, f32[batches, classes, MEASURES]. */
+static Value *measures(Graph *g, const Boxes *boxes, Value *box) {
     Exprs *x = g->x;
-    const Expr *none = ex_i(x, key->dims[2]), *gone = ex_num(x, DT_f32, -INFINITY);
-    Builder b = build(g, 2, key->dims);
-    const Expr *r = build_red(&b, key->dims[2]), *at[3] = {ex_var(x, 0), ex_var(x, 1), r};
-    Value *best = build_reduce(&b, DT_f32, COMBINE_max, build_load(&b, key, at), NULL);
-    b = build(g, 2, key->dims);
-    at[2] = r = build_red(&b, key->dims[2]);
-    const Expr *most = build_in(&b, best);
-    const Expr *e = ex_select(x, ex_le(x, most, build_load(&b, key, at)), r, none);
-    const Expr *first = ex_select(x, ex_lt(x, gone, most), ex_acc(x, DT_i32), none);
-    return build_reduce(&b, DT_i32, COMBINE_min, e, first);
-}
-
-/* Is box number `box` of those left one to choose? bool[batches, classes] */
-static Value *is_chosen(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *box) {
-    Exprs *x = g->x;
-    Builder b = build(g, 2, box->dims);
-    const Expr *own = build_in(&b, box), *count = build_in(&b, chosen->count);
-    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), build_red(&b, chosen->box->dims[2])};
-    const Expr *looked_at = box_of(&b, boxes, at[0], at[1], own), *one[CORNERS], *two[CORNERS];
+    const int64_t shape[3] = {box->dims[0], box->dims[1], MEASURES};
+    Builder b = build(g, 3, shape);
+    const Expr *batch = ex_var(x, 0),
+               *own = build_load(&b, box, (const Expr *[]){batch, ex_var(x, 1)});
+    const Expr *corner[CORNERS], *area = ex_num(x, DT_f32, 1), *zero = ex_num(x, DT_f32, 0);
+    for (int k = 0; k < CORNERS; k++) corner[k] = corner_of(&b, boxes, batch, own, k);
+    for (int k = 0; k < CORNERS; k += 2)
+        area = ex_mul(x, area, ex_sub(x, corner[k + 1], corner[k]));
+    const Expr *some = ex_lt(x, zero, area), *e = ex_select(x, some, area, zero);
     for (int k = 0; k < CORNERS; k++) {
-        one[k] = build_load(&b, chosen->corner[k], at);
-        two[k] = corner_of(&b, boxes, at[0], looked_at, k);
+        const Expr *none = ex_num(x, DT_f32, k % 2 ? -INFINITY : INFINITY);
+        const Expr *is_k = ex_bin(x, EX_eq, ex_var(x, 2), ex_i(x, k));
+        e = ex_select(x, is_k, ex_select(x, some, corner[k], none), e);
     }
-    const Expr *limit = boxes->threshold ? build_in(&b, boxes->threshold) : ex_num(x, DT_f32, 0);
-    /* the sum is one of floats, like the shares: vectors of both have as many lanes */
+    return build_map(&b, DT_f32, e);
+}
+
+/* Is what is common to two boxes more than this share of their union? `limit` is not negative. */
+static const Expr *overlap(Exprs *x, const Expr *const *one, const Expr *const *two,
+                           const Expr *limit) {
+    const Expr *zero = ex_num(x, DT_f32, 0), *common = NULL;
+    for (int k = 0; k < CORNERS; k += 2) {
+        const Expr *from = ex_bin(x, EX_max, one[k], two[k]);
+        const Expr *side = ex_sub(x, ex_bin(x, EX_min, one[k + 1], two[k + 1]), from);
+        side = ex_select(x, ex_lt(x, zero, side), side, zero);
+        common = common ? ex_mul(x, common, side) : side;
+    }
+    const Expr *whole = ex_sub(x, ex_add(x, one[AREA], two[AREA]), common);
+    return ex_lt(x, limit, ex_div(x, common, whole));
+}
+
+/* Is the box that an iteration looks at one to choose? bool[batches, classes] */
+static Value *is_chosen(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *measure) {
+    Exprs *x = g->x;
+    Builder b = build(g, 2, measure->dims);
     const Expr *zero = ex_num(x, DT_f32, 0), *more = ex_num(x, DT_f32, 1);
-    const Expr *over = ex_select(x, ex_lt(x, limit, overlap(x, one, two)), more, zero);
-    over = ex_select(x, ex_lt(x, at[2], count), over, zero);
+    const Expr *count = build_in(&b, chosen->count), *one[MEASURES], *two[MEASURES];
+    const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1), NULL, build_red(&b, chosen->box->dims[2])};
+    for (int k = 0; k < MEASURES; k++) {
+        at[2] = ex_i(x, k);
+        one[k] = build_load(&b, chosen->measure, at);
+        two[k] = build_load(&b, measure, at);
+    }
+    const Expr *limit = boxes->threshold ? build_in(&b, boxes->threshold) : zero;
+    limit = ex_bin(x, EX_max, limit, zero);
+    /* the sum is one of floats, like the shares: vectors of both have as many lanes */
+    const Expr *over = ex_select(x, overlap(x, one, two, limit), more, zero);
+    over = ex_select(x, ex_lt(x, at[3], count), over, zero);
     const Expr *free = ex_le(x, ex_acc(x, DT_f32), zero);
-    free = ex_and(x, free, ex_lt(x, own, ex_i(x, boxes->key->dims[2])));
+    free = ex_and(x, free, ex_lt(x, ex_ctr(x, g->depth - 1), build_in(&b, boxes->open)));
     free = ex_and(x, free, ex_lt(x, count, build_in(&b, boxes->most)));
     return build_reduce(&b, DT_bool, COMBINE_sum, over, free);
 }
 
-/* Element `k` of what is chosen, with one more for each box that is: a corner, or which of all it
- * is (CORNERS). */
-static Value *append(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *more, Value *box,
-                     int k) {
-    Exprs *x = g->x;
-    Builder b = build(g, 2, box->dims);
-    const Expr *target[3] = {ex_var(x, 0), ex_var(x, 1), build_in(&b, chosen->count)};
-    const Expr *e = box_of(&b, boxes, target[0], target[1], build_in(&b, box));
-    if (k < CORNERS) e = corner_of(&b, boxes, target[0], e, k);
-    Value *v = k < CORNERS ? chosen->corner[k] : chosen->box;
-    return build_scatter(&b, v, COMBINE_none, target, build_in(&b, more), e);
-}
-
 /* Could any batch and class choose more, after this iteration? */
-static Value *goes_on(Graph *g, const Boxes *boxes, Value *box, Value *count) {
+static Value *goes_on(Graph *g, const Boxes *boxes, Value *count) {
     Exprs *x = g->x;
     Builder b = build(g, 0, NULL);
     const Expr *at[2];
-    for (int i = 0; i < 2; i++) at[i] = build_red(&b, box->dims[i]);
-    const Expr *more = ex_lt(x, build_load(&b, box, at), ex_i(x, boxes->key->dims[2]));
+    for (int i = 0; i < 2; i++) at[i] = build_red(&b, count->dims[i]);
+    const Expr *next = ex_add(x, ex_ctr(x, g->depth - 1), ex_i(x, 1));
+    const Expr *more = ex_lt(x, next, build_load(&b, boxes->open, at));
     more = ex_and(x, more, ex_lt(x, build_load(&b, count, at), build_in(&b, boxes->most)));
     more = ex_select(x, more, ex_i(x, 1), ex_i(x, 0));
     const Expr *any = ex_lt(x, ex_i(x, 0), ex_acc(x, DT_i32));
@@ -208,53 +208,60 @@ static Value *input_like(Graph *g, const Value *v) {
     return v ? graph_input(g, NULL, v->dt, v->rank, v->dims) : NULL;
 }
 
-#define STATES (CORNERS + 3) /* the keys, how many are chosen, their corners, which they are */
+enum { STATES = 3 }; /* how many are chosen, their measures, which they are */
 
-/* Looks at one box of every batch and class: the body of a loop that is left when nothing changes
- * any more. States: the keys, minus infinity of what has been looked at, and what is chosen. */
+/* Looks at one box of every batch and class: the body of a loop. States: what is chosen. */
 static Graph *nms_step(Node *n, const Boxes *outer, const Chosen *before) {
-    Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
-    Boxes boxes = {.key = input_like(g, outer->key), .centred = outer->centred};
-    Chosen chosen = {.count = input_like(g, before->count)};
-    for (int k = 0; k < CORNERS; k++) chosen.corner[k] = input_like(g, before->corner[k]);
+    Chosen chosen;
+    chosen.count = input_like(g, before->count);
+    chosen.measure = input_like(g, before->measure);
     chosen.box = input_like(g, before->box);
+    Boxes boxes = {.centred = outer->centred};
     boxes.boxes = input_like(g, outer->boxes);
+    boxes.order = input_like(g, outer->order);
+    boxes.open = input_like(g, outer->open);
     boxes.most = input_like(g, outer->most);
-    boxes.which = input_like(g, outer->which);
     boxes.threshold = input_like(g, outer->threshold);
 
-    Value *box = best_box(g, boxes.key), *more = is_chosen(g, &boxes, &chosen, box);
-    Builder b = build(g, 2, box->dims);
-    const Expr *target[3] = {ex_var(x, 0), ex_var(x, 1), build_in(&b, box)};
-    const Expr *guard = ex_lt(x, target[2], ex_i(x, boxes.key->dims[2]));
-    const Expr *gone = ex_num(x, DT_f32, -INFINITY);
-    graph_output(g, build_scatter(&b, boxes.key, COMBINE_none, target, guard, gone), NULL);
+    Value *box = looked_at(g, &boxes), *measure = measures(g, &boxes, box);
+    Value *more = is_chosen(g, &boxes, &chosen, measure);
     Value *count = g_bin(g, EX_add, chosen.count, g_cast(g, more, DT_i32));
     graph_output(g, count, NULL);
-    for (int k = 0; k <= CORNERS; k++)
-        graph_output(g, append(g, &boxes, &chosen, more, box, k), NULL);
-    g->go_on = goes_on(g, &boxes, box, count);
+    /* one more behind those chosen */
+    Builder b = build(g, 3, measure->dims);
+    const Expr *line[2] = {ex_var(n->x, 0), ex_var(n->x, 1)};
+    const Expr *place = build_load(&b, chosen.count, line);
+    const Expr *target[4] = {line[0], line[1], ex_var(n->x, 2), place};
+    graph_output(g,
+                 build_scatter(&b, chosen.measure, COMBINE_none, target, build_load(&b, more, line),
+                               build_in(&b, measure)),
+                 NULL);
+    b = build(g, 2, box->dims);
+    target[2] = build_in(&b, chosen.count);
+    graph_output(
+        g,
+        build_scatter(&b, chosen.box, COMBINE_none, target, build_in(&b, more), build_in(&b, box)),
+        NULL);
+    g->go_on = goes_on(g, &boxes, count);
     return g;
 }
 
 /* Up to `most` of each batch and class. */
 static Chosen choose(Node *n, const Boxes *boxes, int64_t most) {
     Graph *g = n->g;
-    const Value *key = boxes->key;
-    int64_t shape[3] = {key->dims[0], key->dims[1], most};
-    Chosen none = {.count = zeros(g, DT_i32, 2, shape), .box = zeros(g, DT_i32, 3, shape)};
-    Value *in[STATES + 4] = {boxes->key, none.count}, *out[STATES];
-    for (int k = 0; k < CORNERS; k++) in[2 + k] = none.corner[k] = zeros(g, DT_f32, 3, shape);
-    int n_in = STATES;
-    in[n_in - 1] = none.box;
-    in[n_in++] = boxes->boxes;
-    in[n_in++] = boxes->most;
-    if (boxes->which) in[n_in++] = boxes->which;
-    if (boxes->threshold) in[n_in++] = boxes->threshold;
-    int64_t trips = dim_max(n->x, key->dims[2]);
-    build_loop(g, nms_step(n, boxes, &none), trips, STATES, n_in, in, out);
-    return (Chosen){.count = out[1], .box = out[STATES - 1]};
+    const int64_t *dims = boxes->order->dims;
+    const int64_t shape[3] = {dims[0], dims[1], most},
+                  space[4] = {dims[0], dims[1], MEASURES, most};
+    const Chosen none = {.count = zeros(g, DT_i32, 2, shape),
+                         .measure = zeros(g, DT_f32, 4, space),
+                         .box = zeros(g, DT_i32, 3, shape)};
+    Value *in[] = {none.count,   none.measure, none.box,    boxes->boxes,
+                   boxes->order, boxes->open,  boxes->most, boxes->threshold};
+    const int n_in = boxes->threshold ? 8 : 7;
+    Value *out[STATES];
+    build_loop(g, nms_step(n, boxes, &none), dim_max(n->x, dims[2]), STATES, n_in, in, out);
+    return (Chosen){.count = out[0], .measure = out[1], .box = out[2]};
 }
 
 /* --- the result ------------------------------------------------------------------------------- */

@@ -3,7 +3,8 @@
  * Nothing is sorted by exchanging. An element's place in the order is the number of elements before
  * it, a reduction over all others, and a scatter takes it there; so the same few core operators do
  * it on every target, and the order of equals is always that of their positions. NaN counts as the
- * largest number, and as equal to NaN. Some of many are chosen first, by how large the last of
+ * largest number, and as equal to NaN. Many are sorted by one bit of theirs after the other: there
+ * the number before is a running sum. Some of many are chosen first, by how large the last of
  * them is, which counting finds bit by bit; a few are the largest of all, of those after it, and so
  * on. Of much more, what is chosen lies in as many parts as it has elements, those whose largest
  * come first; so parts are chosen first, by these, and then only they are looked through.
@@ -158,10 +159,88 @@ static Value *elements_at(Graph *g, Value *v, Value *positions) {
     return build_map(&b, v->dt, build_load(&b, v, at));
 }
 
+static const Expr *lowest_bit(Exprs *x, const Expr *number) {
+    return ex_cast(x, DT_i32, ex_bin(x, EX_band, number, ex_int(x, number->dt, 1)));
+}
+
+/* The body of a loop that sorts the lines of tensors [lines, n] by the first one's bits, from the
+ * lowest on: elements in which it is set go to the front, and otherwise all stay in their order.
+ * The first one's numbers are rotated by that bit, so that the next one is the lowest. */
+static Graph *sort_by_bit(Node *n, int n_moved, Value *const *moved) {
+    Exprs *x = n->x;
+    Graph *g = graph_new_sub(n->g);
+    const int64_t *lines = moved[0]->dims;
+    Value *in[2];
+    for (int i = 0; i < n_moved; i++) in[i] = graph_input(g, NULL, moved[i]->dt, 2, lines);
+    Builder b = build(g, 2, lines);
+    const Expr *at[2] = {ex_var(x, 0), ex_var(x, 2)};
+    Value *before = build_scan(&b, DT_i32, COMBINE_sum, 1, true, false,
+                               lowest_bit(x, build_load(&b, in[0], at)));
+    b = build(g, 1, lines);
+    at[1] = build_red(&b, lines[1]);
+    const Expr *bit = lowest_bit(x, build_load(&b, in[0], at));
+    Value *set = build_reduce(&b, DT_i32, COMBINE_sum, bit, NULL);
+    for (int i = 0; i < n_moved; i++) {
+        b = build(g, 2, lines);
+        const Expr *number = build_in(&b, in[0]), *ahead = build_in(&b, before);
+        const Expr *behind = ex_add(x, build_load(&b, set, at), ex_sub(x, ex_var(x, 1), ahead));
+        /* no choice, as it would be a branch that nobody can foresee */
+        const Expr *clear = ex_sub(x, ex_i(x, 1), lowest_bit(x, number));
+        const Expr *further = ex_mul(x, clear, ex_sub(x, behind, ahead));
+        const Expr *target[2] = {at[0], ex_add(x, ahead, further)};
+        const Expr *low = ex_bin(x, EX_shr, number, ex_int(x, DT_u64, 1));
+        const Expr *high = ex_bin(x, EX_shl, number, ex_int(x, DT_u64, 63));
+        const Expr *e = i == 0 ? ex_bin(x, EX_bor, low, high) : build_in(&b, in[i]);
+        Value *data = zeros(g, in[i]->dt, 2, lines);
+        graph_output(g, build_scatter(&b, data, COMBINE_none, target, NULL, e), NULL);
+    }
+    return g;
+}
+
+/* Where the elements of every line of keys [lines, n] are, i32, those of larger keys first, and of
+ * equal ones the first. */
+static Value *sorted(Node *n, Value *keys) {
+    Exprs *x = n->x;
+    Graph *g = n->g;
+    const bool wide = keys->dt == DT_i64;
+    const int64_t sign = wide ? INT64_MIN : INT32_MIN;
+    Value *moved[2], *out[2];
+    Builder b = build(g, 2, keys->dims);
+    const Expr *key = ex_bin(x, EX_bxor, build_in(&b, keys), ex_int(x, keys->dt, sign));
+    const Expr *position = ex_var(x, 1), *number = ex_cast(x, DT_u64, key);
+    if (!wide) { /* the two in one */
+        number = ex_cast(x, DT_u64, ex_cast(x, DT_u32, key));
+        const Expr *above = ex_cast(x, DT_u64, position);
+        number = ex_bin(x, EX_bor, number, ex_bin(x, EX_shl, above, ex_int(x, DT_u64, 32)));
+    }
+    moved[0] = build_map(&b, DT_u64, number);
+    b = build(g, 2, keys->dims);
+    if (wide) moved[1] = build_map(&b, DT_i32, ex_var(x, 1));
+    const int n_moved = wide ? 2 : 1;
+    build_loop(g, sort_by_bit(n, n_moved, moved), key_bits(keys->dt), n_moved, n_moved, moved, out);
+    if (wide) return out[1];
+    b = build(g, 2, keys->dims);
+    number = ex_bin(x, EX_band, build_in(&b, out[0]), ex_int(x, DT_u64, INT32_MAX));
+    return build_map(&b, DT_i32, ex_cast(x, DT_i32, number));
+}
+
+/* Cycles that the order of the elements of a line takes, by how many come before each and by
+ * sorting (see cheapest_way). */
+static double cost_of_pairs(double length) {
+    return (length / 4 + 2) * length;
+}
+
+static double cost_of_sorting(double length, DType key) {
+    return 1500 + 100 * length * (key == DT_i64 ? 3 : 1);
+}
+
 /* The positions, those of larger keys first. */
 static Value *in_order(Node *n, Value *keys, Value *positions) {
-    Value *places = ranks(n, elements_at(n->g, keys, positions), 1);
-    return take_to(n, positions, places, 1, positions->dims, DT_i32, false);
+    Value *chosen = elements_at(n->g, keys, positions);
+    const double length = (double)positions->shape[1];
+    if (cost_of_sorting(length, keys->dt) < cost_of_pairs(length))
+        return elements_at(n->g, positions, sorted(n, chosen));
+    return take_to(n, positions, ranks(n, chosen, 1), 1, positions->dims, DT_i32, false);
 }
 
 /* Lines of `length`, filled up with the lowest key. */
@@ -295,6 +374,7 @@ typedef enum Way {
     WAY_pieces, /* and in pieces */
     WAY_few,    /* one after the other */
     WAY_groups, /* and in groups */
+    WAY_sort,   /* all are sorted, bit by bit */
     WAYS
 } Way;
 
@@ -306,9 +386,9 @@ static Way cheapest_way(int64_t n, int64_t k, bool fixed, DType key) {
     const double piece = (double)piece_for(n, k), pieces = length / piece;
     const double groups = (double)groups_for(n, k), size = ceil(length / groups);
     const bool passes = fixed && k <= MOST_PASSES;
-    const double order = most * most / 4;
+    const double order = fmin(cost_of_pairs(most), cost_of_sorting(most, key));
     const double cost[WAYS] = {
-        [WAY_pairs] = (length / 4 + 2) * length,
+        [WAY_pairs] = cost_of_pairs(length),
         [WAY_last] = 1000 + 13 * length + order,
         [WAY_pieces] = fixed
                            ? 2000 + pieces * (20 + piece / 4) + 13 * (pieces + most * piece) + order
@@ -316,11 +396,19 @@ static Way cheapest_way(int64_t n, int64_t k, bool fixed, DType key) {
         [WAY_few] = passes ? slow * most * (0.8 * length + 60) : INFINITY,
         [WAY_groups] =
             passes ? slow * (0.6 * length + most * (0.8 * (groups + most * size) + 120)) : INFINITY,
+        [WAY_sort] = cost_of_sorting(length, key),
     };
     Way best = WAY_pairs;
     for (Way way = WAY_last; way < WAYS; way++)
         if (cost[way] < cost[best]) best = way;
     return best;
+}
+
+/* The first k of every line. */
+static Value *first_of(Graph *g, Value *v, int64_t k) {
+    static const int64_t start[2], step[2] = {1, 1};
+    const int64_t count[2] = {v->dims[0], k};
+    return g_slice(g, v, start, step, count);
 }
 
 /* The positions of the k largest keys along the axis, i32. */
@@ -337,6 +425,7 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k, Way way)
     keys = g_reshape(g, g_transpose(g, keys, to), 2, lines);
     Value *taken = way == WAY_groups ? choose_in_groups(n, keys, groups_for(lines[1], k), k)
                    : way == WAY_few  ? choose_few(n, keys, NULL, k)
+                   : way == WAY_sort ? first_of(n->g, sorted(n, keys), k)
                    : way == WAY_pieces
                        ? in_order(n, keys, choose_in_pieces(n, keys, piece_for(lines[1], k), k))
                        : in_order(n, keys, choose_by_last(n, keys, k));

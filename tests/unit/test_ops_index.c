@@ -243,6 +243,10 @@ static void test_choosing_in_each_way(void **state) {
     expect_largest(state, "f32", 2, 200, 90, true, by_last);
     expect_largest(state, "f32", 1, 4003, 100, true, in_pieces); /* the last is not full */
     expect_largest(state, "u8", 1, 4003, 100, false, in_pieces);
+    expect_largest(state, "f32", 2, 700, 650, true, (Way){1, 32}); /* all are sorted */
+    expect_largest(state, "i32", 1, 600, 600, false, (Way){1, 32});
+    expect_largest(state, "i64", 1, 1300, 1290, true, (Way){1, 64});
+    expect_largest(state, "f32", 1, 9000, 700, true, (Way){3, 32}); /* in pieces, then sorted */
 }
 
 int main(void) {

@@ -112,7 +112,7 @@ def topk(g):
         repeats = [1] * x.rank
         many = g.chance(0.3)
         repeats[axis] = (4000 if many else 1100) // x.shape[axis] + 1
-        k = g.between(65, 120) if many else k
+        k = g.between(65, 120) if many else g.between(600, 1100) if g.chance(0.3) else k
         (x,) = g.node("Tile", [x, g.shape_input(repeats)], kind="move", fixed=(1,))
     if g.opset < 10:
         g.node("TopK", [x], outputs=2, k=k, axis=axis)
