@@ -228,6 +228,7 @@ Graph *session_graph(Session *s) {
         !read_input_options(s, "--fix", &s->o->fixed, &options.fixed, &options.n_fixed))
         return NULL;
     options.image_decoder = s->o->image_decoder != NULL;
+    options.device = s->target && s->target->blocks;
     if (options.image_decoder && strcmp(s->o->image_decoder, "magickwand") != 0) {
         diag_error(&s->diag, E0001, "--image-decoder: there is no '%s' among: magickwand",
                    s->o->image_decoder);

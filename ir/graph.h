@@ -314,6 +314,8 @@ Value *g_softmax(Graph *g, Value *v, uint32_t axes, bool logarithm);
 
 #define MOST_GAP 4096
 
+/* Is it a constant of which every element is the same, bit for bit? */
+bool value_is_uniform(const Value *v);
 /* Elements from one row (the last dimension) to the next, of a value in memory of its own. */
 int64_t value_pitch(const Value *v);
 /* Elements of the memory that the value lies in, gaps and what it is a part of included. */

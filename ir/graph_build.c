@@ -478,11 +478,10 @@ const Expr *build_load(Builder *b, Value *v, const Expr *const *index) {
 
 #define UNIFORM_NUMEL 4096 /* constants that are looked at */
 
-/* Is every element of the constant the same, bit for bit? */
-static bool is_uniform(const Value *v) {
+bool value_is_uniform(const Value *v) {
     int64_t n = value_numel(v);
     size_t size = dt_store(v->dt);
-    if (!value_is_const(v) || dt_kind(v->dt) > DK_float || n < 1 || n > UNIFORM_NUMEL) return false;
+    if (!value_is_const(v) || dt_kind(v->dt) > DK_float || n < 1) return false;
     return n == 1 || !memcmp(v->data, (const char *)v->data + size, (size_t)(n - 1) * size);
 }
 
@@ -495,7 +494,8 @@ const Expr *build_index(Builder *b, int at, int64_t extent) {
 
 const Expr *build_in(Builder *b, Value *v) {
     const Expr *index[MAX_RANK];
-    if (is_uniform(v)) return ex_const(b->x, v->dt, dt_load(v->dt, v->data, 0));
+    if (value_numel(v) <= UNIFORM_NUMEL && value_is_uniform(v))
+        return ex_const(b->x, v->dt, dt_load(v->dt, v->data, 0));
     int skip = b->rank - v->rank;
     for (int i = 0; i < v->rank; i++) index[i] = build_index(b, skip + i, v->dims[i]);
     return build_load(b, v, index);

@@ -227,6 +227,10 @@ static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src
     ends[0] = from, ends[1] = to;
     *op = (Op){.kind = OP_map, .n_in = 1, .n_out = 1, .in = &ends[0], .out = &ends[1], .src = src};
     op->body = ex_load(x, from->dt, 0, from->rank, index);
+    if (value_is_uniform(from)) { /* it takes no memory */
+        op->body = ex_const(x, from->dt, dt_load(from->dt, from->data, 0));
+        op->in++, op->n_in = 0;
+    }
     Nest n;
     if (skip) {
         nest_begin(&n, l->p, op, l->target);
@@ -343,14 +347,14 @@ static bool may_change(const Lower *l, const Op *op, int i) {
 }
 
 /* May the next of state `at` of a loop's body be made where the state lies? A map may that stores
- * each element where it alone reads what was there, and a scatter into the state, unless it reads
- * it; nothing may want the state behind. */
+ * each element where it alone reads what was there, a scatter into the state, unless it reads it,
+ * and what does not read it at all; nothing may want the state behind. */
 static bool steps_in_place(const Lower *l, const Graph *sub, int at) {
     const Value *state = sub->inputs.items[at], *next = sub->outputs.items[at];
     const Op *last = next->def;
-    bool own = false, before = true; /* or at `last` */
-    if ((last->kind != OP_map && last->kind != OP_scatter) || next->storage || next->inside ||
-        next->gap)
+    bool before = true; /* or at `last` */
+    if (last->kind == OP_input || last->kind == OP_const || last->kind == OP_reshape ||
+        last->kind == OP_loop || next->storage || next->inside || next->gap)
         return false;
     for (int i = 0; i < sub->outputs.n; i++)
         if (sub->outputs.items[i] == state || (i != at && sub->outputs.items[i] == next))
@@ -358,17 +362,14 @@ static bool steps_in_place(const Lower *l, const Graph *sub, int at) {
     for (const Op *op = sub->first; op; op = op->next) {
         for (int i = 0; i < op->n_in; i++) {
             if (op->in[i] != state) continue;
-            if (!before || (op != last && op->kind != OP_map && op->kind != OP_reduce))
-                return false;
-            /* it may be in a kernel with the map: chains of rows, which hold no scatter */
-            if (op != last && l->target->blocks && last->kind == OP_map) return false;
-            if (op != last) continue;
-            if (value_numel(state) != value_numel(next) || !may_change(l, op, i)) return false;
-            own = true;
+            if (!before || op->kind == OP_reshape || op->kind == OP_loop) return false;
+            /* it may be in a kernel with that: chains of rows, which hold no scatter */
+            if (op != last && l->target->blocks && last->kind != OP_scatter) return false;
+            if (op == last && !may_change(l, op, i)) return false;
         }
         before &= op != last;
     }
-    return own;
+    return value_numel(state) == value_numel(next);
 }
 
 static void lower_loop(Lower *l, Op *op) {

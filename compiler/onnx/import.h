@@ -71,6 +71,8 @@ typedef struct ImportOptions {
     InputOption *fixed; /* --fix: the values of an input that becomes a constant */
     int n_fixed;
     bool image_decoder; /* --image-decoder: there is one that generated code may use */
+    bool device;        /* thousands of elements are computed side by side, and a running sum takes
+                           longer than them all */
 } ImportOptions;
 
 #define DEFAULT_STRING_BYTES 64 /* that the strings of an input may have */
@@ -152,6 +154,8 @@ Value *node_in(const Node *n, int i);
 Value *node_need(Node *n, int i);
 /* True if output i is asked for. */
 bool node_wants(const Node *n, int i);
+/* Is it for a device (ImportOptions)? */
+bool node_on_device(const Node *n);
 /* Is output i an output of the model that is kept for the next call (--state), and nobody's else?
  */
 bool node_keeps(const Node *n, int i);

@@ -189,6 +189,10 @@ bool node_wants(const Node *n, int i) {
     return i < n->n_out && *n->proto->output[i];
 }
 
+bool node_on_device(const Node *n) {
+    return n->im->options->device;
+}
+
 bool node_keeps(const Node *n, int i) {
     return node_wants(n, i) && io_is_kept(n->im, n->proto->output[i]);
 }

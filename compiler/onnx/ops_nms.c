@@ -1,11 +1,12 @@
 /* NonMaxSuppression: in every batch and class the boxes with the best scores, without those that
  * overlap better ones.
  *
- * Boxes are sorted by their scores, and looked at from the best on, one of each batch and class in
- * an iteration of a loop. One that none of those chosen before overlaps is chosen, too, and written
- * behind them; so the loop ends once enough are chosen, and a box is compared with few. Boxes whose
- * scores are not above the threshold, nearly all of a detector's, are left out before, where a
- * dimension may vary: the loop numbers what is left of each batch and class.
+ * Boxes are looked at from the best score on, one of each batch and class in an iteration of a
+ * loop: sorted before, or, where few may be chosen, the best that is left each time. One that none
+ * of those chosen before overlaps is chosen, too, and written behind them; so the loop ends once
+ * enough are chosen, and a box is compared with few. Boxes whose scores are not above the
+ * threshold, nearly all of a detector's, are left out before, where a dimension may vary: the loop
+ * numbers what is left of each batch and class.
  */
 #include "compiler/onnx/index.h"
 
@@ -17,8 +18,10 @@
 typedef struct Boxes {
     Value *boxes;     /* f32[batches, all, 4] */
     bool centred;     /* these are centres and sides, not corners */
-    Value *order;     /* i32[batches, classes, M]: which of all, the best first */
-    Value *open;      /* i32[batches, classes]: how many of these may be chosen */
+    Value *which;     /* i32[batches, classes, M]: which of all; NULL: M are all */
+    Value *open;      /* i32[batches, classes]: how many of these may be chosen, of which the best
+                         come first; NULL: they are not sorted */
+    Value *key;       /* else f32[batches, classes, M]: scores, minus infinity of what may not */
     Value *threshold; /* f32; NULL: 0 */
     Value *most;      /* i32: how many may be chosen of each batch and class */
 } Boxes;
@@ -33,6 +36,13 @@ typedef struct Chosen {
     Value *measure; /* f32[batches, classes, MEASURES, K] */
     Value *box;     /* i32[batches, classes, K]: which of all */
 } Chosen;
+
+enum {
+    FEW = 32, /* where no more may be chosen, boxes are not sorted: some 100 are looked at in as
+                 much time as sorting takes */
+    MANY = 2000,
+    LAST = 32 /* where so many may be, so many of them are compared with first */
+};
 
 /* --- what is left ----------------------------------------------------------------------------- */
 
@@ -49,6 +59,13 @@ static const Expr *count_open(Builder *b, Value *scores, Value *least, const Exp
                      ex_i(b->x, 0));
 }
 
+/* How many do, i32[batches, classes]. */
+static Value *n_open(Graph *g, Value *scores, Value *least) {
+    Builder b = build(g, 2, scores->dims);
+    const Expr *at[3] = {ex_var(g->x, 0), ex_var(g->x, 1), build_red(&b, scores->dims[2])};
+    return build_reduce(&b, DT_i32, COMBINE_sum, count_open(&b, scores, least, at), NULL);
+}
+
 /* Which boxes [batches, classes, M] have a score above `least`, in their order; *count: how many in
  * each batch and class. NULL if no dimension can vary here, or after a report. */
 static Value *boxes_left(Node *n, Value *scores, Value *least, Value **count) {
@@ -60,9 +77,7 @@ static Value *boxes_left(Node *n, Value *scores, Value *least, Value **count) {
     Builder b = build(g, 3, scores->dims);
     Value *place =
         build_scan(&b, DT_i32, COMBINE_sum, 2, true, false, count_open(&b, scores, least, at));
-    b = build(g, 2, scores->dims);
-    at[2] = build_red(&b, scores->dims[2]);
-    *count = build_reduce(&b, DT_i32, COMBINE_sum, count_open(&b, scores, least, at), NULL);
+    *count = n_open(g, scores, least);
     b = build(g, 0, NULL);
     const Expr *line[2] = {build_red(&b, left[0]), build_red(&b, left[1])};
     Value *most = build_reduce(&b, DT_i32, COMBINE_max, build_load(&b, *count, line), NULL);
@@ -74,8 +89,8 @@ static Value *boxes_left(Node *n, Value *scores, Value *least, Value **count) {
     return build_scatter(&b, zeros(g, DT_i32, 3, left), COMBINE_none, target, guard, at[2]);
 }
 
-/* Fills in `order` and `open`. False after a report. */
-static bool look_at(Node *n, Value *scores, Value *least, Boxes *boxes) {
+/* Fills in `which`, and `open` or `key`. False after a report. */
+static bool look_at(Node *n, Value *scores, Value *least, bool sorted, Boxes *boxes) {
     Exprs *x = n->x;
     Graph *g = n->g;
     Value *count = NULL, *left = least ? boxes_left(n, scores, least, &count) : NULL;
@@ -91,20 +106,18 @@ static bool look_at(Node *n, Value *scores, Value *least, Boxes *boxes) {
     }
     /* infinite scores are there */
     const Expr *score = build_load(&b, scores, at), *key = ex_bin(x, EX_max, score, lowest);
-    const Expr *open = is_open(&b, score, least);
-    there = there ? ex_and(x, there, open) : open;
-    Value *keys = build_map(&b, DT_f32, ex_select(x, there, key, gone));
-    b = build(g, 2, dims);
-    at[2] = build_red(&b, dims[2]);
-    const Expr *is_there = ex_lt(x, gone, build_load(&b, keys, at));
-    is_there = ex_select(x, is_there, ex_i(x, 1), ex_i(x, 0));
-    boxes->open = build_reduce(&b, DT_i32, COMBINE_sum, is_there, NULL);
-    boxes->order = largest_at(n, keys, 2, dims[2]);
+    if (!there) there = is_open(&b, score, least);
+    boxes->key = build_map(&b, DT_f32, ex_select(x, there, key, gone));
+    boxes->which = left;
+    if (!sorted) return true;
+    boxes->open = left ? count : n_open(g, scores, least);
+    boxes->which = largest_at(n, boxes->key, 2, dims[2]);
     if (left) {
         b = build(g, 3, dims);
-        at[2] = build_in(&b, boxes->order);
-        boxes->order = build_map(&b, DT_i32, build_load(&b, left, at));
+        at[2] = build_in(&b, boxes->which);
+        boxes->which = build_map(&b, DT_i32, build_load(&b, left, at));
     }
+    boxes->key = NULL;
     return true;
 }
 
@@ -123,14 +136,39 @@ static const Expr *corner_of(Builder *b, const Boxes *boxes, const Expr *batch, 
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* Which of all boxes the one is that an iteration looks at, i32[batches, classes]. */
-static Value *looked_at(Graph *g, const Boxes *boxes) {
+/* The best of what has not been looked at, i32[batches, classes]; M where there is nothing left. */
+static Value *best_left(Graph *g, Value *key) {
     Exprs *x = g->x;
-    const int64_t *dims = boxes->order->dims;
+    const Expr *none = ex_i(x, key->dims[2]), *gone = ex_num(x, DT_f32, -INFINITY);
+    Builder b = build(g, 2, key->dims);
+    const Expr *r = build_red(&b, key->dims[2]), *at[3] = {ex_var(x, 0), ex_var(x, 1), r};
+    Value *best = build_reduce(&b, DT_f32, COMBINE_max, build_load(&b, key, at), NULL);
+    b = build(g, 2, key->dims);
+    at[2] = r = build_red(&b, key->dims[2]);
+    const Expr *most = build_in(&b, best);
+    const Expr *e = ex_select(x, ex_le(x, most, build_load(&b, key, at)), r, none);
+    const Expr *first = ex_select(x, ex_lt(x, gone, most), ex_acc(x, DT_i32), none);
+    return build_reduce(&b, DT_i32, COMBINE_min, e, first);
+}
+
+/* Which of M boxes an iteration looks at, of the batch and class `line`. */
+static const Expr *place_of(Builder *b, Value *best, const Expr *const *line) {
+    return best ? build_load(b, best, line) : ex_ctr(b->x, b->g->depth - 1);
+}
+
+/* Below so many is a box that may be chosen. */
+static const Expr *end_of(Builder *b, const Boxes *boxes, const Expr *const *line) {
+    return boxes->open ? build_load(b, boxes->open, line) : ex_i(b->x, boxes->key->dims[2]);
+}
+
+/* Which of all boxes it is, i32[batches, classes]. */
+static Value *looked_at(Graph *g, const Boxes *boxes, Value *best) {
+    Exprs *x = g->x;
+    const int64_t *dims = best ? boxes->key->dims : boxes->which->dims;
     Builder b = build(g, 2, dims);
-    const Expr *i = index_clamp(x, ex_ctr(x, g->depth - 1), dims[2]);
-    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1), i};
-    return build_map(&b, DT_i32, build_load(&b, boxes->order, at));
+    const Expr *at[3] = {ex_var(x, 0), ex_var(x, 1)};
+    at[2] = index_clamp(x, place_of(&b, best, at), dims[2]);
+    return build_map(&b, DT_i32, boxes->which ? build_load(&b, boxes->which, at) : at[2]);
 }
 
 /* Its measures, f32[batches, classes, MEASURES]. */
@@ -167,38 +205,68 @@ static const Expr *overlap(Exprs *x, const Expr *const *one, const Expr *const *
     return ex_lt(x, limit, ex_div(x, common, whole));
 }
 
-/* Is the box that an iteration looks at one to choose? bool[batches, classes] */
-static Value *is_chosen(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *measure) {
-    Exprs *x = g->x;
-    Builder b = build(g, 2, measure->dims);
-    const Expr *zero = ex_num(x, DT_f32, 0), *more = ex_num(x, DT_f32, 1);
-    const Expr *count = build_in(&b, chosen->count), *one[MEASURES], *two[MEASURES];
-    const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1), NULL, build_red(&b, chosen->box->dims[2])};
+/* How many of those chosen, number r + `from` on for all r below `within`, overlap a box that is
+ * measured: f32[batches, classes]. (A sum of floats, like the shares: vectors of both have as many
+ * lanes.) */
+static const Expr *n_overlapping(Builder *b, const Boxes *boxes, const Chosen *chosen,
+                                 Value *measure, int64_t many, const Expr *from,
+                                 const Expr *within) {
+    Exprs *x = b->x;
+    const Expr *zero = ex_num(x, DT_f32, 0), *r = build_red(b, many), *one[MEASURES],
+               *two[MEASURES];
+    const Expr *at[4] = {ex_var(x, 0), ex_var(x, 1), NULL, from ? ex_add(x, from, r) : r};
     for (int k = 0; k < MEASURES; k++) {
         at[2] = ex_i(x, k);
-        one[k] = build_load(&b, chosen->measure, at);
-        two[k] = build_load(&b, measure, at);
+        one[k] = build_load(b, chosen->measure, at);
+        two[k] = build_load(b, measure, at);
     }
-    const Expr *limit = boxes->threshold ? build_in(&b, boxes->threshold) : zero;
-    limit = ex_bin(x, EX_max, limit, zero);
-    /* the sum is one of floats, like the shares: vectors of both have as many lanes */
-    const Expr *over = ex_select(x, overlap(x, one, two, limit), more, zero);
-    over = ex_select(x, ex_lt(x, at[3], count), over, zero);
-    const Expr *free = ex_le(x, ex_acc(x, DT_f32), zero);
-    free = ex_and(x, free, ex_lt(x, ex_ctr(x, g->depth - 1), build_in(&b, boxes->open)));
+    const Expr *limit = boxes->threshold ? build_in(b, boxes->threshold) : zero;
+    const Expr *over = overlap(x, one, two, ex_bin(x, EX_max, limit, zero));
+    over = ex_select(x, over, ex_num(x, DT_f32, 1), zero);
+    return ex_select(x, ex_lt(x, r, within), over, zero);
+}
+
+/* Does one of the last that were chosen overlap a box? Of neighbours with about the same score the
+ * first is chosen, and the others follow it. bool[batches, classes] */
+static Value *is_near(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *measure) {
+    Exprs *x = g->x;
+    Builder b = build(g, 2, measure->dims);
+    const Expr *last = ex_sub(x, build_in(&b, chosen->count), ex_i(x, LAST));
+    const Expr *from = ex_bin(x, EX_max, last, ex_i(x, 0)), *within = ex_i(x, LAST);
+    const Expr *over = n_overlapping(&b, boxes, chosen, measure, LAST, from, within);
+    const Expr *any = ex_lt(x, ex_num(x, DT_f32, 0), ex_acc(x, DT_f32));
+    return build_reduce(&b, DT_bool, COMBINE_sum, over, any);
+}
+
+/* Is the box that an iteration looks at one to choose? bool[batches, classes] */
+static Value *is_chosen(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *best,
+                        Value *measure) {
+    Exprs *x = g->x;
+    const int64_t room = chosen->box->dims[2], *lines = measure->dims;
+    const bool by_last = room >= MANY && lines[0] == 1 && lines[1] == 1;
+    Value *near = by_last ? is_near(g, boxes, chosen, measure) : NULL;
+    Builder b = build(g, 2, lines);
+    const Expr *count = build_in(&b, chosen->count), *within = count;
+    if (near) within = ex_select(x, build_in(&b, near), ex_i(x, 0), count);
+    const Expr *over = n_overlapping(&b, boxes, chosen, measure, room, NULL, within);
+    const Expr *free = ex_le(x, ex_acc(x, DT_f32), ex_num(x, DT_f32, 0));
+    if (near) free = ex_and(x, free, ex_un(x, EX_not, build_in(&b, near)));
+    const Expr *line[2] = {ex_var(x, 0), ex_var(x, 1)};
+    free = ex_and(x, free, ex_lt(x, place_of(&b, best, line), end_of(&b, boxes, line)));
     free = ex_and(x, free, ex_lt(x, count, build_in(&b, boxes->most)));
     return build_reduce(&b, DT_bool, COMBINE_sum, over, free);
 }
 
 /* Could any batch and class choose more, after this iteration? */
-static Value *goes_on(Graph *g, const Boxes *boxes, Value *count) {
+static Value *goes_on(Graph *g, const Boxes *boxes, Value *best, Value *count) {
     Exprs *x = g->x;
     Builder b = build(g, 0, NULL);
-    const Expr *at[2];
-    for (int i = 0; i < 2; i++) at[i] = build_red(&b, count->dims[i]);
-    const Expr *next = ex_add(x, ex_ctr(x, g->depth - 1), ex_i(x, 1));
-    const Expr *more = ex_lt(x, next, build_load(&b, boxes->open, at));
-    more = ex_and(x, more, ex_lt(x, build_load(&b, count, at), build_in(&b, boxes->most)));
+    const Expr *line[2];
+    for (int i = 0; i < 2; i++) line[i] = build_red(&b, count->dims[i]);
+    const Expr *next = place_of(&b, best, line);
+    if (!best) next = ex_add(x, next, ex_i(x, 1));
+    const Expr *more = ex_lt(x, next, end_of(&b, boxes, line));
+    more = ex_and(x, more, ex_lt(x, build_load(&b, count, line), build_in(&b, boxes->most)));
     more = ex_select(x, more, ex_i(x, 1), ex_i(x, 0));
     const Expr *any = ex_lt(x, ex_i(x, 0), ex_acc(x, DT_i32));
     return build_reduce(&b, DT_bool, COMBINE_max, more, any);
@@ -208,60 +276,75 @@ static Value *input_like(Graph *g, const Value *v) {
     return v ? graph_input(g, NULL, v->dt, v->rank, v->dims) : NULL;
 }
 
-enum { STATES = 3 }; /* how many are chosen, their measures, which they are */
+/* Measures of those chosen, which they are, how many, and the keys, without those of boxes that
+ * have been looked at. */
+enum { MOST_STATES = 4, STATES_AND_INPUTS = 9 };
 
-/* Looks at one box of every batch and class: the body of a loop. States: what is chosen. */
+/* Looks at one box of every batch and class: the body of a loop. */
 static Graph *nms_step(Node *n, const Boxes *outer, const Chosen *before) {
+    Exprs *x = n->x;
     Graph *g = graph_new_sub(n->g);
     Chosen chosen;
-    chosen.count = input_like(g, before->count);
     chosen.measure = input_like(g, before->measure);
     chosen.box = input_like(g, before->box);
+    chosen.count = input_like(g, before->count);
     Boxes boxes = {.centred = outer->centred};
-    boxes.boxes = input_like(g, outer->boxes);
-    boxes.order = input_like(g, outer->order);
+    boxes.key = input_like(g, outer->key);
     boxes.open = input_like(g, outer->open);
+    boxes.which = input_like(g, outer->which);
+    boxes.boxes = input_like(g, outer->boxes);
     boxes.most = input_like(g, outer->most);
     boxes.threshold = input_like(g, outer->threshold);
 
-    Value *box = looked_at(g, &boxes), *measure = measures(g, &boxes, box);
-    Value *more = is_chosen(g, &boxes, &chosen, measure);
-    Value *count = g_bin(g, EX_add, chosen.count, g_cast(g, more, DT_i32));
-    graph_output(g, count, NULL);
+    Value *best = boxes.key ? best_left(g, boxes.key) : NULL;
+    Value *box = looked_at(g, &boxes, best), *measure = measures(g, &boxes, box);
+    Value *more = is_chosen(g, &boxes, &chosen, best, measure);
     /* one more behind those chosen */
     Builder b = build(g, 3, measure->dims);
-    const Expr *line[2] = {ex_var(n->x, 0), ex_var(n->x, 1)};
+    const Expr *line[2] = {ex_var(x, 0), ex_var(x, 1)};
     const Expr *place = build_load(&b, chosen.count, line);
-    const Expr *target[4] = {line[0], line[1], ex_var(n->x, 2), place};
-    graph_output(g,
-                 build_scatter(&b, chosen.measure, COMBINE_none, target, build_load(&b, more, line),
-                               build_in(&b, measure)),
-                 NULL);
+    const Expr *target[4] = {line[0], line[1], ex_var(x, 2), place};
+    const Expr *guard = build_load(&b, more, line);
+    graph_output(
+        g, build_scatter(&b, chosen.measure, COMBINE_none, target, guard, build_in(&b, measure)),
+        NULL);
     b = build(g, 2, box->dims);
     target[2] = build_in(&b, chosen.count);
-    graph_output(
-        g,
-        build_scatter(&b, chosen.box, COMBINE_none, target, build_in(&b, more), build_in(&b, box)),
-        NULL);
-    g->go_on = goes_on(g, &boxes, count);
+    guard = build_in(&b, more);
+    graph_output(g, build_scatter(&b, chosen.box, COMBINE_none, target, guard, build_in(&b, box)),
+                 NULL);
+    Value *count = g_bin(g, EX_add, chosen.count, g_cast(g, more, DT_i32));
+    graph_output(g, count, NULL);
+    if (best) {
+        b = build(g, 2, best->dims);
+        target[2] = build_in(&b, best);
+        guard = ex_lt(x, target[2], end_of(&b, &boxes, line));
+        const Expr *gone = ex_num(x, DT_f32, -INFINITY);
+        graph_output(g, build_scatter(&b, boxes.key, COMBINE_none, target, guard, gone), NULL);
+    }
+    g->go_on = goes_on(g, &boxes, best, count);
     return g;
 }
 
 /* Up to `most` of each batch and class. */
 static Chosen choose(Node *n, const Boxes *boxes, int64_t most) {
     Graph *g = n->g;
-    const int64_t *dims = boxes->order->dims;
-    const int64_t shape[3] = {dims[0], dims[1], most},
-                  space[4] = {dims[0], dims[1], MEASURES, most};
+    const int64_t *dims = (boxes->key ? boxes->key : boxes->which)->dims;
+    const int64_t shape[3] = {dims[0], dims[1], most};
+    const int64_t space[4] = {dims[0], dims[1], MEASURES, most};
     const Chosen none = {.count = zeros(g, DT_i32, 2, shape),
                          .measure = zeros(g, DT_f32, 4, space),
                          .box = zeros(g, DT_i32, 3, shape)};
-    Value *in[] = {none.count,   none.measure, none.box,    boxes->boxes,
-                   boxes->order, boxes->open,  boxes->most, boxes->threshold};
-    const int n_in = boxes->threshold ? 8 : 7;
-    Value *out[STATES];
-    build_loop(g, nms_step(n, boxes, &none), dim_max(n->x, dims[2]), STATES, n_in, in, out);
-    return (Chosen){.count = out[0], .measure = out[1], .box = out[2]};
+    Value *const all[STATES_AND_INPUTS] = {none.measure, none.box,    none.count,
+                                           boxes->key,   boxes->open, boxes->which,
+                                           boxes->boxes, boxes->most, boxes->threshold};
+    Value *in[STATES_AND_INPUTS], *out[MOST_STATES];
+    int n_in = 0;
+    for (int i = 0; i < STATES_AND_INPUTS; i++)
+        if (all[i]) in[n_in++] = all[i];
+    const int states = boxes->key ? MOST_STATES : MOST_STATES - 1;
+    build_loop(g, nms_step(n, boxes, &none), dim_max(n->x, dims[2]), states, n_in, in, out);
+    return (Chosen){.measure = out[0], .box = out[1], .count = out[2]};
 }
 
 /* --- the result ------------------------------------------------------------------------------- */
@@ -370,7 +453,7 @@ void import_non_max_suppression(Node *n) {
         return;
     }
     left.most = count_up_to(g, most, room);
-    if (!look_at(n, scores, least, &left)) return;
+    if (!look_at(n, scores, least, dim_max(x, room) > FEW, &left)) return;
     const Chosen chosen = choose(n, &left, room);
     n->out[0] = nms_rows(n, &chosen);
 }

@@ -163,43 +163,48 @@ static const Expr *lowest_bit(Exprs *x, const Expr *number) {
     return ex_cast(x, DT_i32, ex_bin(x, EX_band, number, ex_int(x, number->dt, 1)));
 }
 
-/* The body of a loop that sorts the lines of tensors [lines, n] by the first one's bits, from the
- * lowest on: elements in which it is set go to the front, and otherwise all stay in their order.
- * The first one's numbers are rotated by that bit, so that the next one is the lowest. */
-static Graph *sort_by_bit(Node *n, int n_moved, Value *const *moved) {
-    Exprs *x = n->x;
-    Graph *g = graph_new_sub(n->g);
-    const int64_t *lines = moved[0]->dims;
-    Value *in[2];
-    for (int i = 0; i < n_moved; i++) in[i] = graph_input(g, NULL, moved[i]->dt, 2, lines);
+/* Lines of tensors [lines, n] with those elements at the front of which the lowest bit of the first
+ * one's numbers is set, and otherwise in their order, written over `onto`. The numbers are rotated
+ * by that bit, so that the next one is the lowest. */
+static void sort_by_bit(Graph *g, int n_moved, Value *const *from, Value *const *onto, Value **to) {
+    Exprs *x = g->x;
+    const int64_t *lines = from[0]->dims;
     Builder b = build(g, 2, lines);
-    const Expr *at[2] = {ex_var(x, 0), ex_var(x, 2)};
+    const Expr *at[2] = {ex_var(x, 0), ex_var(x, 2)}, *one = ex_i(x, 1);
     Value *before = build_scan(&b, DT_i32, COMBINE_sum, 1, true, false,
-                               lowest_bit(x, build_load(&b, in[0], at)));
-    b = build(g, 1, lines);
-    at[1] = build_red(&b, lines[1]);
-    const Expr *bit = lowest_bit(x, build_load(&b, in[0], at));
-    Value *set = build_reduce(&b, DT_i32, COMBINE_sum, bit, NULL);
+                               lowest_bit(x, build_load(&b, from[0], at)));
     for (int i = 0; i < n_moved; i++) {
         b = build(g, 2, lines);
-        const Expr *number = build_in(&b, in[0]), *ahead = build_in(&b, before);
-        const Expr *behind = ex_add(x, build_load(&b, set, at), ex_sub(x, ex_var(x, 1), ahead));
+        const Expr *number = build_in(&b, from[0]), *ahead = build_in(&b, before);
+        at[1] = index_clamp(x, ex_sub(x, ex_i(x, lines[1]), one), lines[1]);
+        const Expr *last = lowest_bit(x, build_load(&b, from[0], at));
+        const Expr *set = ex_add(x, build_load(&b, before, at), last);
+        const Expr *behind = ex_add(x, set, ex_sub(x, ex_var(x, 1), ahead));
         /* no choice, as it would be a branch that nobody can foresee */
-        const Expr *clear = ex_sub(x, ex_i(x, 1), lowest_bit(x, number));
+        const Expr *clear = ex_sub(x, one, lowest_bit(x, number));
         const Expr *further = ex_mul(x, clear, ex_sub(x, behind, ahead));
         const Expr *target[2] = {at[0], ex_add(x, ahead, further)};
         const Expr *low = ex_bin(x, EX_shr, number, ex_int(x, DT_u64, 1));
         const Expr *high = ex_bin(x, EX_shl, number, ex_int(x, DT_u64, 63));
-        const Expr *e = i == 0 ? ex_bin(x, EX_bor, low, high) : build_in(&b, in[i]);
-        Value *data = zeros(g, in[i]->dt, 2, lines);
-        graph_output(g, build_scatter(&b, data, COMBINE_none, target, NULL, e), NULL);
+        const Expr *e = i == 0 ? ex_bin(x, EX_bor, low, high) : build_in(&b, from[i]);
+        to[i] = build_scatter(&b, onto[i], COMBINE_none, target, NULL, e);
     }
+}
+
+/* The body of a loop that does so by two bits: there and back. */
+static Graph *sort_by_bits(Node *n, int n_moved, Value *const *moved) {
+    Graph *g = graph_new_sub(n->g);
+    Value *in[2], *there[2], *back[2];
+    for (int i = 0; i < n_moved; i++) in[i] = graph_input(g, NULL, moved[i]->dt, 2, moved[i]->dims);
+    sort_by_bit(g, n_moved, in, in, there);
+    sort_by_bit(g, n_moved, there, in, back);
+    for (int i = 0; i < n_moved; i++) graph_output(g, back[i], NULL);
     return g;
 }
 
 /* Where the elements of every line of keys [lines, n] are, i32, those of larger keys first, and of
  * equal ones the first. */
-static Value *sorted(Node *n, Value *keys) {
+static Value *order_of(Node *n, Value *keys) {
     Exprs *x = n->x;
     Graph *g = n->g;
     const bool wide = keys->dt == DT_i64;
@@ -217,7 +222,8 @@ static Value *sorted(Node *n, Value *keys) {
     b = build(g, 2, keys->dims);
     if (wide) moved[1] = build_map(&b, DT_i32, ex_var(x, 1));
     const int n_moved = wide ? 2 : 1;
-    build_loop(g, sort_by_bit(n, n_moved, moved), key_bits(keys->dt), n_moved, n_moved, moved, out);
+    const int trips = key_bits(keys->dt) / 2;
+    build_loop(g, sort_by_bits(n, n_moved, moved), trips, n_moved, n_moved, moved, out);
     if (wide) return out[1];
     b = build(g, 2, keys->dims);
     number = ex_bin(x, EX_band, build_in(&b, out[0]), ex_int(x, DT_u64, INT32_MAX));
@@ -225,21 +231,22 @@ static Value *sorted(Node *n, Value *keys) {
 }
 
 /* Cycles that the order of the elements of a line takes, by how many come before each and by
- * sorting (see cheapest_way). */
+ * sorting (see cheapest_way). A device has pairs side by side. */
 static double cost_of_pairs(double length) {
     return (length / 4 + 2) * length;
 }
 
-static double cost_of_sorting(double length, DType key) {
-    return 1500 + 100 * length * (key == DT_i64 ? 3 : 1);
+static double cost_of_sorting(const Node *n, double length, DType key) {
+    if (node_on_device(n)) return INFINITY;
+    return 1500 + 85 * length * (key == DT_i64 ? 3 : 1);
 }
 
 /* The positions, those of larger keys first. */
 static Value *in_order(Node *n, Value *keys, Value *positions) {
     Value *chosen = elements_at(n->g, keys, positions);
     const double length = (double)positions->shape[1];
-    if (cost_of_sorting(length, keys->dt) < cost_of_pairs(length))
-        return elements_at(n->g, positions, sorted(n, chosen));
+    if (cost_of_sorting(n, length, keys->dt) < cost_of_pairs(length))
+        return elements_at(n->g, positions, order_of(n, chosen));
     return take_to(n, positions, ranks(n, chosen, 1), 1, positions->dims, DT_i32, false);
 }
 
@@ -381,12 +388,12 @@ typedef enum Way {
 /* The way that takes least. Costs are cycles that lines took on a processor with vectors of 64
  * bytes (Zen 4); what vectors do counts double, as if they had 32, and three times for keys of 64
  * bits, of which they have no lanes: guesses. `fixed`: n and k do not vary. */
-static Way cheapest_way(int64_t n, int64_t k, bool fixed, DType key) {
+static Way cheapest_way(const Node *node, int64_t n, int64_t k, bool fixed, DType key) {
     const double length = (double)n, most = (double)k, slow = dt_store(key) == 8 ? 3 : 1;
     const double piece = (double)piece_for(n, k), pieces = length / piece;
     const double groups = (double)groups_for(n, k), size = ceil(length / groups);
     const bool passes = fixed && k <= MOST_PASSES;
-    const double order = fmin(cost_of_pairs(most), cost_of_sorting(most, key));
+    const double order = fmin(cost_of_pairs(most), cost_of_sorting(node, most, key));
     const double cost[WAYS] = {
         [WAY_pairs] = cost_of_pairs(length),
         [WAY_last] = 1000 + 13 * length + order,
@@ -396,7 +403,7 @@ static Way cheapest_way(int64_t n, int64_t k, bool fixed, DType key) {
         [WAY_few] = passes ? slow * most * (0.8 * length + 60) : INFINITY,
         [WAY_groups] =
             passes ? slow * (0.6 * length + most * (0.8 * (groups + most * size) + 120)) : INFINITY,
-        [WAY_sort] = cost_of_sorting(length, key),
+        [WAY_sort] = cost_of_sorting(node, length, key),
     };
     Way best = WAY_pairs;
     for (Way way = WAY_last; way < WAYS; way++)
@@ -425,17 +432,17 @@ static Value *choose_largest(Node *n, Value *keys, int axis, int64_t k, Way way)
     keys = g_reshape(g, g_transpose(g, keys, to), 2, lines);
     Value *taken = way == WAY_groups ? choose_in_groups(n, keys, groups_for(lines[1], k), k)
                    : way == WAY_few  ? choose_few(n, keys, NULL, k)
-                   : way == WAY_sort ? first_of(n->g, sorted(n, keys), k)
+                   : way == WAY_sort ? first_of(n->g, order_of(n, keys), k)
                    : way == WAY_pieces
                        ? in_order(n, keys, choose_in_pieces(n, keys, piece_for(lines[1], k), k))
                        : in_order(n, keys, choose_by_last(n, keys, k));
     return g_transpose(g, g_reshape(g, taken, rank, shape), from);
 }
 
-/* How the k (at most `most`) largest keys along the axis are found best. */
-static Way way_along(const Value *keys, int axis, int64_t k, int64_t most) {
+/* How the k largest keys along the axis are found best. */
+static Way way_along(const Node *n, const Value *keys, int axis, int64_t k) {
     const bool fixed = !dim_varies(k) && !dim_varies(keys->dims[axis]);
-    return cheapest_way(keys->shape[axis], most, fixed, keys->dt);
+    return cheapest_way(n, keys->shape[axis], dim_max(n->x, k), fixed, keys->dt);
 }
 
 Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
@@ -443,7 +450,7 @@ Value *largest_at(Node *n, Value *v, int axis, int64_t k) {
     for (int i = 0; i < v->rank; i++) shape[i] = i == axis ? k : v->dims[i];
     if (value_numel(v) == 0) return zeros(n->g, DT_i32, v->rank, shape);
     Value *keys = order_keys(n->g, v);
-    const Way way = way_along(keys, axis, k, k);
+    const Way way = way_along(n, keys, axis, k);
     if (way != WAY_pairs) return choose_largest(n, keys, axis, k, way);
     return take_to(n, v, ranks(n, keys, axis), axis, shape, DT_i32, true);
 }
@@ -484,7 +491,7 @@ void import_topk(Node *n) {
     }
     Value *keys = order_keys(n->g, v);
     if (!attr_int(n, "largest", 1)) keys = g_un(n->g, EX_bnot, keys);
-    const Way way = way_along(keys, axis, k, most[axis]);
+    const Way way = way_along(n, keys, axis, k);
     if (way != WAY_pairs) {
         Value *at = choose_largest(n, keys, axis, k, way);
         Builder b = build(n->g, v->rank, shape);

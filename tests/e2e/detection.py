@@ -49,12 +49,26 @@ def suppression(folder, batches, classes, boxes, most, share, least=None, centre
     return name, given
 
 
-def check(mlcc, folder, march, name, given):
+def varying_suppression(folder, classes, boxes, most, share, least):
+    """Of as many boxes as a run gives, with limits that it gives."""
+    name = f"varying_{classes}x{boxes}_{most}_{share}_{least}"
+    names = ["boxes", "scores", "most", "share", "least"]
+    node = helper.make_node("NonMaxSuppression", names, ["y"])
+    inputs = [("boxes", F, [1, "n", 4]), ("scores", F, [1, classes, "n"])]
+    inputs += [("most", I64, [1]), ("share", F, [1]), ("least", F, [1])]
+    save(folder, name, [node], inputs, [("y", I64, [None, 3])], [])
+    scores = rng.integers(0, 200, (1, classes, boxes)) / np.float32(200)
+    limits = [np.array([most]), np.float32([share]), np.float32([least])]
+    given = [boxes_of((1, boxes), 0), scores.astype(np.float32), *limits]
+    return name, dict(zip(names, given, strict=True)), "--dim", "n=1..1500"
+
+
+def check(mlcc, folder, march, name, given, *options):
     library, out = folder / "model.so", folder / "out"
     model = folder / f"{name}.onnx"
     session = onnxruntime.InferenceSession(model)
     want = session.run(None, given)
-    subprocess.run([mlcc, model, f"-march={march}", "-o", library], check=True)
+    subprocess.run([mlcc, model, f"-march={march}", *options, "-o", library], check=True)
     command = [mlcc, "run", library, "--output", out]
     for key, value in given.items():
         np.save(folder / f"{key}.npy", value)
@@ -81,10 +95,14 @@ def main():
         suppression(folder, 1, 3, 600, 600, 0.75, 0.05, centred=1),
         suppression(folder, 2, 2, 40, 9, 0.0, 0.5),
         suppression(folder, 1, 2, 500, 500, 1.0),
+        suppression(folder, 1, 2, 400, 20, 0.5),  # the best one is looked for each time
+        varying_suppression(folder, 1, 1300, 5000, 0.5, 0.25),
+        varying_suppression(folder, 3, 1, 7, 0.5, 0.0),
+        varying_suppression(folder, 3, 800, 50, 0.125, 0.75),
     ]
     for march in ("native", "generic"):
-        for name, given in cases:
-            check(mlcc, folder, march, name, given)
+        for case in cases:
+            check(mlcc, folder, march, *case)
 
 
 main()
