@@ -63,6 +63,29 @@ class Attention:
         return net.model("attention", inputs, [("output", FLOAT, [1, self.queries, width])])
 
 
+class Boxes:
+    """NonMaxSuppression of boxes all over an image of about 640 x 640; what is chosen is added up.
+    most: of each class; least: the score that is to be passed, None: any."""
+
+    def __init__(self, classes, boxes, most, least):
+        self.classes, self.boxes, self.most, self.least = classes, boxes, most, least
+
+    def build(self):
+        net = Net(1)
+        inputs = [
+            ("input", FLOAT, [1, self.boxes, 4]),
+            ("scores", FLOAT, [1, self.classes, self.boxes]),
+        ]
+        sides = net.constant("sides", np.asarray([300, 300, 40, 40], np.float32))
+        boxes = net.node("Mul", [net.node("Abs", ["input"], "parts"), sides], "boxes")
+        names = [boxes, "scores", net.ints("most", [self.most]), net.scalar("share", 0.5)]
+        if self.least is not None:
+            names.append(net.scalar("least", self.least))
+        chosen = net.node("NonMaxSuppression", names, "chosen", center_point_box=1)
+        net.node("ReduceSum", [chosen, net.ints("axes", [0])], "output", keepdims=0)
+        return net.model("op", inputs, [("output", INT64, [3])])
+
+
 class FewBits:
     """A product with weights of 4 bits, in blocks of 32 rows, as language models have them. level:
     0: of floats, 4: what is multiplied by them may be rounded to bytes."""
@@ -153,6 +176,11 @@ OPS = {
     "arg_max_first": Op("ArgMax", [21, 65536], axis=0, dtype=INT64),
     "top_k": Op("TopK", [1, 8400], ints(300), axis=1, outputs=2),
     "top_k_rows": Op("TopK", [256, 1000], ints(5), axis=1, outputs=2),
+    "sort": Op("TopK", [1, 27000], ints(27000), axis=1, outputs=2),
+    "sort_rows": Op("TopK", [64, 1000], ints(1000), axis=1, outputs=2),
+    "boxes_proposals": Boxes(1, 4800, 2**31 - 1, None),
+    "boxes_one_class": Boxes(1, 8400, 300, 1.0),
+    "boxes_classes": Boxes(80, 8400, 100, 2.5),
     "cumsum": Op("CumSum", [64, 4096], ints(1)),
     # moves
     "transpose_nhwc": Op("Transpose", [1, 64, 112, 112], perm=[0, 2, 3, 1]),

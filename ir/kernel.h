@@ -122,8 +122,8 @@ typedef struct Step {
     uint32_t in_place; /* launch: bit i set: the output may lie in argument i's memory, for every
                           element of it is read just before that element of the output is written */
     uint64_t key;      /* launch: of its operator (passes/schedules.h); 0: it has none */
-    bool copy; /* launch: argument 1 becomes what argument 0 is; the memory plan leaves the step out
-                  where both are one place */
+    bool copy; /* launch: the last argument becomes what the first is; the memory plan leaves the
+                  step out where both are one place */
     int64_t trips; /* loop; its counter is ctr <number of loops around> */
     int64_t each;
     bool apart; /* loop: no iteration needs another, there is no loop inside, and what one makes

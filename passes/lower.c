@@ -239,7 +239,7 @@ static void lower_copy(Lower *l, Value *from, Value *to, int at, const char *src
         nest_begin_limited(l, &n, op);
     }
     if (!skip || l->target->blocks) schedule_choose(&n);
-    add_launch(l, &n, 0, !skip);
+    add_launch(l, &n, 0, !skip && op->n_in);
 }
 
 /* Can output `at` of a loop's body, which the loop stacks, be computed in its row at once? It then

@@ -141,8 +141,10 @@ static void begin_states(Plan *pl) {
 
 /* Does the step only store a state for the next run? */
 static bool stores_state(const Plan *pl, const Step *s) {
-    return s->copy && s->args[1]->index >= 0 && s->args[1]->index < pl->p->graph->n_states &&
-           pl->lives.items[s->args[1]->index].root == s->args[1];
+    if (!s->copy) return false;
+    const Value *to = s->args[s->kernel->n_params - 1];
+    return to->index >= 0 && to->index < pl->p->graph->n_states &&
+           pl->lives.items[to->index].root == to;
 }
 
 /* Lives from the first step to the last that touches a value; of a state, that reads it. */
@@ -202,7 +204,7 @@ static bool updates_in_place(const Plan *pl, int i, const Value *root, const Val
 /* What the first step of `life` copies, if nothing reads that afterwards; else NULL. */
 static Life *copied_from(const Plan *pl, const Life *life) {
     const Step *s = &pl->p->steps.items[life->first];
-    if (!s->copy || value_storage(s->args[1]) != life->root) return NULL;
+    if (!s->copy || value_storage(s->args[s->kernel->n_params - 1]) != life->root) return NULL;
     const Value *from = value_storage(s->args[0]);
     if (!in_arena(pl, from)) return NULL;
     Life *theirs = &pl->lives.items[from->index];
@@ -485,8 +487,9 @@ static void place_states(Plan *pl) {
 
 /* Does the step copy something to itself? */
 static bool copies_nothing(const Step *s) {
-    const Place *from = &s->places[0], *to = &s->places[1];
-    return s->copy && from->space == to->space && from->offset == to->offset &&
+    if (!s->copy) return false;
+    const Place *from = &s->places[0], *to = &s->places[s->kernel->n_params - 1];
+    return from->space == to->space && from->offset == to->offset &&
            (to->space == PLACE_state || to->space == PLACE_arena);
 }
 
@@ -502,7 +505,7 @@ static void drop_copies(Program *p) {
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
         if (copies_nothing(s))
-            tie(value_storage(s->args[0]), value_storage(s->args[1]));
+            tie(value_storage(s->args[0]), value_storage(s->args[s->kernel->n_params - 1]));
         else
             p->steps.items[steps++] = *s;
     }

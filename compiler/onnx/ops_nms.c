@@ -227,7 +227,8 @@ static const Expr *n_overlapping(Builder *b, const Boxes *boxes, const Chosen *c
 }
 
 /* Does one of the last that were chosen overlap a box? Of neighbours with about the same score the
- * first is chosen, and the others follow it. bool[batches, classes] */
+ * first is chosen, and the others follow it. (Where fewer are chosen yet there are zeros, which
+ * overlap nothing.) bool[batches, classes] */
 static Value *is_near(Graph *g, const Boxes *boxes, const Chosen *chosen, Value *measure) {
     Exprs *x = g->x;
     Builder b = build(g, 2, measure->dims);

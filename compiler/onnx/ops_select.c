@@ -545,6 +545,7 @@ void import_non_zero(Node *n) {
     Value *result = zeros(g, DT_i64, 2, shape);
     if (size[0] && shape[1]) {
         int64_t space[2] = {shape[0], size[0]};
+        if (!node_shape_ok(n, 2, space)) return;
         b = build(g, 2, space);
         const Expr *at = ex_var(x, 1), *e = ex_i(x, 0);
         for (int i = 0; i < v->rank; i++) {

@@ -158,6 +158,7 @@ static void test_refusals(void **state) {
         {"opset 18 input x f32[2] input i i64[1,1] input u f64[1] output y y = ScatterND(x, i, u)",
          E2006, "updates f64"},
         {"input x f32[3] init k i64[1] = 4 output y output i y, i = TopK(x, k)", E2005, "k is 4"},
+        {"input x bool[1,2147483647] output y i64[2,3] y = NonZero(x)", E3005, "[2, 2147483647]"},
         {"input x f32[3] input k i64[2] output y output i y, i = TopK(x, k)", E2005,
          "k must be one number"},
         {"input b f32[1,2,5] input s f32[1,1,2] output y y = NonMaxSuppression(b, s)", E2005,
