@@ -253,12 +253,7 @@ static const Expr *part_of(Sum *s, const Expr *e, const int *to, int n_to, int r
 static const Expr *uniform(const Sum *s, const Expr *zero) {
     const Expr *load = zero ? byte_load(zero) : NULL;
     const Value *v = load ? s->in[load->k.i] : NULL;
-    if (v && value_is_const(v) && value_numel(v) > 0) {
-        const unsigned char *bytes = v->data;
-        for (int64_t i = 1; i < value_numel(v); i++)
-            if (bytes[i] != bytes[0]) return zero;
-        zero = ex_int(s->x, DT_i32, dt_load(v->dt, bytes, 0).i);
-    }
+    if (v && value_is_uniform(v)) zero = ex_int(s->x, DT_i32, dt_load(v->dt, v->data, 0).i);
     return zero && ex_is_zero(zero) ? NULL : zero;
 }
 

@@ -139,10 +139,15 @@ static void begin_states(Plan *pl) {
     }
 }
 
+/* What a launch writes: its last argument. */
+static Value *written_by(const Step *s) {
+    return s->args[s->kernel->n_params - 1];
+}
+
 /* Does the step only store a state for the next run? */
 static bool stores_state(const Plan *pl, const Step *s) {
     if (!s->copy) return false;
-    const Value *to = s->args[s->kernel->n_params - 1];
+    const Value *to = written_by(s);
     return to->index >= 0 && to->index < pl->p->graph->n_states &&
            pl->lives.items[to->index].root == to;
 }
@@ -204,7 +209,7 @@ static bool updates_in_place(const Plan *pl, int i, const Value *root, const Val
 /* What the first step of `life` copies, if nothing reads that afterwards; else NULL. */
 static Life *copied_from(const Plan *pl, const Life *life) {
     const Step *s = &pl->p->steps.items[life->first];
-    if (!s->copy || value_storage(s->args[s->kernel->n_params - 1]) != life->root) return NULL;
+    if (!s->copy || value_storage(written_by(s)) != life->root) return NULL;
     const Value *from = value_storage(s->args[0]);
     if (!in_arena(pl, from)) return NULL;
     Life *theirs = &pl->lives.items[from->index];
@@ -241,7 +246,7 @@ static void merge_in_place(Plan *pl) {
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
         if (s->kind != STEP_launch || !s->in_place) continue;
-        Value *out = value_storage(s->args[s->kernel->n_params - 1]);
+        Value *out = value_storage(written_by(s));
         if (out->index < 0 || pl->lives.items[out->index].first != i) continue;
         if (pl->lives.items[out->index].merged >= 0) continue; /* in a state */
         for (int a = 0; a < s->kernel->n_params - 1; a++) {
@@ -505,7 +510,7 @@ static void drop_copies(Program *p) {
     for (int i = 0; i < p->steps.n; i++) {
         const Step *s = &p->steps.items[i];
         if (copies_nothing(s))
-            tie(value_storage(s->args[0]), value_storage(s->args[s->kernel->n_params - 1]));
+            tie(value_storage(s->args[0]), value_storage(written_by(s)));
         else
             p->steps.items[steps++] = *s;
     }

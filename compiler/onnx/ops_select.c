@@ -212,17 +212,16 @@ static Value *order_of(Node *n, Value *keys) {
     Value *moved[2], *out[2];
     Builder b = build(g, 2, keys->dims);
     const Expr *key = ex_bin(x, EX_bxor, build_in(&b, keys), ex_int(x, keys->dt, sign));
-    const Expr *position = ex_var(x, 1), *number = ex_cast(x, DT_u64, key);
+    const Expr *number = ex_cast(x, DT_u64, key);
     if (!wide) { /* the two in one */
         number = ex_cast(x, DT_u64, ex_cast(x, DT_u32, key));
-        const Expr *above = ex_cast(x, DT_u64, position);
+        const Expr *above = ex_cast(x, DT_u64, ex_var(x, 1));
         number = ex_bin(x, EX_bor, number, ex_bin(x, EX_shl, above, ex_int(x, DT_u64, 32)));
     }
     moved[0] = build_map(&b, DT_u64, number);
     b = build(g, 2, keys->dims);
     if (wide) moved[1] = build_map(&b, DT_i32, ex_var(x, 1));
-    const int n_moved = wide ? 2 : 1;
-    const int trips = key_bits(keys->dt) / 2;
+    const int n_moved = wide ? 2 : 1, trips = key_bits(keys->dt) / 2;
     build_loop(g, sort_by_bits(n, n_moved, moved), trips, n_moved, n_moved, moved, out);
     if (wide) return out[1];
     b = build(g, 2, keys->dims);
@@ -386,8 +385,9 @@ typedef enum Way {
 } Way;
 
 /* The way that takes least. Costs are cycles that lines took on a processor with vectors of 64
- * bytes (Zen 4); what vectors do counts double, as if they had 32, and three times for keys of 64
- * bits, of which they have no lanes: guesses. `fixed`: n and k do not vary. */
+ * bytes (Zen 4, those of sorting Zen 5); what vectors do counts double, as if they had 32, and
+ * three times for keys of 64 bits, of which they have no lanes: guesses. `fixed`: n and k do not
+ * vary. */
 static Way cheapest_way(const Node *node, int64_t n, int64_t k, bool fixed, DType key) {
     const double length = (double)n, most = (double)k, slow = dt_store(key) == 8 ? 3 : 1;
     const double piece = (double)piece_for(n, k), pieces = length / piece;

@@ -24,6 +24,18 @@ def largest(folder, dtype, shape, k, **attributes):
     return name, {"x": numbers.astype(dtype)}
 
 
+def varying_largest(folder):
+    """All of as many as a run gives, sorted: no loop goes farther (detection.sh)."""
+    name = "varying_largest"
+    nodes = [
+        helper.make_node("Shape", ["x"], ["k"], start=1, end=2),
+        helper.make_node("TopK", ["x", "k"], ["y", "at"]),
+    ]
+    outputs = [("y", F, [2, "n"]), ("at", I64, [2, "n"])]
+    save(folder, name, nodes, [("x", F, [2, "n"])], outputs, [])
+    return name, {"x": rng.integers(0, 300, (2, 900)).astype(np.float32)}, "--dim", "n=1..1500"
+
+
 def boxes_of(shape, centred):
     """Corners on a coarse grid, so that shares are often the limit itself, in any order; some boxes
     are empty."""
@@ -89,6 +101,7 @@ def main():
         largest(folder, "float64", (2, 900), 900, largest=0),
         largest(folder, "int64", (1000,), 1000),
         largest(folder, "int32", (2, 3, 1024), 1024),
+        varying_largest(folder),
         suppression(folder, 1, 1, 3000, 2**31 - 1, 0.5),
         suppression(folder, 1, 1, 1200, 40, 0.25, 0.1),
         suppression(folder, 2, 7, 700, 30, 0.5, 0.8),

@@ -183,9 +183,9 @@ static void test_refusals(void **state) {
     refuse_rows(state, "", N(rows), rows);
 }
 
-/* How TopK finds them: by so many loops of so many iterations, and one that sorts. */
+/* By how many loops of so many iterations, and then by one of `last` (0: none). */
 typedef struct Way {
-    int loops, trips, sorting;
+    int loops, trips, last;
 } Way;
 
 static void expect_way(Bench *b, const char *text, Way way) {
@@ -194,10 +194,10 @@ static void expect_way(Bench *b, const char *text, Way way) {
     assert_non_null(g);
     for (const Op *op = g->first; op; op = op->next) {
         if (op->kind != OP_loop) continue;
-        assert_int_equal(op->trips, loops < way.loops ? way.trips : way.sorting);
+        assert_int_equal(op->trips, loops < way.loops ? way.trips : way.last);
         loops++;
     }
-    assert_int_equal(loops, way.loops + (way.sorting > 0));
+    assert_int_equal(loops, way.loops + (way.last > 0));
 }
 
 /* What TopK finds in one of its ways: elements of few values, so that most are equal, and equals in
@@ -250,12 +250,24 @@ static void test_choosing_in_each_way(void **state) {
     expect_largest(state, "f32", 1, 9000, 700, true, (Way){2, 32, 16}); /* in pieces, then sorted */
 }
 
+/* Boxes are sorted (16 iterations) before they are looked at, also if how many pass the threshold
+ * varies, but for few that may be chosen. */
+static void test_choosing_boxes(void **state) {
+    const char *text = "input b f32[1,1000,4] input s f32[1,1,1000] init m i64[1] = %d "
+                       "init t f32[1] = 0.5 output y y = NonMaxSuppression(b, s, m, t%s)";
+    Bench *b = *state;
+    expect_way(b, arena_printf(&b->arena, text, 300, ""), (Way){1, 16, 1000});
+    expect_way(b, arena_printf(&b->arena, text, 300, ", t"), (Way){1, 16, 1000});
+    expect_way(b, arena_printf(&b->arena, text, 20, ""), (Way){0, 0, 1000});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reading, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_writing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_choosing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_choosing_in_each_way, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_choosing_boxes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
