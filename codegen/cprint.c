@@ -311,8 +311,6 @@ static void print_position(Printer *p, const Stmt *s, const char *position, cons
     }
 }
 
-static void print_loop(Printer *p, const Stmt *s);
-
 /* A vector loop of one store that writes or reads an array of the kernel's own: over a row of a
  * tile of sums, if it is inside of unrolled ones. */
 static bool is_row(Printer *p, const Stmt *s) {
@@ -443,7 +441,7 @@ static void mark_lanes(Printer *p, const Stmt *s) {
     print_line(p, "%s", p->d->lanes);
 }
 
-static void print_loop(Printer *p, const Stmt *s) {
+void print_loop(Printer *p, const Stmt *s) {
     if (print_scalar_dot(p, s)) return;
     if (s->role == ROLE_unroll && print_rows(p, s)) return;
     const Expr *extent = prepare(p, s->extent);
@@ -478,6 +476,7 @@ static void print_loop(Printer *p, const Stmt *s) {
         print_line(p, "const %s %s = mlcc_part(%s, %d, %s + 1, %s);", index_type(p), last, bound,
                    p->unit_of_part, p->worker, p->workers);
     }
+    group_bounds(p, s, &first, &last);
     const Strips strips = print_strips(p, s, first, last);
     if (strips == STRIPS_all) {
         end_statement(p, mark);
@@ -501,14 +500,18 @@ static void print_loop(Printer *p, const Stmt *s) {
     if (pairs) end_pairs(p, s);
 }
 
-/* What follows the loop over a tile's depth is to be read behind it, where GCC would spill vectors
- * for it: it does of 64 bytes, of 32 it gains nothing. Not where lanes are added in an array: GCC
- * makes vectors of its rows. */
-static void print_stay(Printer *p, const Stmt *s) {
-    if (p->unit->vector_bytes < 64 || !s->next || s->role != ROLE_serial) return;
-    if (!stores_only(p, s->body, true) || !stores_only(p, s->next, false)) return;
+/* GCC spills vectors of 64 bytes, of 32 nothing is gained. */
+void print_stay(Printer *p) {
+    if (p->unit->vector_bytes < 64) return;
     p->unit->needs |= NEEDS_stay;
     print_line(p, "MLCC_STAY;");
+}
+
+/* What follows the loop over a tile's depth is to be read behind it. Not where lanes are added in
+ * an array: GCC makes vectors of its rows. */
+static void stay_behind(Printer *p, const Stmt *s) {
+    if (!s->next || s->role != ROLE_serial) return;
+    if (stores_only(p, s->body, true) && stores_only(p, s->next, false)) print_stay(p);
 }
 
 /* A loop over the elements of a wide one. */
@@ -684,13 +687,13 @@ static bool print_wide(Printer *p, const Stmt *s) {
 
 static void print_for(Printer *p, const Stmt *s) {
     if (take_clearing(p, s)) return;
-    if (print_wide(p, s) || print_warp_tile(p, s)) return;
+    if (print_wide(p, s) || print_warp_tile(p, s) || print_groups(p, s)) return;
     bool sums = begin_tiles(p, s);
     if (!print_tiles(p, s) && !print_vectors(p, s)) {
         bool spilled = spill_held(p, s);
         print_loop(p, s);
         if (spilled) unspill_held(p);
-        print_stay(p, s);
+        stay_behind(p, s);
     }
     if (sums) end_tiles(p);
 }
@@ -729,7 +732,10 @@ void print_body(Printer *p) {
     p->indent = 1;
     if (!p->d->block_at[0]) name_extents(p);
     print_tiles_begin(p);
+    if (!p->tiles && p->unit->vector_bytes) find_later(p, -1);
+    print_later_begin(p);
     print_statements(p, p->k->body);
+    print_later_end(p);
     print_tiles_end(p);
 }
 

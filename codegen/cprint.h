@@ -35,7 +35,8 @@ enum {
     NEEDS_mixed = 16384,
     NEEDS_late = 32768,
     NEEDS_index = 65536,
-    NEEDS_lanes = 131072
+    NEEDS_lanes = 131072,
+    NEEDS_fresh = 262144
 };
 
 #define LANE_WORDS 3 /* of a bit for each row of lanes.def */
@@ -86,6 +87,7 @@ typedef struct Node {
 } Node;
 
 typedef struct TileNest TileNest;
+typedef struct Later Later;
 
 /* Vectors that a loop computes functions of at once: registers hold what so many take. */
 #define TOGETHER 3
@@ -118,6 +120,7 @@ typedef struct Printer {
     bool repeats;       /* an iteration of its loop over the depth has several steps */
     const Stmt *rolled; /* the nest in the innermost loop that is not to be unrolled, or NULL */
     TileNest *tiles;    /* tiles.c: the product that is one of a matrix unit; or NULL */
+    Later *later;       /* later.c: what is done with sums a tile later; or NULL */
     Text out;
     int indent;
     int n_values; /* constants so far */
@@ -142,6 +145,9 @@ void printer_init(Printer *p, Unit *unit, const Program *program, Arena *scratch
 void printer_share(Printer *p, const Stmt *loop, int unit);
 /* Prints a list of statements. */
 void print_statements(Printer *p, const Stmt *s);
+void print_loop(Printer *p, const Stmt *s);
+/* What is read behind this is read there: GCC would do so earlier, and spill vectors for it. */
+void print_stay(Printer *p);
 /* Prints the statements of the kernel, indented by one step, into p->out. */
 void print_body(Printer *p);
 
@@ -187,6 +193,8 @@ bool print_held_alloc(Printer *p, int buffer);
  * reads none, or writes some. unspill_held closes it. */
 bool spill_held(Printer *p, const Stmt *s);
 void unspill_held(Printer *p);
+/* Copies the vectors of a buffer that is held to an array. */
+void store_held(Printer *p, int buffer, const char *array);
 /* Notes the use of a function on lanes, of lanes.def or helpers.def; returns its name. */
 const char *unit_lane_function(Unit *unit, const char *name, int lanes);
 /* Notes the vector types that a text mentions. */
@@ -200,9 +208,6 @@ void print_vector_types(const Unit *unit, Text *out);
 bool find_tiles(Printer *p, const Stmt *s);
 /* The array's declaration; false if the buffer is none of sums. */
 bool print_sums_alloc(Printer *p, int buffer);
-/* If the statement is the first of those that follow the product and they are done a tile later:
- * does those of the tile before. */
-bool print_later(Printer *p, const Stmt *s);
 /* Around all statements of a kernel: nothing, if it has no such product. */
 void print_tiles_begin(Printer *p);
 void print_tiles_end(Printer *p);
@@ -216,6 +221,28 @@ bool print_tiles(Printer *p, const Stmt *s);
 void end_tiles(Printer *p);
 /* What the printed text is made of. */
 void print_tile_functions(const Unit *unit, Text *out);
+
+/* --- later.c ---------------------------------------------------------------------------------- */
+
+/* Is the last statement around a product a loop over parts of its sums, which are in vectors, or
+ * those of a matrix unit (unit_sums: the buffer; -1: of none)? Then they are finished a tile later.
+ * Not if there is but one tile. */
+bool find_later(Printer *p, int unit_sums);
+/* How many parts a tile has; 0: nothing is done later. */
+int64_t later_parts(const Printer *p);
+/* Finishes up to `count` parts of the tile before; 0: all that are left. */
+void print_parts(Printer *p, int64_t count);
+/* If the statement is that loop: leaves it for the next tile. */
+bool print_later(Printer *p, const Stmt *s);
+/* Declares the array of sums that a matrix unit works in; false if there are not two of them. */
+bool print_later_alloc(Printer *p, int buffer);
+/* Prints the loop of a product of vectors with parts in between; false if it is not that one. */
+bool print_groups(Printer *p, const Stmt *s);
+/* Where iterations begin and end that are printed now; false: all of them are. */
+bool group_bounds(const Printer *p, const Stmt *s, const char **first, const char **last);
+/* Around all statements of a kernel: nothing, if nothing is done later. */
+void print_later_begin(Printer *p);
+void print_later_end(Printer *p);
 
 /* --- warp_tiles.c ----------------------------------------------------------------------------- */
 

@@ -1005,11 +1005,11 @@ static void find_held_in(HeldLoads *u, const Stmt *s) {
     }
 }
 
-static void spill_row(Printer *p, int buffer, int64_t row) {
+static void store_row(Printer *p, int buffer, int64_t row, const char *to) {
     const Buffer *b = p->k->buffers.items[buffer];
     int width;
     for (int64_t at = 0; at < p->held[buffer]; at += width) {
-        const char *name = p->held_name[buffer][row + at], *to = p->buffer[buffer];
+        const char *name = p->held_name[buffer][row + at];
         int64_t rest = p->held[buffer] - at;
         width = width_at(p, at, p->held[buffer], (int)dt_store(b->dt), p->fills);
         if (width == 1)
@@ -1021,6 +1021,11 @@ static void spill_row(Printer *p, int buffer, int64_t row) {
             print_line(p, "*(%s_at *)&%s[%lld] = %s;", lane_type(p, b->dt, width), to,
                        (long long)(row + at), name);
     }
+}
+
+void store_held(Printer *p, int buffer, const char *array) {
+    const int64_t elements = buffer_elements(p->k->buffers.items[buffer]);
+    for (int64_t row = 0; row < elements; row += p->held[buffer]) store_row(p, buffer, row, array);
 }
 
 bool spill_held(Printer *p, const Stmt *s) {
@@ -1038,7 +1043,7 @@ bool spill_held(Printer *p, const Stmt *s) {
         any = true;
         print_line(p, "%s %s[%lld] __attribute__((aligned(%d)));", type_of(p, b->dt), p->buffer[i],
                    (long long)buffer_elements(b), p->unit->vector_bytes);
-        for (int64_t row = 0; row < buffer_elements(b); row += p->held[i]) spill_row(p, i, row);
+        store_held(p, i, p->buffer[i]);
         p->held[i] = -p->held[i];
     }
     return any;

@@ -933,6 +933,12 @@ static void print_includes(Host *h, bool many, Text *out) {
             " * sums, such as biases, before, and then have no registers for the tile. */\n"
             "#if defined(__GNUC__)\n#define MLCC_STAY __asm__ volatile(\"\" ::: \"memory\")\n"
             "#else\n#define MLCC_STAY ((void)0)\n#endif\n\n");
+    if (h->unit.needs & NEEDS_fresh)
+        text_add(out,
+                 "/* What is computed of x is computed behind this. GCC would do so before the\n"
+                 " * loops around, and then have no registers for them. */\n"
+                 "#if defined(__GNUC__)\n#define MLCC_FRESH(x) __asm__ volatile(\"\" : \"+r\"(x))\n"
+                 "#else\n#define MLCC_FRESH(x) ((void)0)\n#endif\n\n");
     if (h->unit.needs & NEEDS_late)
         text_add(out,
                  "/* Numbers behind loops that need all registers for sums. Compilers would have\n"

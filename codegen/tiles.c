@@ -26,16 +26,11 @@ struct TileNest {
     int64_t row_stride, column_stride; /* bytes from a row of a tile to the next, in the operands */
     TilePlan plan;
     LaneDot dot;
-    bool taken;         /* between begin_tiles and end_tiles */
-    bool cleared;       /* the array was to be zeros: the unit begins with them */
-    const Stmt *finish; /* a loop over parts of the sums that are finished a tile later; NULL: all
-                           is done at once */
-    int64_t slots, at_once;          /* in so many places of each step, so many parts */
-    VEC(int) around;                 /* variables around the product that they read */
-    const char *sums, *turn, *count; /* names: two arrays of sums, which of them is at work, how
-                                        many parts have been finished in this place, */
-    const char **at_before;          /* each variable around at the tile before */
-    const char *silent;              /* name: steps since a tile was stored; NULL: there are few */
+    bool taken;             /* between begin_tiles and end_tiles */
+    bool cleared;           /* the array was to be zeros: the unit begins with them */
+    int64_t slots, at_once; /* in so many places of each step, so many parts of the tile before are
+                               finished (later.c) */
+    const char *silent;     /* name: steps since a tile was stored; NULL: there are few */
 };
 
 static int64_t bytes_of(const Expr *load) {
@@ -195,36 +190,6 @@ bool begin_tiles(Printer *p, const Stmt *s) {
     return true;
 }
 
-/* --- a tile later ---------------------------------------------------------------------------- */
-
-static bool mentions_var(const Stmt *s, int var) {
-    for (; s; s = s->next) {
-        if ((s->extent && ex_depends(s->extent, var)) || (s->value && ex_depends(s->value, var)))
-            return true;
-        if (s->index && ex_depends(s->index[0], var)) return true;
-        if (mentions_var(s->body, var) || mentions_var(s->other, var)) return true;
-    }
-    return false;
-}
-
-/* Finds the product in a list of statements; the variables around it go to `around`. */
-static const Stmt *find_product(Printer *p, const Stmt *s) {
-    TileNest *t = p->tiles;
-    const int mark = t->around.n;
-    for (; s; s = s->next) {
-        if (is_around(p, s)) return s;
-        if (s->kind == ST_let) vec_push(p->scratch, &t->around, s->var);
-        if (s->kind != ST_for) continue;
-        const int inside = t->around.n;
-        if (!ex_is_const(s->extent) || s->extent->k.i > 1) vec_push(p->scratch, &t->around, s->var);
-        const Stmt *found = find_product(p, s->body);
-        if (found) return found;
-        t->around.n = inside;
-    }
-    t->around.n = mark;
-    return NULL;
-}
-
 /* How often the unit's loop runs for a tile; 0: that is not known. */
 static int64_t count_steps(const TileNest *t, const Stmt *s) {
     int64_t steps = 1;
@@ -236,92 +201,22 @@ static int64_t count_steps(const TileNest *t, const Stmt *s) {
     return steps;
 }
 
-/* Finishes the sums of a tile, rows by rows, while the unit is at the next one: both work at once
- * if their instructions alternate. Not if there is but one tile. */
-static void find_finish(Printer *p, const Stmt *product, int64_t steps) {
-    TileNest *t = p->tiles;
-    const Stmt *finish = product ? product->next : NULL;
-    if (p->k->body->next || t->around.n == 0 || !finish || finish->next || finish->kind != ST_for ||
-        finish->role != ROLE_serial || !ex_is_const(finish->extent) || steps == 0)
-        return;
-    const int64_t parts = finish->extent->k.i;
-    int n = 0;
-    for (int i = 0; i < t->around.n; i++) {
-        int var = t->around.items[i];
-        if (p->k->vars.items[var].dt != DT_i32) return;
-        if (mentions_var(finish, var)) t->around.items[n++] = var;
+/* The product in a list of statements. */
+static const Stmt *find_product(const Printer *p, const Stmt *s) {
+    for (; s; s = s->next) {
+        if (is_around(p, s)) return s;
+        const Stmt *found = s->kind == ST_for ? find_product(p, s->body) : NULL;
+        if (found) return found;
     }
-    t->around.n = n;
-    t->finish = finish;
-    t->slots = (parts + steps - 1) / steps;
-    const int64_t products = t->plan.rows.n * t->plan.columns.n;
-    if (t->slots > products) t->slots = products;
-    t->at_once = (parts + steps * t->slots - 1) / (steps * t->slots);
-    t->sums = names_take(&p->names, "sums", "v");
-    t->turn = names_take(&p->names, "turn", "v");
-    t->count = names_take(&p->names, "n", "v");
-    t->at_before = ARENA_ARRAY(p->scratch, n + 1, const char *);
-    for (int i = 0; i < n; i++)
-        t->at_before[i] = names_take(&p->names, TEXT("%s_before", p->var[t->around.items[i]]), "v");
-}
-
-/* Finishes up to `count` parts of the tile before; 0: all that are left. */
-static void print_finish(Printer *p, int64_t count) {
-    const TileNest *t = p->tiles;
-    const int sums = t->dot.store->buffer, n_named = p->named.n;
-    const char *done = p->var[t->finish->var];
-    const long long parts = (long long)t->finish->extent->k.i;
-    Node **named = arena_copy(p->scratch, p->named.items, (size_t)n_named * sizeof *named);
-    const char **name = ARENA_ARRAY(p->scratch, n_named + 1, const char *);
-    for (int i = 0; i < n_named; i++) { /* they are those of the tile at work */
-        name[i] = named[i]->name;
-        named[i]->name = NULL;
-    }
-    p->named.n = 0;
-    if (count == 1)
-        print_line(p, "if (%s < %lld) {", done, parts);
-    else if (count)
-        print_line(p, "for (int %s = 0; %s < %lld && %s < %lld; %s++) {", t->count, t->count,
-                   (long long)count, done, parts, t->count);
-    else
-        print_line(p, "while (%s < %lld) {", done, parts);
-    p->indent++;
-    for (int i = 0; i < t->around.n; i++)
-        print_line(p, "const %s %s = %s;", index_type(p), p->var[t->around.items[i]],
-                   t->at_before[i]);
-    print_line(p, "const %s *const %s = %s[!%s];", mem_type(p->unit, p->k->buffers.items[sums]->dt),
-               p->buffer[sums], t->sums, t->turn);
-    print_statements(p, t->finish->body);
-    print_line(p, "%s++;", done);
-    p->indent--;
-    print_line(p, "}");
-    end_scope(p, 0);
-    for (int i = 0; i < n_named; i++) {
-        named[i]->name = name[i];
-        vec_push(p->scratch, &p->named, named[i]);
-    }
-}
-
-bool print_later(Printer *p, const Stmt *s) {
-    const TileNest *t = p->tiles;
-    if (!t || !t->finish || s != t->finish) return false;
-    for (int i = 0; i < t->around.n; i++)
-        print_line(p, "%s = %s;", t->at_before[i], p->var[t->around.items[i]]);
-    print_line(p, "%s = 0;", p->var[s->var]);
-    print_line(p, "%s = !%s;", t->turn, t->turn);
-    return true;
+    return NULL;
 }
 
 bool print_sums_alloc(Printer *p, int buffer) {
     if (!lies_in_tiles(p, buffer)) return false;
-    const TileNest *t = p->tiles;
     const Buffer *b = p->k->buffers.items[buffer];
-    const char *type = mem_type(p->unit, b->dt);
-    if (t->finish)
-        print_line(p, "%s *const %s = %s[%s];", type, p->buffer[buffer], t->sums, t->turn);
-    else
-        print_line(p, "__attribute__((aligned(64))) %s %s[%lld];", type, p->buffer[buffer],
-                   (long long)buffer_elements(b));
+    if (!print_later_alloc(p, buffer))
+        print_line(p, "__attribute__((aligned(64))) %s %s[%lld];", mem_type(p->unit, b->dt),
+                   p->buffer[buffer], (long long)buffer_elements(b));
     return true;
 }
 
@@ -334,7 +229,7 @@ static void print_product(Printer *p, int i, int j, int64_t *slots) {
     const TileNest *t = p->tiles;
     print_line(p, "MLCC_TILE_%s(%d, %d, %d);", t->dot.count == 4 ? "BYTES" : "BF16",
                i * t->plan.columns.n + j, t->plan.rows.reg[i], t->plan.columns.reg[j]);
-    if ((*slots)-- > 0) print_finish(p, t->at_once);
+    if ((*slots)-- > 0) print_parts(p, t->at_once);
 }
 
 bool print_tiles(Printer *p, const Stmt *s) {
@@ -342,7 +237,7 @@ bool print_tiles(Printer *p, const Stmt *s) {
     if (!t || s != t->loop) return false;
     const int rows = t->plan.rows.n, columns = t->plan.columns.n;
     const bool rows_stay = rows <= columns;
-    int64_t slots = t->finish ? t->slots : 0;
+    int64_t slots = t->slots;
     for (int i = 0; i < rows && rows_stay; i++) print_row_tile(p, i);
     for (int j = 0; j < columns; j++) {
         print_column_tile(p, j);
@@ -398,22 +293,15 @@ void print_tiles_begin(Printer *p) {
         p->tiles->silent = names_take(&p->names, "silent", "v");
         print_line(p, "int %s = 0; /* steps since a tile was stored */", t->silent);
     }
-    find_finish(p, product, steps);
-    if (!t->finish) return;
-    const Buffer *sums = p->k->buffers.items[t->dot.store->buffer];
-    print_line(p, "__attribute__((aligned(64))) %s %s[2][%lld];", mem_type(p->unit, sums->dt),
-               t->sums, (long long)(buffer_elements(sums) + 15) / 16 * 16);
-    print_line(p, "int %s = 0;", t->turn);
-    for (int i = 0; i < t->around.n; i++)
-        print_line(p, "%s %s = 0;", index_type(p), t->at_before[i]);
-    print_line(p, "%s %s = %lld; /* parts of the tile before that are finished */", index_type(p),
-               p->var[t->finish->var], (long long)t->finish->extent->k.i);
+    if (steps == 0 || !find_later(p, t->dot.store->buffer)) return;
+    const int64_t parts = later_parts(p), products = t->plan.rows.n * t->plan.columns.n;
+    p->tiles->slots = (parts + steps - 1) / steps;
+    if (t->slots > products) p->tiles->slots = products;
+    p->tiles->at_once = (parts + steps * t->slots - 1) / (steps * t->slots);
 }
 
 void print_tiles_end(Printer *p) {
-    if (!p->tiles) return;
-    if (p->tiles->finish) print_finish(p, 0);
-    print_line(p, "MLCC_TILES_END();");
+    if (p->tiles) print_line(p, "MLCC_TILES_END();");
 }
 
 const char may_tile_text[] =

@@ -6,8 +6,8 @@
 
 const char *role_name(Role role) {
     static const char *const names[ROLE_count] = {
-        "serial", "parallel", "vector",  "unroll",  "tile",     "short",    "moved",
-        "repeat", "block.x",  "block.y", "block.z", "thread.x", "thread.y", "thread.z"};
+        "serial", "parallel", "vector",  "unroll",  "tile",     "short",    "moved",   "repeat",
+        "later",  "block.x",  "block.y", "block.z", "thread.x", "thread.y", "thread.z"};
     return names[role];
 }
 

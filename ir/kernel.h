@@ -48,6 +48,8 @@ typedef enum Role {
     ROLE_repeat,  /* of a reduction, around rows and columns of sums: a few iterations, one written
                      after the other, each with columns of its own in registers: up to
                      KEPT_VECTORS, the rest is left to the C compiler */
+    ROLE_later,   /* over parts of the sums of a tile, behind their reduction: each may be finished
+                     while the sums of the next tile are added up (codegen/later.c) */
     ROLE_block_x, /* GPU grid and block dimensions; extents are constants */
     ROLE_block_y,
     ROLE_block_z,

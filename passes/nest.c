@@ -121,6 +121,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
     }
     n->n_loops = n->n_coords;
     n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = n->stream_loop = n->partial_loop = -1;
+    n->later_loop = -1;
     n->singles.loop = -1;
     take_limits(n);
     if (op->kind != OP_scan) return;
@@ -258,6 +259,12 @@ void nest_partial(Nest *n, int a) {
     text_addf(&n->steps, "partial %s; ", n->loop[a].name);
 }
 
+void nest_later(Nest *n, int a, int64_t rows) {
+    n->later_loop = a;
+    n->later = rows;
+    text_addf(&n->steps, "later %s %lld; ", n->loop[a].name, (long long)rows);
+}
+
 void nest_single(Nest *n, Singles s) {
     n->singles = s;
     text_addf(&n->steps, "single %s %lld", n->loop[s.loop].name, (long long)s.most);
@@ -287,7 +294,7 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           a == n->partial_loop ||
+           a == n->partial_loop || a == n->later_loop ||
            (n->singles.loop >= 0 && (a == n->singles.loop || a == n->singles.rows ||
                                      a == n->singles.columns || a == n->singles.streams)) ||
            (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
@@ -407,7 +414,12 @@ static bool replay_step(Nest *n, int count, char **w) {
     }
     int64_t factor = strtoll(w[2], NULL, 10);
     if (factor <= 0 || factor > INT32_MAX || is_held(n, loops[1])) return false;
-    if (!strcmp(w[0], "dot")) {
+    if (!strcmp(w[0], "later")) {
+        const NestLoop *l = &n->loop[loops[1]];
+        if (l->reduce || l->role != ROLE_unroll || l->extent % factor || n->later_loop >= 0)
+            return false;
+        nest_later(n, loops[1], factor);
+    } else if (!strcmp(w[0], "dot")) {
         bool power = (factor & (factor - 1)) == 0; /* lanes are halved in the end */
         if (!n->loop[loops[1]].reduce || n->lane_loop >= 0 || !power ||
             factor > n->loop[loops[1]].extent)
@@ -467,6 +479,7 @@ static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
     const char *tile = n->loop[s->loop].name;
     const char *rows = s->rows >= 0 ? n->loop[s->rows].name : NULL;
     const char *streams = s->streams >= 0 ? n->loop[s->streams].name : NULL;
+    if (!strcmp(w[0], "later")) return; /* rows come one by one */
     if (!strcmp(w[0], "single")) {
         if (streams) text_addf(steps, "stream %so; ", streams);
         return;
@@ -721,6 +734,7 @@ bool nest_check_loops(const Nest *n) {
         if (l->role == ROLE_short && !inside_short && !are_short(n, i))
             wrong = "sums that may not fit into 16 bits";
         if (l->role == ROLE_repeat && !l->reduce) wrong = "a repetition of what is not added up";
+        if (l->role == ROLE_later) wrong = "a loop of the nest a tile later";
         shorts |= l->role == ROLE_short;
         if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop, shorts)))
             wrong = "rows that may not be moved";

@@ -20,6 +20,8 @@
  *   stream A      ... but for loop A: what its iterations read lies as far apart as if it were the
  *                 outermost one, of a reduction loop the outermost of these, so that caches fetch
  *                 several streams ahead at once
+ *   later A n     the sums of a tile are finished n of its rows, iterations of unrolled loop A, at a
+ *                 time while those of the next tile are added up
  *   single A n    runs that go no further than n along a coordinate with tile A have tiles of one
  *                 row of it, with others along "rows B", wider ones along "columns C w", or n of
  *                 loop D side by side as streams, "streams D n"
@@ -84,6 +86,9 @@ typedef struct Nest {
     bool pack;
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* loop whose iterations read streams of constants; -1: none */
+    int later_loop;    /* unrolled loop, `later` rows of which are finished at a time while the sums
+                          of the next tile are added up; -1: none */
+    int64_t later;
     Singles singles;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
@@ -117,6 +122,7 @@ void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
 void nest_partial(Nest *n, int a);
+void nest_later(Nest *n, int a, int64_t rows);
 void nest_single(Nest *n, Singles singles);
 /* Takes that step back. */
 void nest_drop_singles(Nest *n);

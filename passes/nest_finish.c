@@ -185,15 +185,18 @@ static Stmt *with_vars(Build *b, const Stmt *from, const Expr *const *to) {
     return s;
 }
 
-/* What is done with the sums of a matrix unit's tile, as a loop over parts of a few rows: they can
- * be finished while the unit works at the next tile (codegen/tiles.c). NULL: the loops are bounded
- * by what a run finds. */
+/* What is done with the sums of a tile, as a loop over parts of a few rows that may be finished
+ * while the sums of the next tile are added up (codegen/later.c). NULL: the nest does not ask for
+ * that, or the loops are bounded by what a run finds. */
 static Stmt *finish_parts(Build *b, Stmt *store) {
-    const int count = b->n_tile, column = b->tile[count - 1], row = b->tile[count - 2];
+    const int count = b->n_tile, column = b->tile[count - 1],
+              row = count > 1 ? b->tile[count - 2] : -1;
+    const bool unit = nest_has_unit(b->n);
+    if (b->n->target->blocks || row < 0 || !(unit || b->n->later_loop == row)) return NULL;
     const NestLoop *rows = &b->n->loop[row];
     for (int i = 0; i < count; i++)
         if (b->until[b->tile[i]] || b->inside[b->tile[i]]) return NULL;
-    const int64_t each = tile_part(rows->extent, b->n->loop[column].extent);
+    const int64_t each = unit ? tile_part(rows->extent, b->n->loop[column].extent) : b->n->later;
     int64_t stretch = rows->extent / each, parts = stretch;
     if (count > 2) parts *= b->n->loop[b->tile[0]].extent;
     const int part = nest_add_var(b, "done", parts), one = nest_add_var(b, "row", each);
@@ -204,13 +207,13 @@ static Stmt *finish_parts(Build *b, Stmt *store) {
         within = ex_bin(b->x, EX_rem, at, ex_i(b->x, stretch));
     }
     to[rows->var] = ex_add(b->x, ex_mul(b->x, within, ex_i(b->x, each)), ex_var(b->x, one));
-    Stmt *loop = nest_new_for(b, part, parts, ROLE_serial),
+    Stmt *loop = nest_new_for(b, part, parts, ROLE_later),
          *body = nest_new_for(b, one, each, ROLE_unroll);
     store = with_vars(b, store, to);
     body->body = nest_wrap(b, 1, &column, store);
     const NestLoop *columns = &b->n->loop[column];
     const Part what = {store, part, one, columns->var, parts, each, columns->extent};
-    loop->body = nest_fetch_results(b->n, b->k, b->args, &what);
+    if (unit) loop->body = nest_fetch_results(b->n, b->k, b->args, &what);
     stmt_append(&loop->body, body);
     return loop;
 }
@@ -230,7 +233,7 @@ static bool by_rows(const Build *b, const Expr *post) {
 }
 
 Stmt *nest_finish_tile(Build *b, Stmt *store, const Expr *post) {
-    Stmt *parts = nest_has_unit(b->n) && !b->n->target->blocks ? finish_parts(b, store) : NULL;
+    Stmt *parts = finish_parts(b, store);
     if (parts) return parts;
     if (!by_rows(b, post)) return nest_wrap(b, b->n_tile, b->tile, store);
     Role *row =

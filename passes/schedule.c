@@ -1091,9 +1091,10 @@ void schedule_choose(Nest *n) {
         schedule_blocks(n);
         return;
     }
-    if (kind == OP_reduce)
+    if (kind == OP_reduce) {
         loops_reduce(n);
-    else if (kind == OP_scan)
+        finish_later(n);
+    } else if (kind == OP_scan)
         loops_scan(n);
     else if (kind == OP_map) {
         split_divided(n);

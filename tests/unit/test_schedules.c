@@ -269,6 +269,10 @@ static void test_unfit_steps(void **state) {
         "bind i0 repeat;",
         "partial i0;",
         "partial r0; split r0 2;",
+        "later r0 1;",
+        "later i1 2;",
+        "split i1 4; bind i1i unroll; later i1i 3;",
+        "bind r0 later;",
     };
     Run r = begin_run(f);
     Schedules s = table_of(f, build_with(&r, NULL, 0));
@@ -296,7 +300,7 @@ static const char *mutated(Fixture *f, Random *r, const char *steps) {
         " order r0o i1i r0i", " pack",           " bind i0 vector",
         " stream r0",         " stream r0o",     " partial r0",
         " partial r0o",       " stream i1o",     " bind r0 repeat",
-        " bind r0i repeat",
+        " bind r0i repeat",   " later i0i 2",    " later i1 1",
     };
     for (int change = 1 + random_below(r, 3); change > 0; change--) {
         int a = random_below(r, n), b = random_below(r, n);
