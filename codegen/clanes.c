@@ -75,6 +75,12 @@ static bool adds_words(const Printer *p, const Expr *e, int var) {
     return false;
 }
 
+/* A byte that is chosen from others, in lanes of bytes? */
+static bool chooses_bytes(const Expr *e, int var) {
+    return e->op == EX_cast && dt_is_byte((DType)e->dt) &&
+           ex_chooses_bytes(e->arg[0], (DType)e->dt, var);
+}
+
 static bool can_cast(DType from, DType to) {
     bool to_float = to == DT_f32 && (from == DT_i32 || dt_is_short(from) || is_half(from));
     if (is_half(to)) return from == DT_f32;
@@ -167,7 +173,7 @@ int lanes_widest(const Printer *p, const Expr *e, int var, int widest) {
     if (!ex_depends(e, var)) return widest;
     int bytes = e->dt == DT_bool ? 4 : (int)dt_store((DType)e->dt);
     if (bytes > widest) widest = bytes;
-    if (adds_words(p, e, var)) return widest;
+    if (adds_words(p, e, var) || chooses_bytes(e, var)) return widest;
     for (int i = 0; i < e->n && (e->op != EX_load || is_gather(e, var)); i++)
         widest = lanes_widest(p, e->arg[i], var, widest);
     return widest;
@@ -653,6 +659,26 @@ static const char *word_sum(Lanes *l, const Expr *e) {
                 word_sum(l, e->arg[1]));
 }
 
+static const char *chosen(Lanes *l, const Expr *e, DType dt);
+
+/* What ex_chooses_bytes holds for, in lanes of bytes. */
+static const char *byte_choice(Lanes *l, const Expr *e, DType dt) {
+    Printer *p = l->p;
+    if (ex_is_const(e)) {
+        const int64_t least = byte_least(dt), most = byte_most(dt), i = e->k.i;
+        return TEXT("((%s)%d - (%s){0})", mem_type(p->unit, dt),
+                    (int)(i < least  ? least
+                          : i > most ? most
+                                     : i),
+                    lane_type(p, dt, l->width));
+    }
+    if (e->op == EX_cast) return lanes_text(l, e->arg[0], true);
+    if (e->op == EX_select) return chosen(l, e, dt);
+    const char *a = byte_choice(l, e->arg[0], dt), *b = byte_choice(l, e->arg[1], dt);
+    const char *name = TEXT("%s_%s", e->op == EX_max ? "larger" : "smaller", dt_name(dt));
+    return TEXT("%s(%s, %s)", lane_function(p, name, l->width), a, b);
+}
+
 static const char *converted(Lanes *l, const Expr *e) {
     Printer *p = l->p;
     DType to = (DType)e->dt;
@@ -682,6 +708,7 @@ static const char *converted(Lanes *l, const Expr *e) {
                              : TEXT("__builtin_convertvector(%s, %s)", a, type);
     }
     if (l->width > 1 && adds_words(p, e, l->var)) return word_sum(l, e->arg[0]);
+    if (l->width > 1 && chooses_bytes(e, l->var)) return byte_choice(l, e->arg[0], to);
     bool narrows = dt_is_byte(to) && l->width > 1 && l->width <= 16;
     const char *a = narrows ? low_byte(l, e->arg[0]) : lanes_text(l, e->arg[0], false);
     if (is_half(from) || is_half(to)) {
@@ -776,14 +803,20 @@ static const char *combined(Lanes *l, const Expr *e) {
     return TEXT("(%s %s %s)", part[0], sign, part[1]);
 }
 
-/* A select of the same arm in all lanes: the arms are evaluated only if they are wanted. */
-static const char *chosen(Lanes *l, const Expr *e) {
+/* In lanes of the type, its own or that of bytes. */
+static const char *arm_text(Lanes *l, const Expr *e, DType dt) {
+    return dt == (DType)e->dt ? lanes_text(l, e, true) : byte_choice(l, e, dt);
+}
+
+/* A select of the same arm in all lanes, of the type as in arm_text: the arms are evaluated only if
+ * they are wanted. */
+static const char *chosen(Lanes *l, const Expr *e, DType dt) {
     Printer *p = l->p;
     const Expr *cond = at_start(l, e->arg[0]);
-    if (ex_is_const(cond)) return lanes_text(l, e->arg[cond->k.i ? 1 : 2], true);
+    if (ex_is_const(cond)) return arm_text(l, e->arg[cond->k.i ? 1 : 2], dt);
     const char *name = names_take(&p->names, TEXT("v%d", p->n_values++), "v");
     const char *test = scalar_text(l, e->arg[0]);
-    print_line(p, "%s %s;", lane_type(p, (DType)e->dt, l->width), name);
+    print_line(p, "%s %s;", lane_type(p, dt, l->width), name);
     for (int arm = 1; arm <= 2; arm++) {
         const int mark = p->named.n, n_kept = l->kept.n, n_late = l->late.n;
         const LaneValue *before =
@@ -793,7 +826,7 @@ static const char *chosen(Lanes *l, const Expr *e) {
         else
             print_line(p, "} else {");
         p->indent++;
-        print_line(p, "%s = %s;", name, lanes_text(l, e->arg[arm], true));
+        print_line(p, "%s = %s;", name, arm_text(l, e->arg[arm], dt));
         p->indent--;
         /* what was named in here is not known outside */
         memcpy(l->values.items, before, (size_t)l->values.n * sizeof *before);
@@ -846,7 +879,7 @@ static const char *compute(Lanes *l, const Expr *e) {
     case EX_cast:
         return converted(l, e);
     case EX_select: {
-        if (!ex_depends(e->arg[0], l->var)) return chosen(l, e);
+        if (!ex_depends(e->arg[0], l->var)) return chosen(l, e, (DType)e->dt);
         if (l->width == 1)
             return TEXT("(%s ? %s : %s)", lanes_text(l, e->arg[0], false),
                         lanes_text(l, e->arg[1], false), lanes_text(l, e->arg[2], false));

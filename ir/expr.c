@@ -815,6 +815,28 @@ bool ex_is_word_sum(const Expr *e, int var) {
     return true;
 }
 
+enum { BELOW_BYTES = 1, ABOVE_BYTES = 2, NO_BYTES = 4 };
+
+/* Where what `e` chooses may lie beside the bytes of the type. */
+static int beside_bytes(const Expr *e, DType dt, int var) {
+    if (e->dt != DT_i32) return NO_BYTES;
+    if (ex_is_const(e))
+        return (e->k.i < byte_least(dt) ? BELOW_BYTES : 0) |
+               (e->k.i > byte_most(dt) ? ABOVE_BYTES : 0);
+    if (e->op == EX_cast) return e->arg[0]->op == EX_load && e->arg[0]->dt == dt ? 0 : NO_BYTES;
+    const bool chosen = e->op == EX_select && !ex_depends(e->arg[0], var);
+    if (!chosen && e->op != EX_min && e->op != EX_max) return NO_BYTES;
+    const int a = beside_bytes(e->arg[chosen], dt, var);
+    const int b = beside_bytes(e->arg[1 + chosen], dt, var);
+    if ((a | b) & NO_BYTES) return NO_BYTES;
+    const int both = e->op == EX_max ? BELOW_BYTES : e->op == EX_min ? ABOVE_BYTES : 0;
+    return (a & b & both) | ((a | b) & ~both);
+}
+
+bool ex_chooses_bytes(const Expr *e, DType dt, int var) {
+    return beside_bytes(e, dt, var) == 0;
+}
+
 bool ex_is_lookup(const Expr *load) {
     if (load->n != 1 || (load->dt != DT_f32 && !dt_is_byte((DType)load->dt))) return false;
     const Expr *at = load->arg[0];

@@ -199,6 +199,17 @@ bool ex_is_rounding(const Expr *e);
 /* Is it made of loads of 16 bits or fewer that depend on the variable, and of any integers that do
  * not, by operations whose result's low 16 bits depend on those of their operands alone? */
 bool ex_is_word_sum(const Expr *e, int var);
+/* Is it a byte of the type, an i32 that min, max and conditions which do not depend on the variable
+ * choose from such bytes and from constants, perhaps beyond them? Then so is what they choose if
+ * such constants are the nearest byte. */
+bool ex_chooses_bytes(const Expr *e, DType dt, int var);
+/* The least and the largest of a type of bytes. */
+static inline int64_t byte_least(DType dt) {
+    return dt == DT_i8 ? -128 : 0;
+}
+static inline int64_t byte_most(DType dt) {
+    return byte_least(dt) + 255;
+}
 
 static inline bool ex_is_const(const Expr *e) {
     return e->op == EX_const;

@@ -734,7 +734,13 @@ static bool rewrite_extreme(Graph *g, Op *op, const Target *t) {
     if (inside)
         found->body = ex_select(x, inside, found->body,
                                 ex_const(x, DT_i32, combine_identity(op->combine, DT_i32)));
-    found->post = ex_cast(x, (DType)d.q->dt, ex_acc(x, DT_i32));
+    const Expr *extreme = ex_acc(x, DT_i32);
+    if (d.q->dt == DT_i8) { /* it is seen to be one of the bytes (nest_chosen_bytes) */
+        const bool most = op->combine == COMBINE_max;
+        const Expr *bound = ex_i(x, most ? byte_least(DT_i8) : byte_most(DT_i8));
+        extreme = ex_bin(x, combine_expr(op->combine), extreme, bound);
+    }
+    found->post = ex_cast(x, (DType)d.q->dt, extreme);
     found->src = op->src;
     const Value *out = op->out[0];
     Value *v = graph_new_value(g, found, 0, (DType)d.q->dt, out->rank, out->dims);

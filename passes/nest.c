@@ -698,6 +698,35 @@ bool nest_moves_fit(const Nest *n, int few, bool shorts) {
     return false;
 }
 
+static void find_bytes(void *user, const Expr *e) {
+    DType *dt = user;
+    if (e->op == EX_cast && e->arg[0]->op == EX_load && *dt == DT_none) *dt = (DType)e->arg[0]->dt;
+}
+
+const Expr *nest_worst_byte(const Nest *n, DType dt) {
+    return ex_i(n->x, n->op->combine == COMBINE_max ? byte_least(dt) : byte_most(dt));
+}
+
+DType nest_chosen_bytes(const Nest *n) {
+    const Op *op = n->op;
+    DType dt = DT_none;
+    if (op->kind != OP_reduce || (op->combine != COMBINE_max && op->combine != COMBINE_min) ||
+        op->body->dt != DT_i32 || !n->target->vector_types || n->lane_loop >= 0 ||
+        n->partial_loop >= 0 || n->stream_loop >= 0)
+        return DT_none;
+    ex_visit(n->p->arena, op->body, find_bytes, &dt);
+    if (!dt_is_byte(dt)) return DT_none;
+    const ExprOp combine = combine_expr(op->combine);
+    const Expr *acc = ex_acc(n->x, DT_i32), *worst = nest_worst_byte(n, dt);
+    if (!ex_chooses_bytes(ex_bin(n->x, combine, op->body, worst), dt, -1)) return DT_none;
+    if (op->post == ex_cast(n->x, dt, ex_bin(n->x, combine, acc, worst))) return dt;
+    if (op->post != ex_cast(n->x, dt, acc)) return DT_none;
+    /* of what is combined from nothing, the low byte is the worst one if that has no sign */
+    bool nothing = n->reach || !ex_chooses_bytes(op->body, dt, -1);
+    for (int i = 0; i < n->n_coords; i++) nothing |= n->limit[i] != NULL;
+    return nothing && dt == DT_i8 ? DT_none : dt;
+}
+
 /* Are the loops of role short that begin at this position around a tile of sums of four products,
  * and do these fit? */
 static bool are_short(const Nest *n, int at) {

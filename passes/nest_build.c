@@ -760,7 +760,9 @@ static Stmt *build_reduction(Build *b) {
     skip_unasked(b, first);
     const DType dt = (DType)op->body->dt;
     const Expr *body = nest_rewrite(b, op->body);
-    const DType held = sums_are_words(b, body) ? DT_i16 : dt;
+    const DType bytes = nest_chosen_bytes(n);
+    const DType held = bytes != DT_none ? bytes : sums_are_words(b, body) ? DT_i16 : dt;
+    if (bytes != DT_none) post = ex_cast(b->x, bytes, ex_acc(b->x, dt));
     b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, held, 1, &tile_size);
     const Expr *at = nest_tile_index(b, b->n_tile);
     b->acc = ex_cast(b->x, dt, ex_load(b->x, held, b->acc_buffer, 1, &at));
@@ -772,6 +774,7 @@ static Stmt *build_reduction(Build *b) {
         if (b->factor[f]) stmt_append(&list, nest_new_alloc(b, (int)b->factor[f]->k.i));
     stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
+    if (bytes != DT_none) start = nest_worst_byte(n, bytes);
     stmt_append(&list, nest_wrap(b, b->n_tile, b->tile, store_acc(b, at, start)));
     Stmt *store =
         across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;

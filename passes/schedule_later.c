@@ -28,7 +28,9 @@ void finish_later(Nest *n) {
         if (n->limit[i]) return;
     for (; first < n->n_order && !n->loop[n->order[first]].reduce; first++)
         tiles *= n->loop[n->order[first]].extent;
-    if (tiles < 2 || !find_tile(n, first, &row, &column)) return;
+    if (tiles < 2 || first == n->n_order || n->loop[n->order[first]].role != ROLE_serial ||
+        !find_tile(n, first, &row, &column))
+        return;
     const int64_t rows = n->loop[row].extent, columns = n->loop[column].extent;
     if (rows < 2 || columns % lanes_of(n) || body_cost(n->p->arena, n->op->post) < LEAST_LATER)
         return;

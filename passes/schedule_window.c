@@ -219,7 +219,8 @@ void window_tile(Nest *n, int column, int row) {
     if (tile.lines > 1)
         nest_bind(n, order[k++] = tile_loop(n, down.row, tile.lines, &tiles), ROLE_unroll);
     if (tile.rows > 1) nest_bind(n, order[k++] = tile_loop(n, row, tile.rows, &tiles), ROLE_unroll);
-    nest_bind(n, order[k++] = tile_loop(n, column, vectors * lanes_of(n), &tiles), ROLE_vector);
+    const int64_t lanes = nest_chosen_bytes(n) != DT_none ? n->target->vector_bytes : lanes_of(n);
+    nest_bind(n, order[k++] = tile_loop(n, column, vectors * lanes, &tiles), ROLE_vector);
     if (few >= 0) nest_bind(n, order[k++] = few, ROLE_unroll);
     nest_order(n, k, order);
 }

@@ -55,10 +55,11 @@ class Network:
         self.values[node.output[0]] = session.run(None, given)[0]
         return node.output[0]
 
-    def coded(self, x):
+    def coded(self, x, code=None):
         """The value, encoded and decoded; what moves decoded elements is encoded as they were."""
         node = self.nodes[-1] if self.nodes else None
-        code = self.codes.get(node.input[0]) if node and node.op_type in MOVES else None
+        if not code and node and node.op_type in MOVES:
+            code = self.codes.get(node.input[0])
         if not code:
             array = self.values[x]
             low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
@@ -263,6 +264,18 @@ def pool(folder):
     net.save(folder, "pool", net.coded(net.conv(x, 32, 1)))
 
 
+def pools(folder):
+    """Largest bytes, and nothing else is done with them: of whole vectors, and of parts."""
+    net = Network(1, 8, 20, 17)
+    x = net.coded("x")
+    for maps in (64, 44):
+        x = net.coded(net.conv(x, maps, 3))
+        code = net.codes[x]
+        x = net.coded(net.op("MaxPool", x, kernel_shape=[3] * 2, strides=[2] * 2, pads=[1] * 4), code)
+        x = net.coded(net.op("MaxPool", x, kernel_shape=[5] * 2, pads=[2] * 4), code)
+    net.save(folder, "pools", net.coded(net.conv(x, 32, 1)))
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     attention(folder)
@@ -272,11 +285,13 @@ def main():
     depthwise(folder)
     odd(folder)
     pool(folder)
+    pools(folder)
     Network.signed = True
     attention(folder)
     depthwise(folder)
     odd(folder)
     pool(folder)
+    pools(folder)
 
 
 if __name__ == "__main__":
