@@ -43,6 +43,7 @@ void pass_deepen(Graph *g, const PassOptions *o);
 void pass_layout(Graph *g, const PassOptions *o);
 void pass_flatten(Graph *g, const PassOptions *o);
 void pass_fuse(Graph *g, const PassOptions *o);
+void pass_early(Graph *g, const PassOptions *o);
 void pass_recode(Graph *g, const PassOptions *o);
 void pass_fixed(Graph *g, const PassOptions *o);
 void pass_flush(Graph *g, const PassOptions *o);

@@ -136,7 +136,28 @@ static const Expr *rewritten_place(Tables *t, const Expr *load,
     return replaced(&r, load);
 }
 
-/* A byte that is used as a number at once is the number that became the byte. */
+#define NEAR_ITSELF 0.25
+
+/* The integer that `e` rounds and bounds, times a factor that does not change which one is nearest,
+ * if it lies within these bounds already; NULL: it is no such thing. */
+static const Expr *rounded_again(const Expr *e) {
+    if (!ex_is_rounding(e)) return NULL;
+    double low, high, factor = 1;
+    int64_t lo, hi;
+    const Expr *value = ex_bounded(e->arg[0]->arg[0], &low, &high);
+    if (value->op == EX_mul && ex_is_const(value->arg[1])) {
+        factor = value->arg[1]->k.f;
+        value = value->arg[0];
+    }
+    if (value->op != EX_cast || value->arg[0]->dt != DT_i32 ||
+        !encoded_bounds(value->arg[0], &lo, &hi) || low > (double)lo || high < (double)hi)
+        return NULL;
+    const double most = fmax(fabs((double)lo), fabs((double)hi));
+    return fabs(factor - 1) * most <= NEAR_ITSELF ? value->arg[0] : NULL;
+}
+
+/* A byte that is used as a number at once is the number that became the byte, and what is encoded
+ * again as it was is what it was. */
 static const Expr *unwrapped(Tables *t, const Expr *e) {
     if (e->op == EX_load) return rewritten_place(t, e, unwrapped);
     if (e->n == 0) return e;
@@ -151,6 +172,8 @@ static const Expr *unwrapped(Tables *t, const Expr *e) {
         if (lo >= low && hi <= low + 255) result = ex_cast(t->g->x, (DType)e->dt, arg[0]->arg[0]);
     }
     if (!result) result = ex_rebuild(t->g->x, e, arg);
+    const Expr *before = rounded_again(result);
+    if (before) result = before;
     memo_set(&t->rewritten, e, result);
     return result;
 }

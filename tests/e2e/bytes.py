@@ -276,6 +276,17 @@ def pools(folder):
     net.save(folder, "pools", net.coded(net.conv(x, 32, 1)))
 
 
+def joined(folder):
+    """Parts with codes of their own, encoded again as they are joined."""
+    net = Network(1, 8, 14, 11)
+    x = net.coded("x")
+    parts = [net.coded(net.conv(x, maps, kernel)) for maps, kernel in ((32, 1), (24, 3), (9, 1))]
+    parts.append(net.coded(net.op("MaxPool", x, kernel_shape=[3] * 2, pads=[1] * 4)))
+    x = net.coded(net.op("Concat", *parts, axis=1))
+    x = net.coded(net.op("Concat", x, parts[2], net.coded(net.op("Relu", parts[2])), axis=1))
+    net.save(folder, "joined", net.coded(net.conv(x, 32, 1)))
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     attention(folder)
@@ -286,12 +297,14 @@ def main():
     odd(folder)
     pool(folder)
     pools(folder)
+    joined(folder)
     Network.signed = True
     attention(folder)
     depthwise(folder)
     odd(folder)
     pool(folder)
     pools(folder)
+    joined(folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+/* early: a function of tensors that a map joins is computed by those who make them.
+ *
+ * Quantised models encode what they have concatenated anew: a map reads the parts, decodes each and
+ * encodes the whole. Where a part is made for this map alone, its maker does both as soon as it has
+ * an element, and what is left of the map copies: pass `place` has the part computed in its place
+ * then, and nothing is copied.
+ */
+#include "passes/inline.h"
+#include "passes/passes.h"
+
+#define MOST_PARTS 64
+
+typedef struct Joined {
+    Graph *g;
+    Op *op;
+    const Expr *choice; /* of the parts, in the map's body, which is a function of it */
+    int *parts;         /* by input: how many of them read it */
+    int n_parts;
+} Joined;
+
+static bool is_choice(const Expr *e) {
+    return e->op == EX_select && !e->arg[0]->loads;
+}
+
+/* What `e` is a function of, beside constants: the first choice, or load, on the way to all else;
+ * NULL: there is none. */
+static const Expr *argument_of(const Expr *e) {
+    while (!is_choice(e) && e->op != EX_load) {
+        const Expr *next = NULL;
+        for (int i = 0; i < e->n; i++) {
+            if (ex_is_const(e->arg[i])) continue;
+            if (next) return NULL;
+            next = e->arg[i];
+        }
+        if (!next) return NULL;
+        e = next;
+    }
+    return e;
+}
+
+static void count_parts(Joined *j, const Expr *e) {
+    if (is_choice(e) && j->n_parts < MOST_PARTS) {
+        count_parts(j, e->arg[1]);
+        count_parts(j, e->arg[2]);
+        return;
+    }
+    const Expr *load = argument_of(e);
+    j->n_parts++;
+    if (load && load->op == EX_load) j->parts[load->k.i]++;
+}
+
+/* Can the function go to who makes what `load` reads, for elements of type `dt`? What finds the
+ * largest of bytes rather does nothing else (nest_chosen_bytes). */
+static bool can_move(const Joined *j, const Expr *load, DType dt) {
+    const Value *v = j->op->in[load->k.i];
+    const Op *maker = v->def;
+    const bool adds = maker->kind == OP_reduce && maker->combine == COMBINE_sum;
+    return j->parts[load->k.i] == 1 && v->index == 1 && !v->range && (adds || maker->kind == OP_map) &&
+           loads_of_input(j->g->arena, j->op->body, (int)load->k.i) == 1 &&
+           dt_store(dt) <= dt_store(v->dt);
+}
+
+/* What the map makes of the part `e`, or the load of it. */
+static const Expr *moved(Joined *j, const Expr *e) {
+    Exprs *x = j->g->x;
+    if (is_choice(e)) return ex_select(x, e->arg[0], moved(j, e->arg[1]), moved(j, e->arg[2]));
+    const Expr *whole = ex_replace(x, j->op->body, j->choice, e), *load = argument_of(e);
+    const DType dt = (DType)whole->dt;
+    if (whole == load || !load || load->op != EX_load || !can_move(j, load, dt)) return whole;
+    Value *v = j->op->in[load->k.i];
+    const Expr **made = v->def->kind == OP_map ? &v->def->body : &v->def->post;
+    int64_t extent[MAX_RANK];
+    op_extents(v->def, extent);
+    *made = ex_simplify(x, ex_replace(x, whole, load, *made), v->rank, extent);
+    v->dt = dt;
+    return ex_load(x, dt, (int)load->k.i, load->n, load->arg);
+}
+
+void pass_early(Graph *g, const PassOptions *o) {
+    graph_count_uses(g);
+    for (Op *op = g->first; op; op = op->next) {
+        if (op->sub) pass_early(op->sub, o);
+        if (op->kind != OP_map || op->guard) continue;
+        Joined j = {.g = g, .op = op, .choice = argument_of(op->body)};
+        if (!j.choice || !is_choice(j.choice)) continue;
+        j.parts = ARENA_ARRAY(g->arena, op->n_in, int);
+        count_parts(&j, j.choice);
+        if (j.n_parts <= MOST_PARTS) op->body = moved(&j, j.choice);
+    }
+}
