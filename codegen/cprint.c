@@ -483,6 +483,11 @@ void print_loop(Printer *p, const Stmt *s) {
         return;
     }
     const bool pairs = !strips && begin_pairs(p, s);
+    if (!strips && is_rolled(p, s) && strchr(last, '?')) { /* GCC cannot keep such from it */
+        const char *end = names_take(&p->names, "end", "end");
+        print_line(p, "const %s %s = %s;", index_type(p), end, last);
+        last = end;
+    }
     if (!strips) print_rolled(p, s);
     if (!strips && p->in_rows) mark_lanes(p, s);
     if (strips)
@@ -732,7 +737,7 @@ void print_body(Printer *p) {
     p->indent = 1;
     if (!p->d->block_at[0]) name_extents(p);
     print_tiles_begin(p);
-    if (!p->tiles && p->unit->vector_bytes) find_later(p, -1);
+    if (!p->tiles && p->unit->vector_bytes) find_later(p, NULL, -1);
     print_later_begin(p);
     print_statements(p, p->k->body);
     print_later_end(p);

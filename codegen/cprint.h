@@ -171,8 +171,10 @@ void text_list(Text *out, int n, const char *const *piece, int column, int inden
 void hold_arrays(Printer *p);
 /* Prints the loop as vectors, if it can be; else false. */
 bool print_vectors(Printer *p, const Stmt *s);
-/* Before a loop: says that compilers are not to unroll it, if it is over steps of a product and
- * alone inside of another, before which this was called, too. */
+/* Before a loop: are compilers not to unroll it, since it is over steps of a product and alone inside
+ * of another, of which this was asked, too? */
+bool is_rolled(Printer *p, const Stmt *loop);
+/* Says so, if they are not. */
 void print_rolled(Printer *p, const Stmt *loop);
 /* Has rows to which the loop adds products, and of which half a vector is left over, end in vectors
  * of two rows from here on, until end_pairs; false if it is no such loop. */
@@ -224,10 +226,10 @@ void print_tile_functions(const Unit *unit, Text *out);
 
 /* --- later.c ---------------------------------------------------------------------------------- */
 
-/* Is the last statement around a product a loop over parts of its sums, which are in vectors, or
- * those of a matrix unit (unit_sums: the buffer; -1: of none)? Then they are finished a tile later.
- * Not if there is but one tile. */
-bool find_later(Printer *p, int unit_sums);
+/* Is the last statement around a product a loop over parts of its sums, which are in vectors? `unit`:
+ * the product, of a matrix unit, and the buffer of its sums; NULL: there is none. Then they are
+ * finished a tile later. Not if there is but one tile. */
+bool find_later(Printer *p, const Stmt *unit, int unit_sums);
 /* How many parts a tile has; 0: nothing is done later. */
 int64_t later_parts(const Printer *p);
 /* Finishes up to `count` parts of the tile before; 0: all that are left. */

@@ -743,12 +743,16 @@ static const Stmt *loop_alone(const Stmt *s) {
                                                                                     : NULL;
 }
 
-void print_rolled(Printer *p, const Stmt *loop) {
-    if (!p->unit->vector_bytes) return;
+bool is_rolled(Printer *p, const Stmt *loop) {
+    if (!p->unit->vector_bytes) return false;
     const Stmt *inner = loop_alone(loop), *nest = inner ? loop_alone(inner) : NULL;
     VectorNest n;
     if (nest && find_nest(p, nest, &n) && !n.repeat && is_product(p, &n)) p->rolled = nest;
-    if (!p->rolled || p->rolled != loop->body) return;
+    return p->rolled && p->rolled == loop->body;
+}
+
+void print_rolled(Printer *p, const Stmt *loop) {
+    if (!is_rolled(p, loop)) return;
     p->unit->needs |= NEEDS_rolled;
     print_line(p, "MLCC_ROLLED");
 }

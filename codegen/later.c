@@ -12,15 +12,16 @@ struct Later {
     const Stmt *finish; /* a loop of role later over parts of the sums */
     int sums;           /* the buffer */
     bool unit;          /* of a matrix unit's: two arrays take turns, it works in one of them */
-    const Stmt *loop;   /* of a product of vectors: a part, or as many as at_once says, stands
-                           between groups of its iterations */
+    const Stmt *loop;   /* of a product of vectors: so many parts stand before each group of its
+                           iterations */
     int64_t groups, at_once;
-    bool unsure;                      /* some parts may be left behind the product */
-    const char *first, *last;         /* of the iterations of a group; NULL: outside of it */
-    VEC(int) around;                  /* variables around the product that the parts read */
-    const char *array, *turn, *count; /* names: of the sums, which of two arrays is at work, how
-                                         many parts have been finished in this place, */
-    const char **at_before;           /* each variable around at the tile before */
+    bool unsure;              /* some parts may be left behind the product */
+    const char *first, *last; /* of the iterations of a group; NULL: outside of it */
+    VEC(int) around;          /* variables around the product that the parts read */
+    /* Names: of the sums, which of two arrays is at work, the group, and how many parts have been
+     * finished in this place. */
+    const char *array, *turn, *group, *count;
+    const char **at_before; /* each variable around at the tile before */
 };
 
 static bool mentions_var(const Stmt *s, int var) {
@@ -73,8 +74,9 @@ static void find_sums_in(SumsRead *u, const Stmt *s) {
     }
 }
 
-/* The loop of a product of vectors between whose iterations there is room for all parts, the
- * outermost of such; false: there is none. Loops around it may run less often than they say. */
+/* The loop of a product of vectors before whose iterations the parts stand: the outermost that has
+ * room for all of them, one before each group, or else the innermost, several before each
+ * iteration. Loops around it may run less often than they say. False: there is none. */
 static bool find_groups(Later *l, const Stmt *product) {
     const int64_t parts = l->finish->extent->k.i;
     int64_t around = 1, places = 0;
@@ -96,10 +98,11 @@ static bool find_groups(Later *l, const Stmt *product) {
     return l->loop;
 }
 
-bool find_later(Printer *p, int unit_sums) {
-    Later l = {.sums = unit_sums, .unit = unit_sums >= 0};
+bool find_later(Printer *p, const Stmt *unit, int unit_sums) {
+    Later l = {.sums = unit_sums, .unit = unit != NULL};
     const Stmt *product = p->k->body->next ? NULL : find_parts(p, &l, p->k->body);
-    if (!product || l.around.n == 0 || product->kind != ST_for || !ex_is_const(l.finish->extent))
+    if (!product || (unit && product != unit) || l.around.n == 0 || product->kind != ST_for ||
+        !ex_is_const(l.finish->extent))
         return false;
     int n = 0;
     for (int i = 0; i < l.around.n; i++) {
@@ -108,15 +111,16 @@ bool find_later(Printer *p, int unit_sums) {
         if (mentions_var(l.finish, var)) l.around.items[n++] = var;
     }
     l.around.n = n;
-    if (!l.unit) {
+    if (!unit) {
         SumsRead u = {p, -1};
         find_sums_in(&u, l.finish);
         l.sums = u.sums;
         if (l.sums < 0 || !find_groups(&l, product)) return false;
     }
     l.array = names_take(&p->names, "sums", "v");
-    l.turn = names_take(&p->names, "turn", "v");
-    l.count = names_take(&p->names, "n", "v");
+    if (unit) l.turn = names_take(&p->names, "turn", "v");
+    if (l.groups > 1) l.group = names_take(&p->names, "group", "v");
+    if (unit || l.at_once > 1) l.count = names_take(&p->names, "n", "v");
     l.at_before = ARENA_ARRAY(p->scratch, n + 1, const char *);
     for (int i = 0; i < n; i++)
         l.at_before[i] = names_take(&p->names, TEXT("%s_before", p->var[l.around.items[i]]), "v");
@@ -128,10 +132,20 @@ int64_t later_parts(const Printer *p) {
     return p->later ? p->later->finish->extent->k.i : 0;
 }
 
+/* Exchanges the names of the tile at work with those of the tile before. */
+static void turn_back(Printer *p) {
+    const Later *l = p->later;
+    for (int i = 0; i < l->around.n; i++) {
+        const char **var = &p->var[l->around.items[i]], *name = *var;
+        *var = l->at_before[i];
+        l->at_before[i] = name;
+    }
+}
+
 void print_parts(Printer *p, int64_t count) {
     const Later *l = p->later;
     const int n_named = p->named.n;
-    const char *done = p->var[l->finish->var];
+    const char *done = p->var[l->finish->var], *at_work = p->buffer[l->sums];
     const long long parts = (long long)later_parts(p);
     Node **named = arena_copy(p->scratch, p->named.items, (size_t)n_named * sizeof *named);
     const char **name = ARENA_ARRAY(p->scratch, n_named + 1, const char *);
@@ -148,20 +162,19 @@ void print_parts(Printer *p, int64_t count) {
     else
         print_line(p, "while (%s < %lld) {", done, parts);
     p->indent++;
-    for (int i = 0; i < l->around.n; i++) {
-        const char *var = p->var[l->around.items[i]];
-        print_line(p, "%s%s %s = %s;", l->unit ? "const " : "", index_type(p), var,
-                   l->at_before[i]);
-        if (l->unit) continue;
+    turn_back(p);
+    /* beside vectors of sums there are no registers for what GCC computes of the place ahead */
+    for (int i = 0; i < l->around.n && !l->unit; i++) {
         p->unit->needs |= NEEDS_fresh;
-        print_line(p, "MLCC_FRESH(%s);", var);
+        print_line(p, "MLCC_FRESH(%s);", p->var[l->around.items[i]]);
     }
-    print_line(p, "const %s *const %s = %s%s;", mem_type(p->unit, p->k->buffers.items[l->sums]->dt),
-               p->buffer[l->sums], l->array, l->unit ? TEXT("[!%s]", l->turn) : "");
     const int64_t held = p->held[l->sums];
     p->held[l->sums] = -1;
+    p->buffer[l->sums] = l->unit ? TEXT("%s[!%s]", l->array, l->turn) : l->array;
     print_statements(p, l->finish->body);
+    p->buffer[l->sums] = at_work;
     p->held[l->sums] = held;
+    turn_back(p);
     print_line(p, "%s++;", done);
     p->indent--;
     print_line(p, "}");
@@ -198,7 +211,16 @@ bool print_groups(Printer *p, const Stmt *s) {
     Later *l = p->later;
     if (!l || s != l->loop || l->first) return false;
     const int64_t each = s->extent->k.i / l->groups;
-    const char *group = each > 1 ? l->turn : p->var[s->var], *type = index_type(p);
+    if (l->groups == 1) {
+        print_parts(p, l->at_once);
+        print_stay(p);
+        l->first = "0";
+        l->last = TEXT("%lld", (long long)each);
+        print_loop(p, s);
+        l->first = l->last = NULL;
+        return true;
+    }
+    const char *group = each > 1 ? l->group : p->var[s->var], *type = index_type(p);
     if (each == 1) print_rolled(p, s);
     print_line(p, "for (%s %s = 0; %s < %lld; %s++) {", type, group, group, (long long)l->groups,
                group);
@@ -230,8 +252,9 @@ void print_later_begin(Printer *p) {
     const Later *l = p->later;
     if (!l) return;
     const Buffer *sums = p->k->buffers.items[l->sums];
-    print_line(p, "__attribute__((aligned(64))) %s %s%s[%lld];", mem_type(p->unit, sums->dt),
-               l->array, l->unit ? "[2]" : "", (long long)(buffer_elements(sums) + 15) / 16 * 16);
+    print_line(p, "__attribute__((aligned(64))) %s %s%s[%lld]%s;", mem_type(p->unit, sums->dt),
+               l->array, l->unit ? "[2]" : "", (long long)(buffer_elements(sums) + 15) / 16 * 16,
+               l->unit ? "" : " = {0}");
     if (l->unit) print_line(p, "int %s = 0;", l->turn);
     for (int i = 0; i < l->around.n; i++)
         print_line(p, "%s %s = 0;", index_type(p), l->at_before[i]);

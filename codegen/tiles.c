@@ -293,7 +293,7 @@ void print_tiles_begin(Printer *p) {
         p->tiles->silent = names_take(&p->names, "silent", "v");
         print_line(p, "int %s = 0; /* steps since a tile was stored */", t->silent);
     }
-    if (steps == 0 || !find_later(p, t->dot.store->buffer)) return;
+    if (steps == 0 || !find_later(p, product, t->dot.store->buffer)) return;
     const int64_t parts = later_parts(p), products = t->plan.rows.n * t->plan.columns.n;
     p->tiles->slots = (parts + steps - 1) / steps;
     if (t->slots > products) p->tiles->slots = products;

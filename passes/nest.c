@@ -743,11 +743,30 @@ static bool are_short(const Nest *n, int at) {
     return n->loop[few].reduce && nest_sums_are_short(n, term_of(n), count, loops, times, few);
 }
 
+#define LATER_LOOPS 3 /* of a tile whose sums are finished later (finish_parts in nest_finish.c)   \
+                       */
+
+/* Is the loop whose rows are finished a tile later the one around the tile's vectors, and still
+ * what it was? */
+static bool is_later_row(const Nest *n) {
+    int tile[NEST_MAX_LOOPS], count = 0;
+    bool reducing = false;
+    for (int i = 0; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        reducing |= l->reduce;
+        if (reducing && !l->reduce) tile[count++] = n->order[i];
+    }
+    if (count < 2 || count > LATER_LOOPS || tile[count - 2] != n->later_loop) return false;
+    return n->loop[n->later_loop].role == ROLE_unroll &&
+           n->loop[tile[count - 1]].role == ROLE_vector;
+}
+
 bool nest_check_loops(const Nest *n) {
     const char *wrong = n->stage_loop[0] >= 0 || n->stage_loop[1] >= 0 ? "shared memory" : NULL;
     int64_t tile = 1;
-    bool reducing = false, inside_vector = false, shorts = false;
+    bool reducing = false, in_tile = false, inside_vector = false, shorts = false;
     if (n->lane_loop >= 0 && n->cut) wrong = "lanes in a guarded nest";
+    if (n->later_loop >= 0 && !is_later_row(n)) wrong = "rows that are not around vectors, later";
     for (int i = 0; i < n->n_order; i++) {
         int loop = n->order[i];
         const NestLoop *l = &n->loop[loop];
@@ -764,6 +783,9 @@ bool nest_check_loops(const Nest *n) {
             wrong = "sums that may not fit into 16 bits";
         if (l->role == ROLE_repeat && !l->reduce) wrong = "a repetition of what is not added up";
         if (l->role == ROLE_later) wrong = "a loop of the nest a tile later";
+        in_tile |= reducing && !l->reduce;
+        if (in_tile && l->reduce && l->role == ROLE_serial && loop != n->lane_loop)
+            wrong = "a reduction inside of a tile";
         shorts |= l->role == ROLE_short;
         if (l->role == ROLE_moved && !(l->reduce && nest_moves_fit(n, loop, shorts)))
             wrong = "rows that may not be moved";

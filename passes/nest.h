@@ -20,8 +20,8 @@
  *   stream A      ... but for loop A: what its iterations read lies as far apart as if it were the
  *                 outermost one, of a reduction loop the outermost of these, so that caches fetch
  *                 several streams ahead at once
- *   later A n     the sums of a tile are finished n of its rows, iterations of unrolled loop A, at a
- *                 time while those of the next tile are added up
+ *   later A n     the sums of a tile are finished n of its rows, iterations of the unrolled loop A
+ *                 around its vectors, at a time while those of the next tile are added up
  *   single A n    runs that go no further than n along a coordinate with tile A have tiles of one
  *                 row of it, with others along "rows B", wider ones along "columns C w", or n of
  *                 loop D side by side as streams, "streams D n"

@@ -5,14 +5,21 @@
 
 #define LEAST_LATER 6 /* what is done with a sum, as body_cost counts, that is worth an array */
 
-/* The loops over a tile's rows and columns, behind `first` of the order; false: it has others. */
+/* The loops over a tile's rows and columns, behind `first` of the order; false: it has others, or
+ * how often it adds up hangs on the run. */
 static bool find_tile(const Nest *n, int first, int *row, int *column) {
     *row = *column = -1;
     for (int i = first; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
-        if (l->role == ROLE_tile || (!l->reduce && *column >= 0)) return false;
+        if (l->role == ROLE_tile || l->least < l->extent || (!l->reduce && *column >= 0))
+            return false;
         if (l->reduce) continue;
-        *(l->role == ROLE_vector ? column : row) = n->order[i];
+        if (l->role == ROLE_vector)
+            *column = n->order[i];
+        else if (*row < 0)
+            *row = n->order[i];
+        else
+            return false;
     }
     return *row >= 0 && *column >= 0 && n->loop[*row].role == ROLE_unroll;
 }
@@ -32,7 +39,9 @@ void finish_later(Nest *n) {
         !find_tile(n, first, &row, &column))
         return;
     const int64_t rows = n->loop[row].extent, columns = n->loop[column].extent;
-    if (rows < 2 || columns % lanes_of(n) || body_cost(n->p->arena, n->op->post) < LEAST_LATER)
-        return;
-    nest_later(n, row, tile_part(rows, columns));
+    const int64_t each =
+        tile_part(rows, columns); /* as vectors of words are as long as its tiles */
+    if (each < rows && columns % lanes_of(n) == 0 &&
+        body_cost(n->p->arena, n->op->post) >= LEAST_LATER)
+        nest_later(n, row, each);
 }

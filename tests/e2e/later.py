@@ -64,13 +64,13 @@ def convolution(folder, size, inside, outside, window):
 def main():
     folder = pathlib.Path(sys.argv[1])
     matmul(folder, 56, 33, 64)
-    matmul(folder, 25, 7, 32)  # fewer steps than parts
-    matmul(folder, 64, 3, 96)
+    matmul(folder, 25, 7, 32)
+    matmul(folder, 64, 3, 96)  # fewer steps than parts
     matmul(folder, 40, 64, 24)  # half a vector is left over: not later
     of_bytes(folder, 56, 48, 64)
     of_bytes(folder, 27, 36, 128)
     of_bytes(folder, 16, 8, 32)
-    convolution(folder, (9, 14), 5, 32, 3)
+    convolution(folder, (9, 14), 5, 32, 3)  # at an edge fewer steps than within
     convolution(folder, (7, 20), 24, 64, 1)
 
 

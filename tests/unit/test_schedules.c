@@ -273,6 +273,8 @@ static void test_unfit_steps(void **state) {
         "later i1 2;",
         "split i1 4; bind i1i unroll; later i1i 3;",
         "bind r0 later;",
+        "split i1 4; bind i1i unroll; order r0 i1i; later i1i 4;",
+        "split i0 2; bind i0i unroll; order r0 i0i; later i0i 1;",
     };
     Run r = begin_run(f);
     Schedules s = table_of(f, build_with(&r, NULL, 0));
