@@ -13,8 +13,7 @@
 typedef struct Joined {
     Graph *g;
     Op *op;
-    const Expr *choice; /* of the parts, in the map's body, which is a function of it */
-    int *parts;         /* by input: how many of them read it */
+    int *parts; /* by input: how many parts of the map's body read it */
     int n_parts;
 } Joined;
 
@@ -39,14 +38,14 @@ static const Expr *argument_of(const Expr *e) {
 }
 
 static void count_parts(Joined *j, const Expr *e) {
-    if (is_choice(e) && j->n_parts < MOST_PARTS) {
-        count_parts(j, e->arg[1]);
-        count_parts(j, e->arg[2]);
+    const Expr *from = argument_of(e);
+    if (from && is_choice(from) && j->n_parts < MOST_PARTS) {
+        count_parts(j, from->arg[1]);
+        count_parts(j, from->arg[2]);
         return;
     }
-    const Expr *load = argument_of(e);
     j->n_parts++;
-    if (load && load->op == EX_load) j->parts[load->k.i]++;
+    if (from && from->op == EX_load) j->parts[from->k.i]++;
 }
 
 /* Can the function go to who makes what `load` reads, for elements of type `dt`? What finds the
@@ -55,25 +54,31 @@ static bool can_move(const Joined *j, const Expr *load, DType dt) {
     const Value *v = j->op->in[load->k.i];
     const Op *maker = v->def;
     const bool adds = maker->kind == OP_reduce && maker->combine == COMBINE_sum;
-    return j->parts[load->k.i] == 1 && v->index == 1 && !v->range && (adds || maker->kind == OP_map) &&
+    return j->parts[load->k.i] == 1 && v->index == 1 && !v->range &&
+           (adds || maker->kind == OP_map) &&
            loads_of_input(j->g->arena, j->op->body, (int)load->k.i) == 1 &&
            dt_store(dt) <= dt_store(v->dt);
 }
 
-/* What the map makes of the part `e`, or the load of it. */
-static const Expr *moved(Joined *j, const Expr *e) {
+/* `whole`, of which `e` is a part: chosen from what it is with each arm of a choice, or a load of
+ * what its maker makes of it then. */
+static const Expr *moved(Joined *j, const Expr *whole, const Expr *e) {
     Exprs *x = j->g->x;
-    if (is_choice(e)) return ex_select(x, e->arg[0], moved(j, e->arg[1]), moved(j, e->arg[2]));
-    const Expr *whole = ex_replace(x, j->op->body, j->choice, e), *load = argument_of(e);
+    const Expr *from = argument_of(e), *arm[3];
+    if (from && is_choice(from)) {
+        for (int i = 1; i < 3; i++)
+            arm[i] = moved(j, ex_replace(x, whole, from, from->arg[i]), from->arg[i]);
+        return ex_select(x, from->arg[0], arm[1], arm[2]);
+    }
     const DType dt = (DType)whole->dt;
-    if (whole == load || !load || load->op != EX_load || !can_move(j, load, dt)) return whole;
-    Value *v = j->op->in[load->k.i];
+    if (!from || whole == from || !can_move(j, from, dt)) return whole;
+    Value *v = j->op->in[from->k.i];
     const Expr **made = v->def->kind == OP_map ? &v->def->body : &v->def->post;
     int64_t extent[MAX_RANK];
     op_extents(v->def, extent);
-    *made = ex_simplify(x, ex_replace(x, whole, load, *made), v->rank, extent);
+    *made = ex_simplify(x, ex_replace(x, whole, from, *made), v->rank, extent);
     v->dt = dt;
-    return ex_load(x, dt, (int)load->k.i, load->n, load->arg);
+    return ex_load(x, dt, (int)from->k.i, from->n, from->arg);
 }
 
 void pass_early(Graph *g, const PassOptions *o) {
@@ -81,10 +86,10 @@ void pass_early(Graph *g, const PassOptions *o) {
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_early(op->sub, o);
         if (op->kind != OP_map || op->guard) continue;
-        Joined j = {.g = g, .op = op, .choice = argument_of(op->body)};
-        if (!j.choice || !is_choice(j.choice)) continue;
-        j.parts = ARENA_ARRAY(g->arena, op->n_in, int);
-        count_parts(&j, j.choice);
-        if (j.n_parts <= MOST_PARTS) op->body = moved(&j, j.choice);
+        const Expr *from = argument_of(op->body);
+        if (!from || !is_choice(from)) continue;
+        Joined j = {.g = g, .op = op, .parts = ARENA_ARRAY(g->arena, op->n_in, int)};
+        count_parts(&j, op->body);
+        if (j.n_parts <= MOST_PARTS) op->body = moved(&j, op->body, op->body);
     }
 }

@@ -138,22 +138,21 @@ static const Expr *rewritten_place(Tables *t, const Expr *load,
 
 #define NEAR_ITSELF 0.25
 
-/* The integer that `e` rounds and bounds, times a factor that does not change which one is nearest,
- * if it lies within these bounds already; NULL: it is no such thing. */
+/* The integer that `e` rounds and bounds, times factors that do not change which one is nearest, if
+ * it lies within these bounds already; NULL: it is no such thing. */
 static const Expr *rounded_again(const Expr *e) {
     if (!ex_is_rounding(e)) return NULL;
     double low, high, factor = 1;
     int64_t lo, hi;
     const Expr *value = ex_bounded(e->arg[0]->arg[0], &low, &high);
-    if (value->op == EX_mul && ex_is_const(value->arg[1])) {
-        factor = value->arg[1]->k.f;
-        value = value->arg[0];
-    }
+    for (; (value->op == EX_mul || value->op == EX_div) && ex_is_const(value->arg[1]);
+         value = value->arg[0])
+        factor *= value->op == EX_mul ? value->arg[1]->k.f : 1 / value->arg[1]->k.f;
     if (value->op != EX_cast || value->arg[0]->dt != DT_i32 ||
         !encoded_bounds(value->arg[0], &lo, &hi) || low > (double)lo || high < (double)hi)
         return NULL;
     const double most = fmax(fabs((double)lo), fabs((double)hi));
-    return fabs(factor - 1) * most <= NEAR_ITSELF ? value->arg[0] : NULL;
+    return fabs(factor - 1) * most <= NEAR_ITSELF ? value->arg[0] : NULL; /* NaN is none, either */
 }
 
 /* A byte that is used as a number at once is the number that became the byte, and what is encoded
