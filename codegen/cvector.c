@@ -782,28 +782,32 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
 #define LEAST_WIDTH 4 /* of a vector */
 #define FOUR        4
 
-/* The body of a loop around one over four bytes, or words, that lie side by side: the store, and
- * what is stored of each of the four. */
+/* The body of a loop around one over two or four bytes, or four words, that lie side by side: the
+ * store, and what is stored of each of the few. */
 typedef struct Interleaved {
     const Stmt *store;
     const Expr *place; /* of the first */
+    int few;
     const Expr *value[FOUR];
 } Interleaved;
 
 static bool read_interleaved(Printer *p, const Stmt *s, Interleaved *in) {
-    const Stmt *four = s->body;
-    if (!four || four->kind != ST_for || four->next || !ex_is_int(four->extent, FOUR)) return false;
-    const Stmt *store = in->store = four->body;
+    const Stmt *loop = s->body;
+    if (!loop || loop->kind != ST_for || loop->next || !ex_is_const(loop->extent)) return false;
+    const Stmt *store = in->store = loop->body;
     if (!store || store->kind != ST_store || store->next) return false;
     const Buffer *b = p->k->buffers.items[store->buffer];
     const Expr *place = place_of(p, store), *value = prepare(p, store->value);
-    if (b->space == SPACE_reg || !(dt_store(b->dt) == 1 || b->dt == DT_i16) ||
-        !is_lane_type(b->dt) || (DType)value->dt != b->dt || !lanes_apart(place, s->var, FOUR) ||
-        !lanes_apart(place, four->var, 1))
+    const int64_t few = loop->extent->k.i;
+    const bool bytes = dt_store(b->dt) == 1;
+    if (!(few == FOUR ? bytes || b->dt == DT_i16 : few == 2 && bytes) || b->space == SPACE_reg ||
+        !is_lane_type(b->dt) || (DType)value->dt != b->dt || !lanes_apart(place, s->var, few) ||
+        !lanes_apart(place, loop->var, 1))
         return false;
+    in->few = (int)few;
     const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
-    for (int i = FOUR - 1; i >= 0; i--) {
-        at[four->var] = ex_i(p->x, i);
+    for (int i = in->few - 1; i >= 0; i--) {
+        at[loop->var] = ex_i(p->x, i);
         in->value[i] = ex_subst_vars(p->x, value, p->k->vars.n, at);
         in->value[i] = ex_simplify(p->x, in->value[i], p->k->vars.n, p->extent);
         if (!lanes_can(p, in->value[i], s->var)) return false;
@@ -818,13 +822,19 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
     const Buffer *to = p->k->buffers.items[in->store->buffer];
     const bool words = to->dt == DT_i16;
     const char *part[FOUR], *type = lane_type(p, words ? DT_i16 : DT_u8, l->width);
-    for (int i = 0; i < FOUR; i++) {
+    for (int i = 0; i < in->few; i++) {
         lanes_begin(l, in->value[i]);
         part[i] = TEXT("(%s)%s", type, lanes_text(l, in->value[i], true));
     }
     begin_statement(p, 1, &in->place);
     const char *place = print_address(p, in->store->buffer, in->place);
-    if (words)
+    const char *pairs = lane_type(p, DT_u16, l->width);
+    if (in->few == 2)
+        print_line(p,
+                   "*(%s_at *)%s = __builtin_convertvector(%s, %s) | (__builtin_convertvector(%s, "
+                   "%s) << 8);",
+                   pairs, place, part[0], pairs, part[1], pairs);
+    else if (words)
         print_line(p, "%s(%s, %s, %s, %s, %s);", unit_lane_function(p->unit, "put_fours", l->width),
                    place, part[0], part[1], part[2], part[3]);
     else
@@ -1045,8 +1055,8 @@ bool spill_held(Printer *p, const Stmt *s) {
             p->indent++;
         }
         any = true;
-        print_line(p, "%s %s[%lld] __attribute__((aligned(%d)));", type_of(p, b->dt), p->buffer[i],
-                   (long long)buffer_elements(b), p->unit->vector_bytes);
+        print_line(p, "%s %s[%lld] __attribute__((aligned(%d)));", mem_type(p->unit, b->dt),
+                   p->buffer[i], (long long)buffer_elements(b), p->unit->vector_bytes);
         store_held(p, i, p->buffer[i]);
         p->held[i] = -p->held[i];
     }

@@ -189,10 +189,11 @@ static Stmt *with_vars(Build *b, const Stmt *from, const Expr *const *to) {
  * while the sums of the next tile are added up (codegen/later.c). NULL: the nest does not ask for
  * that, or the loops are bounded by what a run finds. */
 static Stmt *finish_parts(Build *b, Stmt *store) {
-    const int count = b->n_tile, column = b->tile[count - 1],
-              row = count > 1 ? b->tile[count - 2] : -1;
+    const int count = b->n_tile;
     const bool unit = nest_has_unit(b->n);
-    if (b->n->target->blocks || row < 0 || !(unit || b->n->later_loop == row)) return NULL;
+    if (b->n->target->blocks || count < 2) return NULL;
+    const int column = b->tile[count - 1], row = b->tile[count - 2];
+    if (!unit && b->n->later_loop != row) return NULL;
     const NestLoop *rows = &b->n->loop[row];
     for (int i = 0; i < count; i++)
         if (b->until[b->tile[i]] || b->inside[b->tile[i]]) return NULL;

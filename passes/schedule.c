@@ -979,8 +979,8 @@ static void loops_reduce(Nest *n) {
     nest_pack(n);
 }
 
-/* A map to bytes or words whose four innermost elements lie apart in what it reads, while those of
- * the loop around lie side by side: vectors along that loop are interleaved. */
+/* A map to bytes or words whose four innermost elements (two, of bytes) lie apart in what it reads,
+ * while those of the loop around lie side by side: vectors along that loop are interleaved. */
 static void interleave(Nest *n) {
     const DType dt = n->op->out[0]->dt;
     if (!n->target->vector_types || n->n_order < 2 || (dt_store(dt) != 1 && dt != DT_i16)) return;
@@ -988,8 +988,9 @@ static void interleave(Nest *n) {
     VectorScore along = {.n = n, .loop = around}, across = {.n = n, .loop = last};
     ex_visit(n->p->arena, nest_body(n), score_load, &along);
     ex_visit(n->p->arena, nest_body(n), score_load, &across);
-    if (n->loop[last].extent == 4 && n->loop[around].extent >= 4 && along.unit && !along.other &&
-        across.other)
+    const int64_t few = n->loop[last].extent;
+    if ((few == 4 || (few == 2 && dt_store(dt) == 1)) && n->loop[around].extent >= 4 &&
+        along.unit && !along.other && across.other)
         nest_bind(n, last, ROLE_unroll);
 }
 

@@ -287,6 +287,18 @@ def joined(folder):
     net.save(folder, "joined", net.coded(net.conv(x, 32, 1)))
 
 
+def shuffled(folder):
+    """Channels of two tensors that take turns, one of them encoded again."""
+    net = Network(1, 8, 9, 7)
+    x = net.coded("x")
+    parts = [net.coded(net.conv(x, 29, kernel)) for kernel in (1, 3)]
+    y = net.coded(net.op("Concat", *parts, axis=1), net.codes[parts[1]])
+    y = net.coded(net.op("Reshape", y, np.int64([1, 2, 29, 9, 7])))
+    y = net.coded(net.op("Transpose", y, perm=[0, 2, 1, 3, 4]))
+    y = net.coded(net.op("Reshape", y, np.int64([1, 58, 9, 7])))
+    net.save(folder, "shuffled", net.coded(net.conv(y, 16, 1)), parts[0])
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     attention(folder)
@@ -296,15 +308,15 @@ def main():
     depthwise(folder)
     odd(folder)
     pool(folder)
-    pools(folder)
-    joined(folder)
     Network.signed = True
     attention(folder)
     depthwise(folder)
     odd(folder)
     pool(folder)
-    pools(folder)
-    joined(folder)
+    for Network.signed in (False, True):
+        pools(folder)
+        joined(folder)
+        shuffled(folder)
 
 
 if __name__ == "__main__":
