@@ -828,13 +828,13 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
     }
     begin_statement(p, 1, &in->place);
     const char *place = print_address(p, in->store->buffer, in->place);
-    const char *pairs = lane_type(p, DT_u16, l->width);
-    if (in->few == 2)
+    if (in->few == 2) {
+        const char *pairs = lane_type(p, DT_u16, l->width);
         print_line(p,
                    "*(%s_at *)%s = __builtin_convertvector(%s, %s) | (__builtin_convertvector(%s, "
                    "%s) << 8);",
                    pairs, place, part[0], pairs, part[1], pairs);
-    else if (words)
+    } else if (words)
         print_line(p, "%s(%s, %s, %s, %s, %s);", unit_lane_function(p->unit, "put_fours", l->width),
                    place, part[0], part[1], part[2], part[3]);
     else

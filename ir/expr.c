@@ -833,8 +833,10 @@ static int beside_bytes(const Expr *e, DType dt, int var) {
     return (a & b & both) | ((a | b) & ~both);
 }
 
+#define MOST_CHOICES 4096 /* nodes of a tree */
+
 bool ex_chooses_bytes(const Expr *e, DType dt, int var) {
-    return beside_bytes(e, dt, var) == 0;
+    return e->size <= MOST_CHOICES && beside_bytes(e, dt, var) == 0;
 }
 
 bool ex_is_lookup(const Expr *load) {

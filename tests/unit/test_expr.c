@@ -359,12 +359,37 @@ static void test_variables(void **state) {
     arena_free(&arena);
 }
 
+/* What is chosen from bytes and constants beyond them is a byte where one that lies within wins. */
+static void test_chosen_bytes(void **state) {
+    Arena arena;
+    Exprs x;
+    arena_init(&arena, 0, NULL, NULL);
+    exprs_init(&x, &arena);
+    const Expr *at = ex_var(&x, 0), *byte = ex_cast(&x, DT_i32, ex_load(&x, DT_u8, 0, 1, &at));
+    const Expr *least = ex_i(&x, INT32_MIN), *inside = ex_lt(&x, ex_var(&x, 1), ex_i(&x, 3));
+    const Expr *rim = ex_select(&x, inside, byte, least);
+    const Expr *own = ex_select(&x, ex_lt(&x, at, ex_i(&x, 3)), byte, ex_i(&x, 0));
+    (void)state;
+    assert_true(ex_chooses_bytes(byte, DT_u8, 0));
+    assert_false(ex_chooses_bytes(byte, DT_i8, 0));
+    assert_false(ex_chooses_bytes(rim, DT_u8, 0));
+    assert_true(ex_chooses_bytes(ex_bin(&x, EX_max, rim, byte), DT_u8, 0));
+    assert_false(ex_chooses_bytes(ex_bin(&x, EX_min, rim, byte), DT_u8, 0));
+    assert_true(ex_chooses_bytes(ex_bin(&x, EX_max, rim, ex_i(&x, 255)), DT_u8, 0));
+    assert_false(ex_chooses_bytes(ex_bin(&x, EX_max, byte, ex_i(&x, 256)), DT_u8, 0));
+    assert_false(ex_chooses_bytes(own, DT_u8, 0));
+    assert_true(ex_chooses_bytes(own, DT_u8, 1));
+    assert_false(ex_chooses_bytes(ex_add(&x, byte, ex_i(&x, 1)), DT_u8, 0));
+    arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),           cmocka_unit_test(test_order_of_sums),
         cmocka_unit_test(test_coarse_order),     cmocka_unit_test(test_no_stride),
         cmocka_unit_test(test_joined_divisions), cmocka_unit_test(test_shared_parts),
         cmocka_unit_test(test_by_reciprocal),    cmocka_unit_test(test_scaling),
-        cmocka_unit_test(test_widened),          cmocka_unit_test(test_variables)};
+        cmocka_unit_test(test_widened),          cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_chosen_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
