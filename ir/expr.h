@@ -199,9 +199,9 @@ bool ex_is_rounding(const Expr *e);
 /* Is it made of loads of 16 bits or fewer that depend on the variable, and of any integers that do
  * not, by operations whose result's low 16 bits depend on those of their operands alone? */
 bool ex_is_word_sum(const Expr *e, int var);
-/* Is it a byte of the type, an i32 that min, max and conditions which do not depend on the variable
- * choose from such bytes and from constants, perhaps beyond them? Then so is what they choose if
- * such constants are the nearest byte. */
+/* Is it an i32 that min, max and conditions which do not depend on the variable choose from bytes of
+ * the type and from constants, and surely such a byte? Constants beyond them may be replaced by the
+ * nearest byte then. */
 bool ex_chooses_bytes(const Expr *e, DType dt, int var);
 /* The least and the largest of a type of bytes. */
 static inline int64_t byte_least(DType dt) {

@@ -8,13 +8,14 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#define MOST_PARTS 64
+#define MOST_PARTS                                                                                 \
+    128 /* and choices of them: a model has tens, and all of them are walked through */
 
 typedef struct Joined {
     Graph *g;
     Op *op;
-    int *parts; /* by input: how many parts of the map's body read it */
-    int n_parts;
+    int *parts;  /* by input: how many parts of the map's body read it */
+    int n_parts; /* and choices */
 } Joined;
 
 static bool is_choice(const Expr *e) {
@@ -39,17 +40,19 @@ static const Expr *argument_of(const Expr *e) {
 
 static void count_parts(Joined *j, const Expr *e) {
     const Expr *from = argument_of(e);
-    if (from && is_choice(from) && j->n_parts < MOST_PARTS) {
+    if (j->n_parts++ > MOST_PARTS) return;
+    if (from && is_choice(from)) {
         count_parts(j, from->arg[1]);
         count_parts(j, from->arg[2]);
         return;
     }
-    j->n_parts++;
     if (from && from->op == EX_load) j->parts[from->k.i]++;
 }
 
-/* Can the function go to who makes what `load` reads, for elements of type `dt`? What finds the
- * largest of bytes rather does nothing else (nest_chosen_bytes). */
+/* Can the function go to who makes what `load` reads, for elements of type `dt`? Not if others read
+ * it, too, if more is made than the map has, of which it reads some, or if the elements became
+ * larger. Sums have something done with them anyway, the largest of bytes had rather not
+ * (nest_chosen_bytes). */
 static bool can_move(const Joined *j, const Expr *load, DType dt) {
     const Value *v = j->op->in[load->k.i];
     const Op *maker = v->def;
@@ -57,7 +60,7 @@ static bool can_move(const Joined *j, const Expr *load, DType dt) {
     return j->parts[load->k.i] == 1 && v->index == 1 && !v->range &&
            (adds || maker->kind == OP_map) &&
            loads_of_input(j->g->arena, j->op->body, (int)load->k.i) == 1 &&
-           dt_store(dt) <= dt_store(v->dt);
+           value_numel(v) <= value_numel(j->op->out[0]) && dt_store(dt) <= dt_store(v->dt);
 }
 
 /* `whole`, of which `e` is a part: chosen from what it is with each arm of a choice, or a load of

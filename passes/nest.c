@@ -698,6 +698,7 @@ bool nest_moves_fit(const Nest *n, int few, bool shorts) {
     return false;
 }
 
+/* The type of the first bytes that are read. */
 static void find_bytes(void *user, const Expr *e) {
     DType *dt = user;
     if (e->op == EX_cast && e->arg[0]->op == EX_load && *dt == DT_none) *dt = (DType)e->arg[0]->dt;
@@ -743,8 +744,8 @@ static bool are_short(const Nest *n, int at) {
     return n->loop[few].reduce && nest_sums_are_short(n, term_of(n), count, loops, times, few);
 }
 
-#define LATER_LOOPS 3 /* of a tile whose sums are finished later (finish_parts in nest_finish.c)   \
-                       */
+/* Of a tile whose sums are finished later (finish_parts in nest_finish.c). */
+#define LATER_LOOPS 3
 
 /* Is the loop whose rows are finished a tile later the one around the tile's vectors, and still
  * what it was? */

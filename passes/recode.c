@@ -117,8 +117,8 @@ static bool encoded_bounds(const Expr *e, int64_t *lo, int64_t *hi) {
     double low, high;
     ex_bounded(e->arg[0]->arg[0], &low, &high);
     if (!(low >= -1e6 && high <= 1e6 && low <= high)) return false;
-    *lo = (int64_t)low + zero;
-    *hi = (int64_t)high + zero;
+    *lo = (int64_t)rint(low) + zero;
+    *hi = (int64_t)rint(high) + zero;
     return true;
 }
 
@@ -136,22 +136,29 @@ static const Expr *rewritten_place(Tables *t, const Expr *load,
     return replaced(&r, load);
 }
 
-#define NEAR_ITSELF 0.25
+#define NEAR_ITSELF  0.25
+#define MOST_FACTORS 4   /* and so large, ... */
+#define LARGE_FACTOR 1e9 /* ... or the inverse: no product of them with a byte overflows */
 
 /* The integer that `e` rounds and bounds, times factors that do not change which one is nearest, if
- * it lies within these bounds already; NULL: it is no such thing. */
+ * all integers that it may be lie within these bounds; NULL: it is no such thing. */
 static const Expr *rounded_again(const Expr *e) {
     if (!ex_is_rounding(e)) return NULL;
     double low, high, factor = 1;
     int64_t lo, hi;
     const Expr *value = ex_bounded(e->arg[0]->arg[0], &low, &high);
-    for (; (value->op == EX_mul || value->op == EX_div) && ex_is_const(value->arg[1]);
-         value = value->arg[0])
+    for (int i = 0; i < MOST_FACTORS && (value->op == EX_mul || value->op == EX_div) &&
+                    ex_is_const(value->arg[1]);
+         i++, value = value->arg[0]) {
+        const double one = fabs(value->arg[1]->k.f);
+        if (!(one >= 1 / LARGE_FACTOR && one <= LARGE_FACTOR)) return NULL;
         factor *= value->op == EX_mul ? value->arg[1]->k.f : 1 / value->arg[1]->k.f;
+    }
     if (value->op != EX_cast || value->arg[0]->dt != DT_i32 ||
         !encoded_bounds(value->arg[0], &lo, &hi) || low > (double)lo || high < (double)hi)
         return NULL;
     const double most = fmax(fabs((double)lo), fabs((double)hi));
+    if (most > 256) return NULL;
     return fabs(factor - 1) * most <= NEAR_ITSELF ? value->arg[0] : NULL; /* NaN is none, either */
 }
 
