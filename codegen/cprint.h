@@ -240,8 +240,9 @@ bool print_later(Printer *p, const Stmt *s);
 bool print_later_alloc(Printer *p, int buffer);
 /* Prints the loop of a product of vectors with parts in between; false if it is not that one. */
 bool print_groups(Printer *p, const Stmt *s);
-/* Where iterations begin and end that are printed now; false: all of them are. */
-bool group_bounds(const Printer *p, const Stmt *s, const char **first, const char **last);
+/* Where the loop's iterations begin and end, if a group of them is being printed; else as they were.
+ */
+void group_bounds(const Printer *p, const Stmt *s, const char **first, const char **last);
 /* Around all statements of a kernel: nothing, if nothing is done later. */
 void print_later_begin(Printer *p);
 void print_later_end(Printer *p);

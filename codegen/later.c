@@ -240,12 +240,11 @@ bool print_groups(Printer *p, const Stmt *s) {
     return true;
 }
 
-bool group_bounds(const Printer *p, const Stmt *s, const char **first, const char **last) {
+void group_bounds(const Printer *p, const Stmt *s, const char **first, const char **last) {
     const Later *l = p->later;
-    if (!l || s != l->loop || !l->first) return false;
+    if (!l || s != l->loop || !l->first) return;
     *first = l->first;
     *last = l->last;
-    return true;
 }
 
 void print_later_begin(Printer *p) {

@@ -8,8 +8,8 @@
 #include "passes/inline.h"
 #include "passes/passes.h"
 
-#define MOST_PARTS                                                                                 \
-    128 /* and choices of them: a model has tens, and all of them are walked through */
+/* And choices of them: models have tens, and of each the whole body is written anew. */
+#define MOST_PARTS 128
 
 typedef struct Joined {
     Graph *g;
@@ -88,7 +88,7 @@ void pass_early(Graph *g, const PassOptions *o) {
     graph_count_uses(g);
     for (Op *op = g->first; op; op = op->next) {
         if (op->sub) pass_early(op->sub, o);
-        if (op->kind != OP_map || op->guard) continue;
+        if (op->kind != OP_map) continue;
         const Expr *from = argument_of(op->body);
         if (!from || !is_choice(from)) continue;
         Joined j = {.g = g, .op = op, .parts = ARENA_ARRAY(g->arena, op->n_in, int)};

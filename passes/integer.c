@@ -736,8 +736,7 @@ static bool rewrite_extreme(Graph *g, Op *op, const Target *t) {
                                 ex_const(x, DT_i32, combine_identity(op->combine, DT_i32)));
     const Expr *extreme = ex_acc(x, DT_i32);
     if (d.q->dt == DT_i8) { /* it is seen to be one of the bytes (nest_chosen_bytes) */
-        const bool most = op->combine == COMBINE_max;
-        const Expr *bound = ex_i(x, most ? byte_least(DT_i8) : byte_most(DT_i8));
+        const Expr *bound = ex_i(x, combine_identity(op->combine, DT_i8).i);
         extreme = ex_bin(x, combine_expr(op->combine), extreme, bound);
     }
     found->post = ex_cast(x, (DType)d.q->dt, extreme);

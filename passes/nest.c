@@ -704,10 +704,6 @@ static void find_bytes(void *user, const Expr *e) {
     if (e->op == EX_cast && e->arg[0]->op == EX_load && *dt == DT_none) *dt = (DType)e->arg[0]->dt;
 }
 
-const Expr *nest_worst_byte(const Nest *n, DType dt) {
-    return ex_i(n->x, n->op->combine == COMBINE_max ? byte_least(dt) : byte_most(dt));
-}
-
 DType nest_chosen_bytes(const Nest *n) {
     const Op *op = n->op;
     DType dt = DT_none;
@@ -718,11 +714,12 @@ DType nest_chosen_bytes(const Nest *n) {
     ex_visit(n->p->arena, op->body, find_bytes, &dt);
     if (!dt_is_byte(dt)) return DT_none;
     const ExprOp combine = combine_expr(op->combine);
-    const Expr *acc = ex_acc(n->x, DT_i32), *worst = nest_worst_byte(n, dt);
-    if (!ex_chooses_bytes(ex_bin(n->x, combine, op->body, worst), dt, -1)) return DT_none;
-    if (op->post == ex_cast(n->x, dt, ex_bin(n->x, combine, acc, worst))) return dt;
+    const Expr *acc = ex_acc(n->x, DT_i32), *none = ex_i(n->x, combine_identity(op->combine, dt).i);
+    if (!ex_chooses_bytes(ex_bin(n->x, combine, op->body, none), dt, -1)) return DT_none;
+    if (op->post == ex_cast(n->x, dt, ex_bin(n->x, combine, acc, none))) return dt;
     if (op->post != ex_cast(n->x, dt, acc)) return DT_none;
-    /* of what is combined from nothing, the low byte is the worst one if that has no sign */
+    /* what is combined from nothing is i32's identity, whose low byte is that of bytes without sign
+     */
     bool nothing = n->reach || !ex_chooses_bytes(op->body, dt, -1);
     for (int i = 0; i < n->n_coords; i++) nothing |= n->limit[i] != NULL;
     return nothing && dt == DT_i8 ? DT_none : dt;
@@ -744,19 +741,25 @@ static bool are_short(const Nest *n, int at) {
     return n->loop[few].reduce && nest_sums_are_short(n, term_of(n), count, loops, times, few);
 }
 
-/* Of a tile whose sums are finished later (finish_parts in nest_finish.c). */
-#define LATER_LOOPS 3
-
-/* Is the loop whose rows are finished a tile later the one around the tile's vectors, and still
- * what it was? */
-static bool is_later_row(const Nest *n) {
-    int tile[NEST_MAX_LOOPS], count = 0;
+int nest_tile_loops(const Nest *n, int tile[NEST_MAX_LOOPS]) {
+    int count = 0;
     bool reducing = false;
     for (int i = 0; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
         reducing |= l->reduce;
         if (reducing && !l->reduce) tile[count++] = n->order[i];
     }
+    return count;
+}
+
+/* Of a tile whose sums are finished later (finish_parts in nest_finish.c). */
+#define LATER_LOOPS 3
+
+/* Is the loop whose rows are finished a tile later the one around the tile's vectors, and still
+ * what it was? */
+static bool is_later_row(const Nest *n) {
+    int tile[NEST_MAX_LOOPS];
+    const int count = nest_tile_loops(n, tile);
     if (count < 2 || count > LATER_LOOPS || tile[count - 2] != n->later_loop) return false;
     return n->loop[n->later_loop].role == ROLE_unroll &&
            n->loop[tile[count - 1]].role == ROLE_vector;

@@ -164,11 +164,13 @@ static inline bool is_thread(Role role) {
 
 #define SHARED_PADDING 16 /* bytes of a line of a tile in shared memory */
 
+/* The loops of the accumulator tile, the outermost first; returns how many. */
+int nest_tile_loops(const Nest *n, int tile[NEST_MAX_LOOPS]);
+
 /* The bytes of which the reduction finds the largest or the smallest, and does nothing else: then it
- * begins with nest_worst_byte, and vectors have four times as many of them as of i32. DT_none: it
+ * begins with their identity, and vectors have four times as many of them as of i32. DT_none: it
  * does not. */
 DType nest_chosen_bytes(const Nest *n);
-const Expr *nest_worst_byte(const Nest *n, DType dt);
 
 /* Takes loop `a` out of the nest: its coordinate is `value` (an iteration number or a constant). */
 void nest_fix(Nest *n, int a, const Expr *value);

@@ -774,7 +774,7 @@ static Stmt *build_reduction(Build *b) {
         if (b->factor[f]) stmt_append(&list, nest_new_alloc(b, (int)b->factor[f]->k.i));
     stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
-    if (bytes != DT_none) start = nest_worst_byte(n, bytes);
+    if (bytes != DT_none) start = ex_i(b->x, combine_identity(op->combine, bytes).i);
     stmt_append(&list, nest_wrap(b, b->n_tile, b->tile, store_acc(b, at, start)));
     Stmt *store =
         across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;

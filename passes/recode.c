@@ -159,7 +159,7 @@ static const Expr *rounded_again(const Expr *e) {
         return NULL;
     const double most = fmax(fabs((double)lo), fabs((double)hi));
     if (most > 256) return NULL;
-    return fabs(factor - 1) * most <= NEAR_ITSELF ? value->arg[0] : NULL; /* NaN is none, either */
+    return fabs(factor - 1) * most <= NEAR_ITSELF ? value->arg[0] : NULL;
 }
 
 /* A byte that is used as a number at once is the number that became the byte, and what is encoded

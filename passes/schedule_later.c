@@ -5,23 +5,18 @@
 
 #define LEAST_LATER 6 /* what is done with a sum, as body_cost counts, that is worth an array */
 
-/* The loops over a tile's rows and columns, behind `first` of the order; false: it has others, or
- * how often it adds up hangs on the run. */
+/* The loops over a tile's rows and columns; false: it has others, or how often it adds up, from
+ * `first` of the order on, hangs on the run. */
 static bool find_tile(const Nest *n, int first, int *row, int *column) {
-    *row = *column = -1;
+    int tile[NEST_MAX_LOOPS];
     for (int i = first; i < n->n_order; i++) {
         const NestLoop *l = &n->loop[n->order[i]];
-        if (l->role == ROLE_tile || l->least < l->extent || (!l->reduce && *column >= 0))
-            return false;
-        if (l->reduce) continue;
-        if (l->role == ROLE_vector)
-            *column = n->order[i];
-        else if (*row < 0)
-            *row = n->order[i];
-        else
-            return false;
+        if (l->role == ROLE_tile || l->least < l->extent) return false;
     }
-    return *row >= 0 && *column >= 0 && n->loop[*row].role == ROLE_unroll;
+    if (nest_tile_loops(n, tile) != 2) return false;
+    *row = tile[0];
+    *column = tile[1];
+    return n->loop[*row].role == ROLE_unroll && n->loop[*column].role == ROLE_vector;
 }
 
 void finish_later(Nest *n) {
