@@ -62,17 +62,18 @@ static bool is_function(const Printer *p, const Expr *e) {
            (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
 }
 
-/* An accumulator of 16 bits with something added to it, in as many bits (sums_are_words). */
-static bool adds_words(const Printer *p, const Expr *e, int var) {
-    if (e->op != EX_cast || e->dt != DT_i16 || e->arg[0]->op != EX_add) return false;
-    const Expr *sum = e->arg[0];
-    for (int i = 0; i < 2; i++) {
-        const Expr *old = sum->arg[i]->op == EX_cast ? sum->arg[i]->arg[0] : NULL;
-        if (old && old->op == EX_load && old->dt == DT_i16 &&
-            p->k->buffers.items[old->k.i]->space == SPACE_reg)
-            return ex_is_word_sum(sum, var);
-    }
+/* Does a word sum read words that registers hold? */
+static bool reads_words(const Printer *p, const Expr *e) {
+    if (e->op == EX_load) return e->dt == DT_i16 && p->k->buffers.items[e->k.i]->space == SPACE_reg;
+    for (int i = 0; i < e->n; i++)
+        if (reads_words(p, e->arg[i])) return true;
     return false;
+}
+
+/* A sum of words in registers, with other terms, in as many bits (sums_are_words). */
+static bool adds_words(const Printer *p, const Expr *e, int var) {
+    return e->op == EX_cast && e->dt == DT_i16 && ex_is_word_sum(e->arg[0], var) &&
+           reads_words(p, e->arg[0]);
 }
 
 /* A byte that is chosen from others, in lanes of bytes? */

@@ -17,11 +17,6 @@ static inline bool is_product_of_two(const Op *op) {
     return op_is_product(op) && op->body->arg[0] != op->body->arg[1];
 }
 
-/* Is it a small matrix, which transforms tiles rather than connects channels? */
-static inline bool is_transform(const Value *v) {
-    return v->rank == 2 && v->shape[0] <= 6 && v->shape[1] <= 6;
-}
-
 /* The coordinates in a tensor of shape `to` of the element at `index` of the same memory with shape
  * `from`. */
 void reshape_index(Exprs *x, int rank_from, const int64_t *from, const Expr *const *index,

@@ -48,7 +48,7 @@ static void wish(Layout *l, const Value *v, int axis) {
 typedef struct Factor {
     uint32_t vars; /* coordinates it depends on */
     bool constant; /* it loads constants only */
-    bool connects; /* ... and not a small matrix alone, that transforms tiles */
+    bool connects; /* ... if any: a matrix of numbers, that transforms tiles, does not */
     const Op *op;
 } Factor;
 
@@ -58,7 +58,7 @@ static void look_at_factor(void *user, const Expr *e) {
     if (e->op != EX_load) return;
     const Value *v = f->op->in[e->k.i];
     f->constant &= value_is_const(v);
-    f->connects |= !is_transform(v);
+    f->connects = true;
 }
 
 typedef struct Operands {

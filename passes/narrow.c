@@ -8,6 +8,7 @@
  */
 #include "ir/constant.h"
 #include "passes/inline.h"
+#include "passes/nest.h"
 #include "passes/passes.h"
 
 #define MIN_DEPTH 4 /* products in a sum that is worth it */
@@ -22,9 +23,7 @@ typedef struct Narrow {
 } Narrow;
 
 static bool is_product(const Op *op) {
-    if (!is_product_of_two(op)) return false;
-    for (int i = 0; i < op->n_in; i++)
-        if (value_is_const(op->in[i]) && is_transform(op->in[i])) return false;
+    if (!is_product_of_two(op) || op_applies_matrices(op)) return false;
     return op->body->dt == DT_f32 && shape_numel(op->n_red, op->red) >= MIN_DEPTH;
 }
 

@@ -254,6 +254,11 @@ void nest_stream(Nest *n, int a) {
     text_addf(&n->steps, "stream %s; ", n->loop[a].name);
 }
 
+void nest_matrices(Nest *n) {
+    n->matrices = true;
+    text_add(&n->steps, "matrices; ");
+}
+
 void nest_partial(Nest *n, int a) {
     n->partial_loop = a;
     text_addf(&n->steps, "partial %s; ", n->loop[a].name);
@@ -361,6 +366,10 @@ static bool replay_step(Nest *n, int count, char **w) {
     for (int i = 1; i < count; i++) loops[i] = nest_find(n, w[i]);
     if (!strcmp(w[0], "pack") && count == 1) {
         nest_pack(n);
+        return true;
+    }
+    if (!strcmp(w[0], "matrices") && count == 1) {
+        nest_matrices(n);
         return true;
     }
     if (!strcmp(w[0], "stream") && count == 2) {

@@ -16,6 +16,9 @@
  *   partial A     the loops inside of reduction loop A sum up the factors that change with them, in
  *                 the type of their product; what the body does to that is done once in an
  *                 iteration of A
+ *   matrices      factors without loads are small matrices of numbers, of reduction loops and loops
+ *                 of the tile: the sums with one are taken before those with the other, in straight
+ *                 lines
  *   pack          constant operands are stored in the order in which the nest reads them
  *   stream A      ... but for loop A: what its iterations read lies as far apart as if it were the
  *                 outermost one, of a reduction loop the outermost of these, so that caches fetch
@@ -84,6 +87,7 @@ typedef struct Nest {
     const Expr *lies[MAX_RANK];
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
+    bool matrices;               /* see nest_read_matrices */
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* loop whose iterations read streams of constants; -1: none */
     int later_loop;    /* unrolled loop, `later` rows of which are finished at a time while the sums
@@ -122,6 +126,7 @@ void nest_stage(Nest *n, int factor, int at);
 void nest_pack(Nest *n);
 void nest_stream(Nest *n, int a);
 void nest_partial(Nest *n, int a);
+void nest_matrices(Nest *n);
 void nest_later(Nest *n, int a, int64_t rows);
 void nest_single(Nest *n, Singles singles);
 /* Takes that step back. */
@@ -195,6 +200,28 @@ typedef struct PartialSum {
 /* Reads a sum of `e` as such a one; `inside`: the variables of the sum of terms, `times`: how many
  * terms it has. */
 PartialSum nest_partial_sum(Exprs *x, const Expr *e, uint64_t inside, int64_t times);
+
+#define MOST_MATRICES 2
+#define MOST_NUMBERS  6 /* rows, and columns */
+
+/* A factor of a product without loads: numbers that hang on two loops. */
+typedef struct Matrix {
+    int row, red; /* loops, of the results and of the reduction */
+    int rows, columns;
+    double at[MOST_NUMBERS][MOST_NUMBERS]; /* [rows][columns] */
+} Matrix;
+
+/* A sum over all reduction loops of `factor` and of a matrix for each of them. */
+typedef struct MatrixSum {
+    int n;
+    Matrix of[MOST_MATRICES];
+    const Expr *factor; /* over loop numbers, without the rows */
+} MatrixSum;
+
+/* Is the operator such a sum? Its terms are shared, so that it takes few instructions. */
+bool op_applies_matrices(const Op *op);
+/* Reads the nest's body as such a one; false if it is none, or the rows are not yet loops. */
+bool nest_read_matrices(const Nest *n, MatrixSum *m);
 
 /* Builds the kernel of a map, reduce, scan or the updates of a scatter. args receives the values
  * behind its parameters (those of the op, in order, then the output; packed constants replace

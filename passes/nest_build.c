@@ -139,8 +139,7 @@ const Expr *nest_extent_of(Build *b, int loop) {
     return b->until[loop] ? b->until[loop] : ex_i(b->x, b->n->loop[loop].extent);
 }
 
-/* An expression over loop numbers, in terms of the loops' variables. */
-static const Expr *in_loops(Build *b, const Expr *e) {
+const Expr *nest_in_loops(Build *b, const Expr *e) {
     return nest_simplify(b, ex_subst_vars(b->x, e, NEST_MAX_LOOPS, b->loop_var));
 }
 
@@ -574,7 +573,7 @@ static Stmt *reduction_loops(Build *b, int first, const Expr *at, const Expr *bo
     int n_staged = 0;
     const Expr *around = stage_at < 0 ? guards_to_loops(b, first) : NULL;
     if (n->reach && stage_at < 0 && !n->target->blocks && !nest_has_unit(n))
-        end_beyond_reach(b, in_loops(b, n->reach), first);
+        end_beyond_reach(b, nest_in_loops(b, n->reach), first);
     const Expr *inside = both_hold(b->x, b->guard[0], b->guard[1]);
     if (stage_at >= 0) {
         body = nest_stage_factors(b, body, stage_at, staged, &n_staged);
@@ -703,7 +702,7 @@ static void limit_lanes(Build *b) {
     b->tail_guard = take_limit(x, n->guard[1], ex_add(x, begin, ex_var(x, n->lane_loop)), &limit);
     if (!limit) return;
     b->lane_limit = end_of(b, limit, outer->extent * lanes + n->lane_tail);
-    b->guard[1] = b->tail_guard ? in_loops(b, b->tail_guard) : NULL;
+    b->guard[1] = b->tail_guard ? nest_in_loops(b, b->tail_guard) : NULL;
     b->until[n->lane_outer] = nest_simplify(b, ex_div(x, b->lane_limit, ex_i(x, lanes)));
 }
 
@@ -769,6 +768,14 @@ static Stmt *build_reduction(Build *b) {
     const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
     if (n->pack) body = nest_pack_constants(n, b->k, body, b->args);
 
+    Stmt *lines = n->matrices ? nest_apply_matrices(b) : NULL;
+    if (lines) {
+        Stmt *store = nest_store_output(b, nest_rewrite(b, post));
+        stmt_append(&lines, nest_finish_lines(b, store, post));
+        Stmt *sums = nest_new_alloc(b, b->acc_buffer);
+        stmt_append(&sums, lines);
+        return wrap_outer(b, first, sums);
+    }
     Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
     for (int f = 0; f < 2; f++)
         if (b->factor[f]) stmt_append(&list, nest_new_alloc(b, (int)b->factor[f]->k.i));
@@ -903,9 +910,9 @@ static void begin_build(Build *b) {
     b->args[op->n_in] = op->out[0];
     for (int i = 0; i < n->n_order; i++)
         b->loop_var[n->order[i]] = ex_var(b->x, n->loop[n->order[i]].var);
-    for (int i = 0; i < n->n_coords; i++) b->coord[i] = in_loops(b, n->coord[i]);
+    for (int i = 0; i < n->n_coords; i++) b->coord[i] = nest_in_loops(b, n->coord[i]);
     for (int i = 0; i < 2; i++)
-        if (n->guard[i]) b->guard[i] = in_loops(b, n->guard[i]);
+        if (n->guard[i]) b->guard[i] = nest_in_loops(b, n->guard[i]);
     b->tail_guard = n->guard[1];
 }
 

@@ -64,6 +64,8 @@ bool nest_has_unit(const Nest *n);
 
 /* Coordinates become loop variables, loads become flat, acc becomes the accumulator. */
 const Expr *nest_rewrite(Build *b, const Expr *e);
+/* An expression over loop numbers, in terms of the loops' variables. */
+const Expr *nest_in_loops(Build *b, const Expr *e);
 /* The element of the accumulator tile, of the first `count` loops of it. */
 const Expr *nest_tile_index(Build *b, int count);
 /* How many iterations a loop has in a run. */
@@ -89,5 +91,10 @@ Stmt *nest_combine_threads(Build *b, const NestLoop *l);
 Stmt *nest_combine_lanes(Build *b, const Expr *at, int64_t tile_size);
 /* The loops over the tile around `store`, that of an output: `post` of a sum. */
 Stmt *nest_finish_tile(Build *b, Stmt *store, const Expr *post);
+/* Stores the sums of a tile to the accumulators, in straight lines; NULL: the nest does not apply
+ * matrices of numbers to vectors (nest_read_matrices). */
+Stmt *nest_apply_matrices(Build *b);
+/* nest_finish_tile for these, some of whose vectors may lie beyond the edge. */
+Stmt *nest_finish_lines(Build *b, Stmt *store, const Expr *post);
 
 #endif

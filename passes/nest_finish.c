@@ -233,6 +233,31 @@ static bool by_rows(const Build *b, const Expr *post) {
            bytes > KEPT_VECTORS * n->target->vector_bytes && ex_slow_cycles(b->p->arena, post) > 0;
 }
 
+/* `store` in the iterations of the tile's loops but the last, from loop `at` of it on, with the
+ * condition around each vector. */
+static void finish_inside(Build *b, const Stmt *store, int at, const Expr **to, Stmt **list) {
+    const NestLoop *l = &b->n->loop[b->tile[at]];
+    if (at < b->n_tile - 1) {
+        for (int64_t i = 0; i < l->extent; i++) {
+            to[l->var] = ex_i(b->x, i);
+            finish_inside(b, store, at + 1, to, list);
+        }
+        return;
+    }
+    Stmt *own = with_vars(b, store, to), *loop = nest_new_for(b, l->var, l->extent, l->role);
+    const bool guarded = own->kind == ST_if;
+    loop->body = guarded ? own->body : own;
+    stmt_append(list, nest_new_if(b, guarded ? own->value : NULL, loop));
+}
+
+Stmt *nest_finish_lines(Build *b, Stmt *store, const Expr *post) {
+    const Expr *to[MAX_VARS] = {0};
+    Stmt *list = NULL;
+    if (!b->guard[0]) return nest_finish_tile(b, store, post);
+    finish_inside(b, store, 0, to, &list);
+    return list;
+}
+
 Stmt *nest_finish_tile(Build *b, Stmt *store, const Expr *post) {
     Stmt *parts = finish_parts(b, store);
     if (parts) return parts;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define MOST_PAIRED     2  /* fours of constant bytes whose sums are added in 16 bits */
-#define MOST_NUMBERS    6  /* rows and columns of a matrix in the body */
+
 #define DEEP            32 /* products of a sum beside which its end is short */
 #define ENOUGH_TO_SHARE 64 /* iterations that threads can share evenly */
 
@@ -944,6 +944,7 @@ static void loops_scan(Nest *n) {
 
 /* Reduction for loops: accumulators are a tile of vectors, the reduction runs outside of it. */
 static void loops_reduce(Nest *n) {
+    if (matrices_tile(n)) return;
     split_divided(n);
     if (n->target->scalar_registers) {
         int order[NEST_MAX_LOOPS];

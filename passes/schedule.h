@@ -176,6 +176,12 @@ int order_tiles(Nest *n, const Product *m, const Expr *body, int row, int column
  */
 bool partial_tile(Nest *n);
 
+/* --- small matrices of numbers (schedule_matrices.c) -------------------------------------------- */
+
+/* Sums of a tile of results with such as factors; false if it is none: then at most splits changed
+ * the nest. */
+bool matrices_tile(Nest *n);
+
 /* --- cores without vectors (schedule_scalars.c) ----------------------------------------------- */
 
 /* choose_tile for these: sums and the operands of a step stay in registers. */

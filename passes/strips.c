@@ -22,13 +22,13 @@
  * run. Operators with another one that does have no strips.
  */
 #include "passes/inline.h"
+#include "passes/nest.h"
 #include "passes/strips.h"
 
 #include <string.h>
 
-#define LEAST_GAIN   20000.0
-#define MOST_ROWS    4096 /* of a strip */
-#define MOST_NUMBERS 6    /* rows and columns of a matrix in the body, whose sums share terms */
+#define LEAST_GAIN 20000.0
+#define MOST_ROWS  4096 /* of a strip */
 
 /* --- which rows are read ---------------------------------------------------------------------- */
 
@@ -159,7 +159,7 @@ static void forget_uses(Strips *s, const Chain *c) {
 static bool cuts_transform(const Chain *c, const Op *op, const Span *span) {
     bool small = false;
     for (int a = 0; a < c->n_axes; a++) small |= op->out[0]->shape[span[a].coord] <= MOST_NUMBERS;
-    return small && op->kind == OP_reduce && shape_numel(op->n_red, op->red) <= MOST_NUMBERS;
+    return small && op_applies_matrices(op);
 }
 
 /* Does a product make vectors of what lies side by side in the result, or is that read from rows

@@ -2,6 +2,7 @@
  * and writes, where that lies, and how much of it hides behind what is computed. See strips.h.
  */
 #include "passes/inline.h"
+#include "passes/nest.h"
 #include "passes/strips.h"
 
 #include <math.h>
@@ -9,6 +10,7 @@
 #define MEMORY_BYTES  4.0    /* that come in a cycle from memory, or go there, */
 #define FAR_BYTES     8.0    /* from the cache that cores share, */
 #define NEAR_BYTES    32.0   /* and from the L2 cache */
+#define MATRIX_TERMS  2.0    /* of a row of a small matrix, which others share */
 #define VECTORS       1.5    /* of products in a cycle */
 #define LAUNCH_CYCLES 300.0  /* of a kernel, for what happens before its loops and behind them */
 #define OTHER_CYCLES  0.05   /* for a byte that another core may have made, or had before */
@@ -158,6 +160,8 @@ double op_cycles(const Strips *s, const Op *op) {
     double lanes = s->target->vector_types ? s->target->vector_bytes / 4.0 : 1;
     double each = 1 + ex_slow_cycles(s->scratch, op->body);
     double last = op->post ? ex_slow_cycles(s->scratch, op->post) : 0;
+    if (op_applies_matrices(op)) /* for each of them, a few terms */
+        return (double)value_numel(op->out[0]) * (op->n_red * MATRIX_TERMS + last) / lanes;
     return (steps_of(op) * each / VECTORS + (double)value_numel(op->out[0]) * last) / lanes;
 }
 
@@ -247,9 +251,9 @@ static double waits_less(const Strips *s, const Chain *c, const Member *m, const
 }
 
 /* What lies between operators comes from a nearer cache; but some of it is computed twice, and what
- * all strips read (weights, keys) is read again for each. Where there is next to nothing of that, as
- * between the heads of attention, strips also spare threads what moves between their cores, which
- * decides where nothing else does. */
+ * all strips read (weights, keys) is read again for each. Where there is next to nothing of that,
+ * as between the heads of attention, strips also spare threads what moves between their cores,
+ * which decides where nothing else does. */
 double chain_gain(Strips *s, const Chain *c) {
     double strips = strips_of(c), few = fewest_strips(s, c), held = bytes_held(s->scratch, c),
            stays = 0;

@@ -356,21 +356,15 @@ static bool choose(Convolution *v, const PassOptions *o) {
 
 /* --- rewriting -------------------------------------------------------------------------------- */
 
-static Value *matrix(Graph *g, int rows, int columns, const double *from) {
-    int64_t shape[2] = {rows, columns};
-    float *data = ARENA_ARRAY(g->arena, rows * columns, float);
-    for (int i = 0; i < rows * columns; i++) data[i] = (float)from[i];
-    return graph_const(g, DT_f32, 2, shape, data);
-}
-
-/* The element of a matrix of integers: numbers where its place is known. */
-static const Expr *number(Exprs *x, int rows, int columns, const double *from, const Expr *row,
-                          const Expr *column) {
+/* The element of a matrix: a number where its place is known. */
+static const Expr *number(const Convolution *v, int rows, int columns, const double *from,
+                          const Expr *row, const Expr *column) {
+    Exprs *x = v->x;
     const Expr *e = NULL;
     for (int i = rows - 1; i >= 0; i--) {
         const Expr *one = NULL;
         for (int k = columns - 1; k >= 0; k--) {
-            const Expr *here = ex_int(x, DT_i32, (int64_t)from[i * columns + k]);
+            const Expr *here = ex_num(x, v->dt, from[i * columns + k]);
             one = one ? ex_select(x, ex_bin(x, EX_eq, column, ex_i(x, k)), here, one) : here;
         }
         e = e ? ex_select(x, ex_bin(x, EX_eq, row, ex_i(x, i)), one, e) : one;
@@ -429,37 +423,25 @@ static Value *transformed_weights(const Convolution *v) {
     return graph_const(v->g, dt, r, shape, data);
 }
 
-/* The sum over `columns` values of m[row][r] * from[index], where row is coordinate `row` of the
- * shape and `step` times the summed coordinate is added to (or is) coordinate `along` of the index.
- */
-static Value *transform(const Convolution *v, DType dt, int rank, const int64_t *shape, int rows,
-                        int columns, const double *m, int row, Value *from, const Expr **index,
-                        int along, int64_t step) {
-    Exprs *x = v->x;
-    Builder b = build(v->g, rank, shape);
-    const Expr *r = build_red(&b, columns), *at[2] = {ex_var(x, row), r};
-    const Expr *moved = ex_mul(x, r, ex_i(x, step));
-    index[along] = index[along] ? ex_add(x, index[along], moved) : moved;
-    const Expr *factor = v->dt == DT_i32 ? number(x, rows, columns, m, at[0], r)
-                                         : build_load(&b, matrix(v->g, rows, columns, m), at);
-    const Expr *body = ex_mul(x, ex_cast(x, v->dt, build_load(&b, from, index)), factor);
-    return build_reduce(&b, dt, COMBINE_sum, body, NULL);
-}
-
-/* Where the coordinates of an image are in a tensor that begins with those of points: n, the others
- * in order, of axes that are cut into tiles the phase (if there are several) and the tile, c. */
+/* Where the coordinates of an image are in a tensor of tiles: n, the others in order, of axes that
+ * are cut into tiles the phase (if there are several) and the tile, the points, c. */
 typedef struct Places {
     int rank;
     int64_t shape[MAX_RANK];
     int at[MAX_RANK], phase[MAX_RANK]; /* of each dimension of the image; no phase: -1 */
+    int point[MOST_AXES];
 } Places;
 
 /* Of an image, or the result, of which the first `cut` axes are cut. */
 static Places places_of(const Convolution *v, const Value *of, int cut) {
-    Places p = {.rank = cut};
-    for (int a = 0; a < cut; a++) p.shape[a] = v->f->points;
+    Places p = {.rank = 0};
     for (int i = 0; i < of->rank; i++) {
         int d = i == 0 ? 0 : i < of->rank - 1 ? i + 1 : 1;
+        for (int a = 0; a < cut; a++) {
+            if (a ? d != 1 : i != 0) continue;
+            p.point[a] = p.rank++;
+            p.shape[p.point[a]] = v->f->points;
+        }
         int a = axis_of(v, d);
         const Axis *axis = a >= 0 && a < cut ? &v->axis[a] : NULL;
         p.phase[d] = axis && axis->dilation > 1 ? p.rank++ : -1;
@@ -471,6 +453,13 @@ static Places places_of(const Convolution *v, const Value *of, int cut) {
                                   : of->dims[d];
     }
     return p;
+}
+
+/* Are transforms along all axes one operator? Where rows end in a run they are one for each: those
+ * are no tiles of straight lines (schedule_matrices.c). */
+static bool together(const Convolution *v) {
+    const Value *out = v->op->out[0];
+    return !dims_vary(out->rank - 1, out->dims + 1);
 }
 
 /* The tile along axis `a` that is number `at` of joined ones, which may be beyond those of a run.
@@ -496,23 +485,33 @@ static Value *transformed_image(const Convolution *v) {
         padded |= after[axis->dim] != 0;
     }
     if (padded) image = g_pad(v->g, image, before, after, (Scalar){0});
+    const int step = together(v) ? v->n_axes : 1;
     Value *from = image;
-    for (int a = 0; a < v->n_axes; a++) { /* pixels along later axes are as they were */
-        const Axis *axis = &v->axis[a];
-        Places is = places_of(v, image, a), to = places_of(v, image, a + 1);
-        const Expr *index[MAX_RANK];
-        for (int i = 0; i < a; i++) index[i] = ex_var(x, i);
+    for (int first = 0; first < v->n_axes;
+         first += step) { /* pixels along later axes are as they were */
+        Places is = places_of(v, image, first), to = places_of(v, image, first + step);
+        const Expr *index[MAX_RANK], *factor = NULL;
+        Builder b = build(v->g, to.rank, to.shape);
+        for (int a = 0; a < first; a++) index[is.point[a]] = ex_var(x, to.point[a]);
         for (int d = 0; d < image->rank; d++) {
-            index[a ? is.at[d] : d] = ex_var(x, to.at[d]);
+            index[first ? is.at[d] : d] = ex_var(x, to.at[d]);
             if (is.phase[d] >= 0) index[is.phase[d]] = ex_var(x, to.phase[d]);
         }
-        const int along = a ? is.at[axis->dim] : axis->dim, phase = to.phase[axis->dim];
-        for (int i = 0; i < 2 && a && v->joined; i++)
-            index[is.at[v->axis[i].dim]] = tile_of(v, i, ex_var(x, to.at[axis->dim]));
-        index[along] = ex_mul(x, index[along], ex_i(x, v->f->tile * axis->dilation));
-        if (phase >= 0) index[along] = ex_add(x, index[along], ex_var(x, phase));
-        from = transform(v, v->dt == DT_i32 ? DT_i16 : DT_f32, to.rank, to.shape, v->f->points,
-                         v->f->points, v->f->input, a, from, index, along, axis->dilation);
+        for (int a = 0; a < 2 && first && v->joined; a++)
+            index[is.at[v->axis[a].dim]] = tile_of(v, a, ex_var(x, to.at[v->axis[first].dim]));
+        for (int a = first; a < first + step; a++) {
+            const Axis *axis = &v->axis[a];
+            const int along = first ? is.at[axis->dim] : axis->dim, phase = to.phase[axis->dim];
+            const Expr *r = build_red(&b, v->f->points);
+            index[along] = ex_mul(x, index[along], ex_i(x, v->f->tile * axis->dilation));
+            if (phase >= 0) index[along] = ex_add(x, index[along], ex_var(x, phase));
+            index[along] = ex_add(x, index[along], ex_mul(x, r, ex_i(x, axis->dilation)));
+            const Expr *one =
+                number(v, v->f->points, v->f->points, v->f->input, ex_var(x, to.point[a]), r);
+            factor = factor ? ex_mul(x, factor, one) : one;
+        }
+        const Expr *body = ex_mul(x, ex_cast(x, v->dt, build_load(&b, from, index)), factor);
+        from = build_reduce(&b, v->dt == DT_i32 ? DT_i16 : DT_f32, COMBINE_sum, body, NULL);
     }
     return from;
 }
@@ -527,7 +526,7 @@ static Value *products(const Convolution *v, const Places *to, Value *image, Val
     int n_w = v->n_axes;
     Places of = places_of(v, v->image, v->n_axes);
     for (int i = 0; i < rank + op->n_red; i++) moved[i] = ex_i(x, 0);
-    for (int a = 0; a < v->n_axes; a++) in[a] = w[a] = ex_var(x, a);
+    for (int a = 0; a < v->n_axes; a++) w[a] = in[of.point[a]] = ex_var(x, to->point[a]);
     w[n_w++] = in[of.at[1]] = build_red(&b, v->c);
     in[of.at[0]] = ex_var(x, to->at[0]);
     for (int d = 2; d < rank; d++) {
@@ -580,55 +579,58 @@ static void rewrite(Convolution *v) {
     Places to = places_of(v, op->out[0], v->n_axes);
     Value *image = transformed_image(v), *weights = transformed_weights(v);
     Value *sums = products(v, &to, image, weights);
-    /* At first */
-    for (int a = 0; a < v->n_axes - 1; a++) {
+    const int first = together(v) ? 0 : v->n_axes - 1; /* of the axes along which op sums up */
+    for (int a = 0; a < first; a++) {
         const Expr *from[MAX_RANK];
-        for (int i = 0; i < to.rank; i++) from[i] = i == a ? NULL : ex_var(x, i);
-        to.shape[a] = tile;
-        sums = transform(v, v->dt, to.rank, to.shape, tile, points, m, a, sums, from, a, 1);
+        to.shape[to.point[a]] = tile;
+        Builder b = build(g, to.rank, to.shape);
+        const Expr *r = build_red(&b, points);
+        for (int i = 0; i < to.rank; i++) from[i] = i == to.point[a] ? r : ex_var(x, i);
+        const Expr *one = number(v, tile, points, m, ex_var(x, to.point[a]), r);
+        sums =
+            build_reduce(&b, v->dt, COMBINE_sum, ex_mul(x, build_load(&b, sums, from), one), NULL);
     }
-    /* then A, with what op did to its sum */
-    Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 2, Value *);
+    /* A, and what op did to its sum */
+    Value **inputs = ARENA_ARRAY(g->arena, op->n_in + 1, Value *);
     memcpy(inputs, op->in, (size_t)op->n_in * sizeof *inputs);
-    const Expr *at[MAX_RANK], *place[2] = {NULL, ex_var(x, rank)}, *factor;
+    const Expr *at[MAX_RANK], *factor = NULL;
     int64_t extent[MAX_RANK];
     for (int d = 0; d < rank; d++) {
         at[to.at[d]] = ex_var(x, d);
         extent[d] = op->out[0]->shape[d];
     }
-    extent[rank] = points;
     for (int a = 0; a < v->n_axes; a++) {
         const Axis *axis = &v->axis[a];
         const Expr *apart = ex_i(x, axis->dilation), *by = ex_i(x, tile);
         const Expr *line = ex_div(x, ex_var(x, axis->dim), apart);
         if (to.phase[axis->dim] >= 0)
             at[to.phase[axis->dim]] = ex_bin(x, EX_rem, ex_var(x, axis->dim), apart);
-        const Expr **number = &at[to.at[axis->dim]], *own = ex_div(x, line, by);
+        const Expr **number_of = &at[to.at[axis->dim]], *own = ex_div(x, line, by);
         if (a && v->joined) { /* behind the tiles of the rows before */
-            *number = ex_mul(x, *number, dim_simplified(x, axis->tiles));
-            own = ex_add(x, *number, own);
+            *number_of = ex_mul(x, *number_of, dim_simplified(x, axis->tiles));
+            own = ex_add(x, *number_of, own);
         }
-        *number = own;
-        at[a] = place[0] = ex_bin(x, EX_rem, line, by);
+        *number_of = own;
+        const Expr *place = at[to.point[a]] = ex_bin(x, EX_rem, line, by);
+        if (a < first) continue;
+        const int red = rank + a - first;
+        at[to.point[a]] = ex_var(x, red);
+        extent[red] = points;
+        const Expr *one = number(v, tile, points, m, place, ex_var(x, red));
+        factor = factor ? ex_mul(x, factor, one) : one;
     }
-    at[v->n_axes - 1] = place[1];
-    int n_in = op->n_in;
-    inputs[n_in++] = sums;
     if (v->dt == DT_i32) {
-        factor = number(x, tile, points, m, place[0], place[1]);
         const Expr *acc = ex_acc(x, v->dt);
         op->post = ex_replace(x, op->post, acc, result_of(v, acc));
-    } else {
-        factor = ex_load(x, DT_f32, n_in, 2, place);
-        inputs[n_in++] = matrix(g, tile, points, m);
     }
+    inputs[op->n_in] = sums;
     op->body = ex_mul(x, ex_load(x, v->dt, op->n_in, to.rank, at), factor);
     op->in = inputs;
-    op->n_in = n_in;
+    op->n_in++;
+    op->n_red = v->n_axes - first;
     if (v->joined) op->body = ex_rewrite(x, op->body, symbol_input, v);
-    op->body = ex_simplify(x, op->body, rank + 1, extent);
-    op->n_red = 1;
-    op->red = arena_copy(g->arena, &extent[rank], sizeof extent[rank]);
+    op->body = ex_simplify(x, op->body, rank + op->n_red, extent);
+    op->red = arena_copy(g->arena, &extent[rank], (size_t)op->n_red * sizeof *extent);
     graph_drop_inputs(g, op);
     graph_take_in(g, last, op);
 }
