@@ -782,8 +782,8 @@ static bool wants_lanes(const Printer *p, const Expr *e) {
 #define LEAST_WIDTH 4 /* of a vector */
 #define FOUR        4
 
-/* The body of a loop around one over two or four bytes, or four words, that lie side by side: the
- * store, and what is stored of each of the few. */
+/* The body of a loop around one over two, three or four bytes, or four words, that lie side by
+ * side: the store, and what is stored of each of the few. */
 typedef struct Interleaved {
     const Stmt *store;
     const Expr *place; /* of the first */
@@ -800,9 +800,9 @@ static bool read_interleaved(Printer *p, const Stmt *s, Interleaved *in) {
     const Expr *place = place_of(p, store), *value = prepare(p, store->value);
     const int64_t few = loop->extent->k.i;
     const bool bytes = dt_store(b->dt) == 1;
-    if (!(few == FOUR ? bytes || b->dt == DT_i16 : few == 2 && bytes) || b->space == SPACE_reg ||
-        !is_lane_type(b->dt) || (DType)value->dt != b->dt || !lanes_apart(place, s->var, few) ||
-        !lanes_apart(place, loop->var, 1))
+    if (!(few == FOUR ? bytes || b->dt == DT_i16 : few >= 2 && few < FOUR && bytes) ||
+        b->space == SPACE_reg || !is_lane_type(b->dt) || (DType)value->dt != b->dt ||
+        !lanes_apart(place, s->var, few) || !lanes_apart(place, loop->var, 1))
         return false;
     in->few = (int)few;
     const Expr **at = ARENA_ARRAY(p->scratch, p->k->vars.n + 1, const Expr *);
@@ -834,7 +834,11 @@ static void print_interleaved(Lanes *l, const Interleaved *in) {
                    "*(%s_at *)%s = __builtin_convertvector(%s, %s) | (__builtin_convertvector(%s, "
                    "%s) << 8);",
                    pairs, place, part[0], pairs, part[1], pairs);
-    } else if (words)
+    } else if (in->few == 3)
+        print_line(p, "%s((uint8_t *)%s, %s, %s, %s);",
+                   unit_lane_function(p->unit, "put_threes", l->width), place, part[0], part[1],
+                   part[2]);
+    else if (words)
         print_line(p, "%s(%s, %s, %s, %s, %s);", unit_lane_function(p->unit, "put_fours", l->width),
                    place, part[0], part[1], part[2], part[3]);
     else

@@ -980,8 +980,9 @@ static void loops_reduce(Nest *n) {
     nest_pack(n);
 }
 
-/* A map to bytes or words whose four innermost elements (two, of bytes) lie apart in what it reads,
- * while those of the loop around lie side by side: vectors along that loop are interleaved. */
+/* A map to bytes or words whose four innermost elements (two or three, of bytes) lie apart in what
+ * it reads, while those of the loop around lie side by side: vectors along that loop are
+ * interleaved. */
 static void interleave(Nest *n) {
     const DType dt = n->op->out[0]->dt;
     if (!n->target->vector_types || n->n_order < 2 || (dt_store(dt) != 1 && dt != DT_i16)) return;
@@ -990,8 +991,8 @@ static void interleave(Nest *n) {
     ex_visit(n->p->arena, nest_body(n), score_load, &along);
     ex_visit(n->p->arena, nest_body(n), score_load, &across);
     const int64_t few = n->loop[last].extent;
-    if ((few == 4 || (few == 2 && dt_store(dt) == 1)) && n->loop[around].extent >= 4 &&
-        along.unit && !along.other && across.other)
+    if ((few == 4 || ((few == 2 || few == 3) && dt_store(dt) == 1)) &&
+        n->loop[around].extent >= 4 && along.unit && !along.other && across.other)
         nest_bind(n, last, ROLE_unroll);
 }
 

@@ -299,6 +299,14 @@ def shuffled(folder):
     net.save(folder, "shuffled", net.coded(net.conv(y, 16, 1)), parts[0])
 
 
+def windows(folder, channels):
+    """Windows of few channels, whose lines become rows of products (deepen.c)."""
+    net = Network(2, channels, 41, 39)
+    x = net.coded("x")
+    wide = [net.coded(net.conv(x, 32, kernel, 2)) for kernel in (3, 5, 7)]
+    net.save(folder, f"windows{channels}", *wide, net.coded(net.conv(x, 32, 5)))
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     attention(folder)
@@ -315,6 +323,8 @@ def main():
     pool(folder)
     for Network.signed in (False, True):
         pools(folder)
+        for channels in (1, 2, 3, 5):
+            windows(folder, channels)
         joined(folder)
         shuffled(folder)
 
