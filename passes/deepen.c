@@ -192,7 +192,7 @@ static bool find_join(const Op *op, const PassOptions *o, const Factor *image,
     int64_t most = (int64_t)((1 - LEAST_GAIN) * (double)now);
     bool found = false;
     if (!o->target->vector_types || o->target->matrix_tiles || !value_is_const(weights->v) ||
-        is_transform(weights->v) || (image->vars & weights->vars & spatial) ||
+        (image->vars & weights->vars & spatial) ||
         (dt_is_float(image->dt) && image->dt == image->v->dt) ||
         dims_vary(image->v->rank, image->v->dims) || dims_vary(rank, op->out[0]->dims) ||
         dims_vary(op->n_red, op->red))
