@@ -3,7 +3,8 @@
 
 #define LEAST_COLUMNS 4
 
-/* A loop that a matrix reads the remainder of, and by what it is divided. */
+/* A loop that a matrix reads the remainder of, or that of its quotient (of every d-th line), and by
+ * what it is divided. */
 typedef struct Remainder {
     const Nest *n;
     int loop; /* -1: none */
@@ -12,20 +13,22 @@ typedef struct Remainder {
 
 static void find_remainder(void *user, const Expr *e) {
     Remainder *u = user;
-    if (e->op != EX_rem || e->arg[0]->op != EX_var || !ex_is_const(e->arg[1])) return;
-    const NestLoop *l = &u->n->loop[e->arg[0]->k.i];
-    if (l->reduce || e->arg[1]->k.i >= l->extent) return;
-    u->loop = (int)e->arg[0]->k.i;
-    u->by = e->arg[1]->k.i;
+    if (e->op != EX_rem || !ex_is_const(e->arg[1]) || e->arg[1]->k.i > MOST_NUMBERS) return;
+    const Expr *of = e->arg[0]->op == EX_div ? e->arg[0] : e; /* what is divided first */
+    if (of->arg[0]->op != EX_var || !ex_is_const(of->arg[1])) return;
+    const NestLoop *l = &u->n->loop[of->arg[0]->k.i];
+    if (l->reduce || of->arg[1]->k.i >= l->extent) return;
+    u->loop = (int)of->arg[0]->k.i;
+    u->by = of->arg[1]->k.i;
 }
 
 /* Has rows of matrices that are remainders of coordinates become loops. */
 static void split_remainders(Nest *n) {
-    for (int i = 0; i < MOST_MATRICES; i++) {
+    for (int i = 0; i < 2 * MOST_MATRICES; i++) {
         Remainder u = {n, -1, 0};
         int outer, inner;
         ex_visit(n->p->arena, nest_body(n), find_remainder, &u);
-        if (u.loop < 0 || u.by > MOST_NUMBERS) return;
+        if (u.loop < 0) return;
         nest_split(n, u.loop, u.by, &outer, &inner);
     }
 }
