@@ -62,6 +62,8 @@ static bool is_function(const Printer *p, const Expr *e) {
            (p->d->fn32_vector[e->op] || p->d->fn32[e->op]);
 }
 
+#define MOST_WORDS 1024 /* nodes of a tree */
+
 /* Does a word sum read words that registers hold? */
 static bool reads_words(const Printer *p, const Expr *e) {
     if (e->op == EX_load) return e->dt == DT_i16 && p->k->buffers.items[e->k.i]->space == SPACE_reg;
@@ -72,8 +74,8 @@ static bool reads_words(const Printer *p, const Expr *e) {
 
 /* A sum of words in registers, with other terms, in as many bits (sums_are_words). */
 static bool adds_words(const Printer *p, const Expr *e, int var) {
-    return e->op == EX_cast && e->dt == DT_i16 && ex_is_word_sum(e->arg[0], var) &&
-           reads_words(p, e->arg[0]);
+    return e->op == EX_cast && e->dt == DT_i16 && e->size <= MOST_WORDS &&
+           ex_is_word_sum(e->arg[0], var) && reads_words(p, e->arg[0]);
 }
 
 /* A byte that is chosen from others, in lanes of bytes? */

@@ -13,8 +13,8 @@
  * places of the window and the channels become one coordinate of the reduction, and only the
  * weights get zeros: they meet the pixel next to the window. So do those of a line of one channel,
  * where that is as good: 3 x 8 products take the place of 3 x 7, in an image that stays as it is.
- * (An infinite one among floats is no number then; that is left to --precision, which rounds them
- * anyway.) A matrix unit takes a line of either length in one step.
+ * (Of floats, NaN or infinity there reaches a result more; so only --precision, which asks for less
+ * than fp32, has lines of floats joined.) A matrix unit takes a line of either length in one step.
  */
 #include "passes/inline.h"
 #include "passes/passes.h"
@@ -198,7 +198,7 @@ static bool find_join(const Op *op, const PassOptions *o, const Factor *image,
         dims_vary(op->n_red, op->red))
         return false;
     for (int tap = rank; tap < n; tap++)
-        for (int channel = rank - 1; channel < n; channel++) {
+        for (int channel = rank - 1; channel < n; channel++) { /* rank - 1: none */
             Join j = {.tap = tap, .channel = channel < rank ? -1 : channel};
             if (channel == tap || !read_join(op, image, weights, at_once, &j)) continue;
             if (j.products == all && now == all * at_once) return false; /* lines are fours now */

@@ -87,7 +87,7 @@ typedef struct Nest {
     const Expr *lies[MAX_RANK];
     int stage_loop[2];           /* per factor of the product: loop number, -1: not staged */
     bool pack;
-    bool matrices;               /* see nest_read_matrices */
+    bool matrices; /* see nest_read_matrices */
     int partial_loop;  /* reduction loop whose iterations have sums of their own; -1: none */
     int stream_loop;   /* loop whose iterations read streams of constants; -1: none */
     int later_loop;    /* unrolled loop, `later` rows of which are finished at a time while the sums

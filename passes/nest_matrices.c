@@ -7,6 +7,7 @@
  * matrices, and columns, come in pairs which differ in the signs of some elements: of these, sum
  * and difference are computed once, and of zeros nothing is.
  */
+#include "passes/inline.h"
 #include "passes/nest_build.h"
 
 #include <math.h>
@@ -18,10 +19,13 @@ typedef struct Factors {
     const Expr *other; /* the one that has; NULL: there is none */
 } Factors;
 
+#define MOST_SPELLED 1024 /* nodes */
+
 /* Is it a choice by where two coordinates are, as pass winograd spells its matrices out? A zero of
  * these counts for nothing, while a float times another zero may be NaN. */
 static bool is_spelled_out(const Expr *e) {
     if (ex_is_const(e)) return true;
+    if (e->size > MOST_SPELLED) return false;
     return e->op == EX_select && e->arg[0]->op == EX_eq && ex_is_const(e->arg[0]->arg[1]) &&
            is_spelled_out(e->arg[1]) && is_spelled_out(e->arg[2]);
 }
@@ -41,8 +45,11 @@ static bool add_factors(const Expr *e, Factors *f) {
 
 bool op_applies_matrices(const Op *op) {
     Factors f = {.n = 0};
-    return op->kind == OP_reduce && op->combine == COMBINE_sum && op->n_red <= MOST_MATRICES &&
-           op->body->op == EX_mul && add_factors(op->body, &f) && f.other && f.n == op->n_red;
+    if (!op_is_product(op) || op->n_red > MOST_MATRICES) return false;
+    if (dt_store((DType)op->body->dt) > 4) return false; /* a Matrix holds all that others have */
+    for (int i = 0; i < op->n_red; i++)
+        if (op->red[i] > MOST_NUMBERS) return false;
+    return add_factors(op->body, &f) && f.other && f.n == op->n_red;
 }
 
 /* The loop that `number` depends on beside reduction loop `red`; -1: none, or several. */
@@ -77,7 +84,7 @@ bool nest_read_matrices(const Nest *n, MatrixSum *m) {
     Factors f = {.n = 0};
     int reds = 0;
     *m = (MatrixSum){.n = 0};
-    if (n->op->combine != COMBINE_sum || n->guard[1]) return false;
+    if (!op_applies_matrices(n->op) || n->guard[1]) return false;
     if (!add_factors(nest_body(n), &f) || !f.other || !f.n) return false;
     m->factor = f.other;
     for (int i = 0; i < n->n_order; i++) {
@@ -124,7 +131,8 @@ static void put(Lines *l, int buffer, int64_t number, const Expr *value) {
 }
 
 static const Expr *keep(Lines *l, const Expr *value) {
-    if (ex_is_const(value)) return value;
+    const Expr *load = without_casts(value);
+    if (ex_is_const(value) || (load->op == EX_load && load->k.i == l->buffer)) return value;
     put(l, l->buffer, l->n, value);
     return lanes_at(l, l->buffer, l->n++);
 }
@@ -223,18 +231,29 @@ static int64_t number_in_tile(const Build *b, const MatrixSum *m, int64_t i, int
     return number;
 }
 
+/* Does only a result's place in the tile say that it lies beyond the edge, and not its lane? What
+ * is read for the whole tile lies inside then. */
+static bool ends_in_rows(const Build *b, const MatrixSum *m, const Expr *guard) {
+    if (guard->op == EX_and)
+        return ends_in_rows(b, m, guard->arg[0]) && ends_in_rows(b, m, guard->arg[1]);
+    bool row = false;
+    for (int i = 0; i < m->n; i++) row |= ex_depends(guard, b->n->loop[m->of[i].row].var);
+    return row && !ex_depends(guard, b->n->loop[b->tile[m->n]].var);
+}
+
 Stmt *nest_apply_matrices(Build *b) {
     const Nest *n = b->n;
     MatrixSum m;
     if (!nest_read_matrices(n, &m) || b->n_tile != m.n + 1) return NULL;
     const NestLoop *lanes = &n->loop[b->tile[m.n]];
-    if (lanes->role != ROLE_vector) return NULL;
+    if (lanes->role != ROLE_vector || (b->guard[0] && !ends_in_rows(b, &m, b->guard[0])))
+        return NULL;
     for (int i = 0; i < m.n; i++)
         if (b->tile[i] != m.of[0].row && (m.n == 1 || b->tile[i] != m.of[1].row)) return NULL;
     const DType held = b->k->buffers.items[b->acc_buffer]->dt;
-    const int64_t most = MOST_NUMBERS * MOST_NUMBERS * 6 * lanes->extent;
+    int64_t size = 0; /* of t: known in the end */
     Lines l = {b,
-               kernel_buffer(b->p, b->k, "t", SPACE_reg, held, 1, &most),
+               kernel_buffer(b->p, b->k, "t", SPACE_reg, held, 1, &size),
                lanes,
                0,
                (DType)n->op->body->dt,
@@ -256,7 +275,7 @@ Stmt *nest_apply_matrices(Build *b) {
         for (int j = 0; j < m.of[1].rows; j++)
             put(&l, b->acc_buffer, number_in_tile(b, &m, i, j), result[j]);
     }
-    const int64_t size = l.n * lanes->extent;
+    size = l.n * lanes->extent;
     b->k->buffers.items[l.buffer]->shape = arena_copy(b->p->arena, &size, sizeof size);
     Stmt *list = nest_new_alloc(b, l.buffer);
     Stmt *loop = nest_new_for(b, lanes->var, lanes->extent, ROLE_vector);

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define MOST_PAIRED     2  /* fours of constant bytes whose sums are added in 16 bits */
-
 #define DEEP            32 /* products of a sum beside which its end is short */
 #define ENOUGH_TO_SHARE 64 /* iterations that threads can share evenly */
 

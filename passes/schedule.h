@@ -178,8 +178,8 @@ bool partial_tile(Nest *n);
 
 /* --- small matrices of numbers (schedule_matrices.c) -------------------------------------------- */
 
-/* Sums of a tile of results with such as factors; false if it is none: then at most splits changed
- * the nest. */
+/* Sums of a tile of results with such as factors. False, after splits at most, if it is none, has no
+ * lanes side by side, or ends in a run within a tile. */
 bool matrices_tile(Nest *n);
 
 /* --- cores without vectors (schedule_scalars.c) ----------------------------------------------- */

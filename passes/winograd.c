@@ -455,8 +455,9 @@ static Places places_of(const Convolution *v, const Value *of, int cut) {
     return p;
 }
 
-/* Are transforms along all axes one operator? Where rows end in a run they are one for each: those
- * are no tiles of straight lines (schedule_matrices.c). */
+/* Are transforms along all axes one operator? Where rows end in a run they are one for each:
+ * results would be no tiles of straight lines (schedule_matrices.c), and each of them a sum of all.
+ */
 static bool together(const Convolution *v) {
     const Value *out = v->op->out[0];
     return !dims_vary(out->rank - 1, out->dims + 1);
