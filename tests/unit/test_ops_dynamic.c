@@ -269,7 +269,7 @@ static void test_images(void **state) {
         if (!v) continue;
         inside += v->inside && dims_vary(v->rank, v->dims);
         if (op->kind != OP_reduce || op->n_red != 1 || op->red[0] != 32) continue;
-        assert_true(v->rank == 5 && v->shape[0] == 6 && v->shape[3] == 16 * 16);
+        assert_true(v->rank == 5 && v->shape[0] == 6 && v->shape[2] == 16 * 16);
         products++;
     }
     assert_int_equal(products, 2);
