@@ -252,12 +252,8 @@ Stmt *nest_apply_matrices(Build *b) {
         if (b->tile[i] != m.of[0].row && (m.n == 1 || b->tile[i] != m.of[1].row)) return NULL;
     const DType held = b->k->buffers.items[b->acc_buffer]->dt;
     int64_t size = 0; /* of t: known in the end */
-    Lines l = {b,
-               kernel_buffer(b->p, b->k, "t", SPACE_reg, held, 1, &size),
-               lanes,
-               0,
-               (DType)n->op->body->dt,
-               NULL};
+    const int buffer = kernel_buffer(b->p, b->k, "t", SPACE_reg, held, 1, &size);
+    Lines l = {b, buffer, lanes, 0, (DType)n->op->body->dt, NULL};
     const int columns = m.n > 1 ? m.of[1].columns : 1, rows = m.of[0].rows;
     const Expr *value[MOST_NUMBERS], *half[MOST_NUMBERS][MOST_NUMBERS], *result[MOST_NUMBERS];
     for (int s = 0; s < columns; s++) {
@@ -276,8 +272,8 @@ Stmt *nest_apply_matrices(Build *b) {
             put(&l, b->acc_buffer, number_in_tile(b, &m, i, j), result[j]);
     }
     size = l.n * lanes->extent;
-    b->k->buffers.items[l.buffer]->shape = arena_copy(b->p->arena, &size, sizeof size);
-    Stmt *list = nest_new_alloc(b, l.buffer);
+    b->k->buffers.items[buffer]->shape = arena_copy(b->p->arena, &size, sizeof size);
+    Stmt *list = nest_new_alloc(b, buffer);
     Stmt *loop = nest_new_for(b, lanes->var, lanes->extent, ROLE_vector);
     loop->body = l.list;
     stmt_append(&list, loop);

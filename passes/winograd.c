@@ -423,8 +423,11 @@ static Value *transformed_weights(const Convolution *v) {
     return graph_const(v->g, dt, r, shape, data);
 }
 
-/* Where the coordinates of an image are in a tensor of tiles: n, the others in order, of axes that
- * are cut into tiles the phase (if there are several) and the tile, the points, c. */
+/* Where the coordinates of an image are in a tensor of tiles: the points along the first axis, n,
+ * the others in order, of axes that are cut into tiles the phase (if there are several) and the
+ * tile, the points along the second axis, c. So neither a tile's elements nor the rows of a product
+ * are all a multiple of a page apart, as they often would be with all points first, or last: then
+ * they compete for a few lines of the L1 cache. */
 typedef struct Places {
     int rank;
     int64_t shape[MAX_RANK];
@@ -488,8 +491,8 @@ static Value *transformed_image(const Convolution *v) {
     if (padded) image = g_pad(v->g, image, before, after, (Scalar){0});
     const int step = together(v) ? v->n_axes : 1;
     Value *from = image;
-    for (int first = 0; first < v->n_axes;
-         first += step) { /* pixels along later axes are as they were */
+    for (int first = 0; first < v->n_axes; first += step) {
+        /* pixels along later axes are as they were */
         Places is = places_of(v, image, first), to = places_of(v, image, first + step);
         const Expr *index[MAX_RANK], *factor = NULL;
         Builder b = build(v->g, to.rank, to.shape);
