@@ -146,6 +146,15 @@ static bool cuts_rows(const Program *p, const Kernel *k, const Ways *ways, int w
     return false;
 }
 
+/* Do hints for constants go from one iteration of the variable's loop to the next? */
+static bool fetches_along(const Stmt *s, int var) {
+    for (; s; s = s->next) {
+        if (s->kind == ST_prefetch && ex_depends(s->index[0], var)) return true;
+        if (fetches_along(s->body, var) || fetches_along(s->other, var)) return true;
+    }
+    return false;
+}
+
 void ways_of(const Program *p, const Kernel *k, Ways *ways) {
     *ways = (Ways){.loop = shared_loop(k)};
     if (!ways->loop) {
@@ -166,6 +175,9 @@ void ways_of(const Program *p, const Kernel *k, Ways *ways) {
     ways->extent[0] = k->vars.items[ways->loop->var].extent;
     const bool even = ways_part(ways, 0) <= EVEN;
     for (int i = 1; i < loops.n; i++) {
+        /* a loop inside of such a one, with constants of its own in each iteration: what is fetched
+         * ahead there would be another thread's */
+        if (fetches_along(ways->loop->body, loops.var[i - 1])) break;
         if (k->vars.items[loops.var[i]].extent < 2) continue;
         ways->var[ways->n] = loops.var[i];
         ways->extent[ways->n] = k->vars.items[loops.var[i]].extent;
