@@ -92,6 +92,17 @@ static const char kernels[] =
     "    for i in 8 parallel {\n      store r[i] = x0[i]\n    }\n"
     "    for k in 8 parallel {\n      store y[k] = r[k]\n    }\n  }\n";
 
+/* ... and `columns` with a hint for what the next block reads. */
+static const char fetching_kernel[] =
+    "  kernel @fetched src \"fetched\" {\n"
+    "    param x0 : f32[1048576]\n    param y : f32[1048576] written\n    vars part, row, block, "
+    "k\n"
+    "    for part in 8192 parallel {\n      let row : i32 upto 1024 = part % 1024\n"
+    "      let block : i32 upto 8 = part / 1024\n"
+    "      prefetch x0[row * 1024 + block * 128 + 1024]\n      for k in 128 {\n"
+    "        store y[row * 1024 + block * 128 + k] = x0[row * 1024 + block * 128 + k]\n      }\n"
+    "    }\n  }\n";
+
 static const char *place_text(Fixture *f, char letter) {
     if (letter == 'x') return "%0 input 0 +0 bytes 32";
     if (letter == 'y') return "%2 output 0 +0 bytes 32";
@@ -122,6 +133,7 @@ static const Program *program_of(Fixture *f, const char *words, const EmitOption
     if (strchr(words, 'X')) text_add(&t, "    %12 = input : f32[1048576] \"large\"\n");
     text_add(&t, "    output %2 \"y\"\n  }\n");
     text_add(&t, kernels);
+    text_add(&t, fetching_kernel);
     text_add(&t, "  arena 20971520\n");
     for (char *rest = arena_strdup(&f->arena, words), *word; (word = strtok_r(rest, " ", &rest));) {
         char *colon = strchr(word, ':');
@@ -212,10 +224,12 @@ static void test_ways(void **state) {
     static const struct {
         const char *words;
         int kernel;
-        const char *iterations; /* of the loops around each other, '*': the one that is shared */
+        const char *iterations; /* of the loops around each other, '*': the one that is shared;
+                                   NULL: none is */
     } cases[] = {
         {"bulk:AB columns:BC bulk:CD", 1, "8 1024*"},
         {"columns:AB columns:BC", 1, "8192*"},
+        {"bulk:AB fetched:BC bulk:CD", 1, NULL}, /* what is ahead is another thread's else */
         {"turned:AB columns:BC turned:CD", 1, "8192*"},
         {"turned:AB bulk:BC", 0, "1024 1024*"},
         {"bulk:AB three:BC", 1, "3 300000*"}, /* of three rows one thread would do two */
@@ -227,6 +241,10 @@ static void test_ways(void **state) {
         const Program *p = program_of(f, cases[i].words, &gainful);
         const Kernel *k = p->steps.items[cases[i].kernel].kernel;
         const Stmt *shared = shared_loop(k);
+        if (!cases[i].iterations) {
+            assert_null(shared);
+            continue;
+        }
         assert_non_null(shared);
         Text t = text_new(&f->arena);
         for (const Stmt *s = k->body; s; s = s == shared ? NULL : s->body)
