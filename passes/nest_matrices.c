@@ -115,26 +115,25 @@ typedef struct Lines {
     Stmt *list;
 } Lines;
 
-/* The value's lanes of the buffer, widened. */
-static const Expr *lanes_at(const Lines *l, int buffer, int64_t number) {
+/* Where the lanes of value `number` are in a buffer. */
+static const Expr *lanes_of_value(const Lines *l, int64_t number) {
     Exprs *x = l->b->x;
-    const Expr *at = ex_add(x, ex_i(x, number * l->lanes->extent), ex_var(x, l->lanes->var));
-    const Expr *e = ex_load(x, l->b->k->buffers.items[buffer]->dt, buffer, 1, &at);
-    return ex_cast(x, l->dt, e);
+    return ex_add(x, ex_i(x, number * l->lanes->extent), ex_var(x, l->lanes->var));
 }
 
 static void put(Lines *l, int buffer, int64_t number, const Expr *value) {
-    Exprs *x = l->b->x;
-    const Expr *at = ex_add(x, ex_i(x, number * l->lanes->extent), ex_var(x, l->lanes->var));
-    value = ex_cast(x, l->b->k->buffers.items[buffer]->dt, value);
-    stmt_append(&l->list, nest_new_store(l->b, buffer, at, value));
+    value = ex_cast(l->b->x, l->b->k->buffers.items[buffer]->dt, value);
+    stmt_append(&l->list, nest_new_store(l->b, buffer, lanes_of_value(l, number), value));
 }
 
+/* The value as it lies in the buffer of lines, widened. */
 static const Expr *keep(Lines *l, const Expr *value) {
+    Exprs *x = l->b->x;
     const Expr *load = without_casts(value);
     if (ex_is_const(value) || (load->op == EX_load && load->k.i == l->buffer)) return value;
     put(l, l->buffer, l->n, value);
-    return lanes_at(l, l->buffer, l->n++);
+    const Expr *at = lanes_of_value(l, l->n++);
+    return ex_cast(x, l->dt, ex_load(x, l->b->k->buffers.items[l->buffer]->dt, l->buffer, 1, &at));
 }
 
 /* Adds `times` the value to a sum, NULL: to none. */

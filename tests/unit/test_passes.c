@@ -423,8 +423,9 @@ static void check_winograd(Fixture *f, DType precision, int64_t c, int64_t windo
 }
 
 /* Tiles along some coordinates of others: of an image of rank - 2 coordinates, with a window of
- * `window` places, `apart` of each other. */
-static void check_winograd_axes(Fixture *f, int rank, const int64_t *window, const int64_t *apart) {
+ * `window` places, `apart` of each other. `axes`: along how many tiles are cut. */
+static void check_winograd_axes(Fixture *f, int rank, const int64_t *window, const int64_t *apart,
+                                int axes) {
     Exprs *x = &f->x;
     Graph *g = graph_new(&f->arena, x, &f->diag, "axes");
     int64_t in[5] = {2, 48}, w[5] = {32, 48}, out[5] = {2, 32};
@@ -455,7 +456,11 @@ static void check_winograd_axes(Fixture *f, int rank, const int64_t *window, con
     pass_winograd(g, &options);
     assert_true(verify_graph(g, &f->diag, "winograd"));
     int sums = 0;
-    for (const Op *op = g->first; op; op = op->next) sums += op->kind == OP_reduce;
+    for (const Op *op = g->first; op; op = op->next) {
+        if (op->kind != OP_reduce) continue;
+        sums++;
+        if (sums != 2) assert_int_equal(op->n_red, axes); /* the transforms */
+    }
     assert_int_equal(sums, 3);
     void **got = value_buffers(&f->arena, 1, g->outputs.items, 0xee);
     assert_true(interp_graph(g, (const void *const *)before.in, got));
@@ -474,20 +479,20 @@ static void test_winograd(void **state) {
 
 static void test_winograd_axes(void **state) {
     const int64_t near[3] = {1, 1, 1}, far[3] = {2, 1, 2};
-    check_winograd_axes(*state, 3, (int64_t[]){3}, near);
-    check_winograd_axes(*state, 3, (int64_t[]){3}, far);
-    check_winograd_axes(*state, 3, (int64_t[]){5}, near);
-    check_winograd_axes(*state, 3, (int64_t[]){9}, near);
-    check_winograd_axes(*state, 3, (int64_t[]){10}, far);
-    check_winograd_axes(*state, 4, (int64_t[]){3, 3}, far);
-    check_winograd_axes(*state, 4, (int64_t[]){3, 1}, near);
-    check_winograd_axes(*state, 4, (int64_t[]){2, 3}, far);
-    check_winograd_axes(*state, 4, (int64_t[]){5, 5}, near);
-    check_winograd_axes(*state, 4, (int64_t[]){5, 5}, far);
-    check_winograd_axes(*state, 4, (int64_t[]){3, 5}, near);
-    check_winograd_axes(*state, 5, (int64_t[]){3, 3, 3}, near);
-    check_winograd_axes(*state, 5, (int64_t[]){3, 2, 3}, far);
-    check_winograd_axes(*state, 5, (int64_t[]){1, 3, 3}, far);
+    check_winograd_axes(*state, 3, (int64_t[]){3}, near, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){3}, far, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){5}, near, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){9}, near, 1);
+    check_winograd_axes(*state, 3, (int64_t[]){10}, far, 1);
+    check_winograd_axes(*state, 4, (int64_t[]){3, 3}, far, 2);
+    check_winograd_axes(*state, 4, (int64_t[]){3, 1}, near, 1);
+    check_winograd_axes(*state, 4, (int64_t[]){2, 3}, far, 1);
+    check_winograd_axes(*state, 4, (int64_t[]){5, 5}, near, 2);
+    check_winograd_axes(*state, 4, (int64_t[]){5, 5}, far, 2);
+    check_winograd_axes(*state, 4, (int64_t[]){3, 5}, near, 1);
+    check_winograd_axes(*state, 5, (int64_t[]){3, 3, 3}, near, 2);
+    check_winograd_axes(*state, 5, (int64_t[]){3, 2, 3}, far, 2);
+    check_winograd_axes(*state, 5, (int64_t[]){1, 3, 3}, far, 2);
 }
 
 /* --- sums of bytes that fit into 16 bits ------------------------------------------------------ */
