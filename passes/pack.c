@@ -393,7 +393,8 @@ static void fetch_panel(Ahead *a, const Expr *load, const Panel *panel) {
     Exprs *x = a->n->x;
     const int64_t line = LINE_BYTES / (int64_t)dt_store((DType)load->dt);
     int64_t least = (panel->size + panel->steps - 1) / panel->steps;
-    if (panel->varies && least < a->repeats * line) least = a->repeats * line; /* one a step */
+    if (panel->varies && least < MOST_LINES * a->repeats * line)
+        least = MOST_LINES * a->repeats * line;
     if (least > (a->unit ? MOST_OF_UNIT : MOST_LINES * a->repeats) * line) return;
     const Expr **to = ARENA_ARRAY(a->n->p->arena, a->k->vars.n + 1, const Expr *);
     const Expr *step = ex_i(x, 0), *steps = ex_i(x, 1);
