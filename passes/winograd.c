@@ -312,37 +312,85 @@ static int64_t tiles_along(const Convolution *v, const Axis *axis, int tile) {
     return divided_up(v->x, divided_up(v->x, extent, axis->dilation), tile);
 }
 
-/* The filtering that costs least; false if the direct sum does. */
+#define MOST_RUNS 3
+
+/* Sizes of the result in runs: of what varies the most, half of that and a quarter. */
+typedef struct Sizes {
+    int n;
+    double pixels[MOST_RUNS];
+    int64_t along[MOST_RUNS][MOST_AXES]; /* the axis */
+} Sizes;
+
+static Sizes sizes_of(const Convolution *v) {
+    const Value *out = v->op->out[0];
+    Sizes sizes = {0};
+    for (int64_t part = 1; sizes.n < MOST_RUNS; part *= 2) {
+        double *pixels = &sizes.pixels[sizes.n], others = (double)value_numel(out) / (double)v->k;
+        *pixels = 1;
+        bool varies = false;
+        for (int a = 0; a < v->n_axes; a++) {
+            const int64_t dim = out->dims[v->axis[a].dim], most = out->shape[v->axis[a].dim];
+            const int64_t least = dim_min(v->x, dim), some = (most + part - 1) / part;
+            varies |= least < some;
+            sizes.along[sizes.n][a] = some > least ? some : least;
+            *pixels *= (double)sizes.along[sizes.n][a];
+            others /= (double)most;
+        }
+        *pixels *= others;
+        sizes.n++;
+        if (!varies) break;
+    }
+    return sizes;
+}
+
+/* What the direct sum of a result of so many pixels costs. */
+static double direct_cost(const Convolution *v, const PassOptions *o, bool exact, DType from,
+                          double pixels) {
+    const double products =
+        pow((double)v->taps, v->n_axes) * (double)(v->c * v->others) * (double)v->k;
+    const DType dt = exact ? (DType)v->image->dt : from;
+    return 0.8 * cost_of(products * pixels, target_rate(o->target, dt, from),
+                         products * (double)dt_store(from), o->target);
+}
+
+/* What the filtering costs of the result of run `run`. */
+static double filtering_cost(const Convolution *v, const Winograd *f, const Target *t, DType dt,
+                             const Sizes *sizes, int run) {
+    const double ck = (double)(v->c * v->others) * (double)v->k;
+    const double points = pow(f->points, v->n_axes) * (double)v->pieces;
+    double tiles = sizes->pixels[run];
+    for (int a = 0; a < v->n_axes; a++) {
+        const int64_t extent = sizes->along[run][a], d = v->axis[a].dilation;
+        const int64_t along = ((extent + d - 1) / d + f->tile - 1) / f->tile;
+        tiles *= (double)(along * d) / (double)extent;
+    }
+    /* along one axis there is one transform, of lines of `tile` in place of `points` */
+    const double transforms = v->n_axes == 2 ? f->cost : f->cost * f->tile / f->points / 2;
+    return cost_of(tiles * points * ck, target_rate(t, dt, dt), points * ck * (double)dt_store(dt),
+                   t) +
+           tiles * pow(f->tile, v->n_axes) * transforms * (double)(v->c * v->pieces + v->k);
+}
+
+/* The filtering that costs least, of what a pixel costs in the mean of the runs; false if the
+ * direct sum does. */
 static bool choose(Convolution *v, const PassOptions *o) {
     const Target *t = o->target;
     bool exact = v->dt == DT_i32 || o->precision == DT_none || o->precision == DT_f32;
     DType from = v->dt == DT_i32 ? v->weights->dt : exact ? DT_f32 : o->precision;
     DType dt = v->dt == DT_i32 ? DT_i16 : from;
-    if (v->dt == DT_i32 && !t->word_products) return false;
-    const Value *out = v->op->out[0];
-    const double ck = (double)(v->c * v->others) * (double)v->k,
-                 window = pow((double)v->taps, v->n_axes);
-    const double pixels = (double)value_numel(out) / (double)v->k;
-    double best = cost_of(window * ck * pixels, target_rate(t, exact ? v->image->dt : from, from),
-                          window * ck * (double)dt_store(from), t);
-    best *= 0.8;
+    if ((v->dt == DT_i32 && !t->word_products) || value_numel(v->op->out[0]) == 0) return false;
+    const Sizes sizes = sizes_of(v);
+    double best = 0;
+    for (int run = 0; run < sizes.n; run++)
+        best += direct_cost(v, o, exact, from, sizes.pixels[run]) / sizes.pixels[run];
     static const Winograd *const known[] = {&two, &four, &two_of_five};
     for (int i = 0; i < 3; i++) {
         const Winograd *f = known[i];
         if (f->window != (v->pieces > 1 ? 3 : v->taps) || (!exact && f != &two)) continue;
         if (v->dt == DT_i32 && !is_exact(v, f)) continue;
-        double tiles = pixels;
-        for (int a = 0; a < v->n_axes; a++) {
-            const Axis *axis = &v->axis[a];
-            const int64_t along = dim_max(v->x, tiles_along(v, axis, f->tile));
-            tiles *= (double)(along * axis->dilation) / (double)out->shape[axis->dim];
-        }
-        double points = pow(f->points, v->n_axes) * (double)v->pieces;
-        double cost = cost_of(tiles * points * ck, target_rate(t, dt, dt),
-                              points * ck * (double)dt_store(dt), t);
-        /* along one axis there is one transform, of lines of `tile` in place of `points` */
-        double transforms = v->n_axes == 2 ? f->cost : f->cost * f->tile / f->points / 2;
-        cost += tiles * pow(f->tile, v->n_axes) * transforms * (double)(v->c * v->pieces + v->k);
+        double cost = 0;
+        for (int run = 0; run < sizes.n; run++)
+            cost += filtering_cost(v, f, t, dt, &sizes, run) / sizes.pixels[run];
         if (cost >= best) continue;
         best = cost;
         v->f = f;
