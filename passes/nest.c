@@ -123,6 +123,7 @@ void nest_begin(Nest *n, Program *p, const Op *op, const Target *t) {
     n->stage_loop[0] = n->stage_loop[1] = n->lane_loop = n->stream_loop = n->partial_loop = -1;
     n->later_loop = -1;
     n->singles.loop = -1;
+    n->rest_loop = -1;
     take_limits(n);
     if (op->kind != OP_scan) return;
     /* the scanned position is the last coordinate, innermost; the axis follows it */
@@ -281,7 +282,19 @@ void nest_single(Nest *n, Singles s) {
     text_add(&n->steps, "; ");
 }
 
-int nest_single_coordinate(const Nest *n, int a) {
+void nest_rest(Nest *n, int a, int64_t rows) {
+    n->rest_loop = a;
+    n->rest = rows;
+    text_addf(&n->steps, "rest %s %lld; ", n->loop[a].name, (long long)rows);
+}
+
+bool nest_can_rest(const Nest *n, int a) {
+    const int d = nest_limited_coordinate(n, a);
+    int64_t step;
+    return d >= 0 && ex_stride(n->coord[d], a, &step) && step == 1;
+}
+
+int nest_limited_coordinate(const Nest *n, int a) {
     for (int d = 0; d < n->n_coords; d++)
         if (n->limit[d] && ex_depends(n->coord[d], a)) return d;
     return -1;
@@ -299,7 +312,7 @@ void nest_share(Nest *n, int count) {
 /* Is it named by another part of the nest, so that no step may take it apart? */
 static bool is_held(const Nest *n, int a) {
     return a == n->stage_loop[0] || a == n->stage_loop[1] || a == n->stream_loop ||
-           a == n->partial_loop || a == n->later_loop ||
+           a == n->partial_loop || a == n->later_loop || a == n->rest_loop ||
            (n->singles.loop >= 0 && (a == n->singles.loop || a == n->singles.rows ||
                                      a == n->singles.columns || a == n->singles.streams)) ||
            (n->lane_loop >= 0 && (a == n->lane_loop || a == n->lane_outer));
@@ -318,6 +331,17 @@ static bool is_outer(const Nest *n, int a) {
     return a + 1 < n->n_loops && is_inner(n, a + 1);
 }
 
+/* "rest TILE ROWS" */
+static bool replay_rest(Nest *n, int count, char **w, int tile) {
+    const int64_t rows = count == 3 ? strtoll(w[2], NULL, 10) : 0;
+    if (n->op->kind != OP_reduce || n->rest_loop >= 0 || tile < 0 || rows < 1 ||
+        rows >= n->loop[tile].extent || n->loop[tile].role != ROLE_unroll || !is_inner(n, tile) ||
+        !nest_can_rest(n, tile))
+        return false;
+    nest_rest(n, tile, rows);
+    return true;
+}
+
 /* "single TILE MOST [rows LOOP] [columns LOOP WIDTH]", or "single TILE MOST streams LOOP PARTS";
  * loops: those that words name. */
 static bool replay_single(Nest *n, int count, char **w, const int *loops) {
@@ -327,7 +351,7 @@ static bool replay_single(Nest *n, int count, char **w, const int *loops) {
     s.loop = loops[1];
     s.most = strtoll(w[2], NULL, 10);
     if (s.loop < 0 || s.most < 1 || n->loop[s.loop].role != ROLE_unroll || !is_inner(n, s.loop) ||
-        nest_single_coordinate(n, s.loop) < 0)
+        nest_limited_coordinate(n, s.loop) < 0)
         return false;
     if (at + 1 < count && !strcmp(w[at], "rows")) {
         s.rows = loops[at + 1];
@@ -383,6 +407,7 @@ static bool replay_step(Nest *n, int count, char **w) {
         return true;
     }
     if (!strcmp(w[0], "single")) return replay_single(n, count, w, loops);
+    if (!strcmp(w[0], "rest")) return replay_rest(n, count, w, loops[1]);
     if (!strcmp(w[0], "share") && count == 2) {
         int shared = atoi(w[1]);
         for (int i = 0; i < shared && i < n->n_order; i++)
@@ -488,7 +513,7 @@ static void add_single_step(const Nest *n, int count, char **w, Text *steps) {
     const char *tile = n->loop[s->loop].name;
     const char *rows = s->rows >= 0 ? n->loop[s->rows].name : NULL;
     const char *streams = s->streams >= 0 ? n->loop[s->streams].name : NULL;
-    if (!strcmp(w[0], "later")) return; /* rows come one by one */
+    if (!strcmp(w[0], "later") || !strcmp(w[0], "rest")) return; /* rows come one by one */
     if (!strcmp(w[0], "single")) {
         if (streams) text_addf(steps, "stream %so; ", streams);
         return;

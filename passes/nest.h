@@ -94,6 +94,9 @@ typedef struct Nest {
                           of the next tile are added up; -1: none */
     int64_t later;
     Singles singles;
+    int rest_loop; /* unrolled loop over rows that vary in number: where no more than `rest` of a
+                      run's are left for a tile, one of so many does them; -1: none */
+    int64_t rest;
     int lane_loop;     /* reduction loop whose lanes are reduced apart (`dot`); -1: none */
     int lane_outer;    /* ... the loop around its vectors */
     int64_t lane_tail; /* ... and what is left over behind the last of them, unless that overlaps */
@@ -129,11 +132,14 @@ void nest_partial(Nest *n, int a);
 void nest_matrices(Nest *n);
 void nest_later(Nest *n, int a, int64_t rows);
 void nest_single(Nest *n, Singles singles);
-/* Takes that step back. */
+void nest_rest(Nest *n, int a, int64_t rows);
+/* Is each iteration of the loop the next row of a coordinate that has a limit? */
+bool nest_can_rest(const Nest *n, int a);
+/* Takes the step `single` back. */
 void nest_drop_singles(Nest *n);
 /* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none.
  */
-int nest_single_coordinate(const Nest *n, int a);
+int nest_limited_coordinate(const Nest *n, int a);
 /* The nest of the runs that n->singles is for; false after a diagnostic (E5002). */
 bool nest_of_singles(const Nest *n, Nest *one);
 /* Is this input a constant that `pack` could lay out? Not if a run decides where it is read. */

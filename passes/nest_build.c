@@ -740,33 +740,26 @@ static bool sums_are_words(Build *b, const Expr *body) {
     return !u.found && ex_stride(place, lanes->var, &stride) && stride == 1;
 }
 
-static Stmt *build_reduction(Build *b) {
+/* A reduction's sums. */
+typedef struct Sums {
+    int first;              /* loops outside of the tile */
+    int across;             /* the loop over threads that share a sum; -1: none */
+    DType dt, held, chosen; /* of the terms; of the accumulators; DT_none or that of byte choices */
+    const Expr *body;
+} Sums;
+
+/* What is inside of the loops around a tile. */
+static Stmt *build_tile(Build *b, const Sums *s) {
     Nest *n = b->n;
     const Op *op = n->op;
     const Expr *post = op->post;
-    int first = 0, across = -1; /* across: a reduction loop bound to threads */
-    while (first < n->n_order && !n->loop[n->order[first]].reduce) first++;
-    int64_t tile_size = 1;
-    for (int i = first; i < n->n_order; i++) {
-        const NestLoop *l = &n->loop[n->order[i]];
-        if (l->reduce && is_thread(l->role)) across = n->order[i];
-        if (l->reduce && n->order[i] != n->lane_loop) continue;
-        b->tile[b->n_tile++] = n->order[i];
-        tile_size *= l->extent;
-    }
-    limit_lanes(b);
-    apply_limits(b, first);
-    skip_unasked(b, first);
-    const DType dt = (DType)op->body->dt;
-    const Expr *body = nest_rewrite(b, op->body);
-    const DType bytes = nest_chosen_bytes(n);
-    const DType held = bytes != DT_none ? bytes : sums_are_words(b, body) ? DT_i16 : dt;
-    if (bytes != DT_none) post = ex_cast(b->x, bytes, ex_acc(b->x, dt));
-    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, held, 1, &tile_size);
+    int64_t size = 1;
+    for (int i = 0; i < b->n_tile; i++) size *= n->loop[b->tile[i]].extent;
+    if (s->chosen != DT_none) post = ex_cast(b->x, s->chosen, ex_acc(b->x, s->dt));
+    b->acc_buffer = kernel_buffer(b->p, b->k, "acc", SPACE_reg, s->held, 1, &size);
     const Expr *at = nest_tile_index(b, b->n_tile);
-    b->acc = ex_cast(b->x, dt, ex_load(b->x, held, b->acc_buffer, 1, &at));
-    const Expr *identity = ex_const(b->x, dt, combine_identity(op->combine, dt));
-    if (n->pack) body = nest_pack_constants(n, b->k, body, b->args);
+    b->acc = ex_cast(b->x, s->dt, ex_load(b->x, s->held, b->acc_buffer, 1, &at));
+    const Expr *identity = ex_const(b->x, s->dt, combine_identity(op->combine, s->dt));
 
     Stmt *lines = n->matrices ? nest_apply_matrices(b) : NULL;
     if (lines) {
@@ -774,28 +767,78 @@ static Stmt *build_reduction(Build *b) {
         stmt_append(&lines, nest_finish_lines(b, store, post));
         Stmt *sums = nest_new_alloc(b, b->acc_buffer);
         stmt_append(&sums, lines);
-        return wrap_outer(b, first, sums);
+        return sums;
     }
-    Stmt *list = NULL, *loops = reduction_loops(b, first, at, body, identity);
+    Stmt *list = NULL, *loops = reduction_loops(b, s->first, at, s->body, identity);
     for (int f = 0; f < 2; f++)
         if (b->factor[f]) stmt_append(&list, nest_new_alloc(b, (int)b->factor[f]->k.i));
     stmt_append(&list, nest_new_alloc(b, b->acc_buffer));
     const Expr *start = first_value(b, identity, &post);
-    if (bytes != DT_none) start = ex_i(b->x, combine_identity(op->combine, bytes).i);
+    if (s->chosen != DT_none) start = ex_i(b->x, combine_identity(op->combine, s->chosen).i);
     stmt_append(&list, nest_wrap(b, b->n_tile, b->tile, store_acc(b, at, start)));
     Stmt *store =
-        across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;
+        s->across < 0 && n->lane_loop < 0 ? nest_store_output(b, nest_rewrite(b, post)) : NULL;
     if (store && !nest_has_unit(n)) stmt_append(&list, fetch_beside(b, store));
     stmt_append(&list, loops);
-    if (across >= 0) {
-        stmt_append(&list, nest_combine_threads(b, &n->loop[across]));
-        list = nest_wrap(b, 1, &across, list);
-    } else if (n->lane_loop >= 0) {
-        stmt_append(&list, nest_combine_lanes(b, at, tile_size));
-    } else {
-        stmt_append(&list, nest_finish_tile(b, store, post));
+    if (s->across >= 0) {
+        stmt_append(&list, nest_combine_threads(b, &n->loop[s->across]));
+        return nest_wrap(b, 1, &s->across, list);
     }
-    return wrap_outer(b, first, list);
+    if (n->lane_loop >= 0)
+        stmt_append(&list, nest_combine_lanes(b, at, size));
+    else
+        stmt_append(&list, nest_finish_tile(b, store, post));
+    return list;
+}
+
+/* Gives what was added to the kernel since it had so many variables and buffers other names. */
+static void rename_new(Build *b, int vars, int buffers, const char *suffix) {
+    Arena *a = b->p->arena;
+    for (int i = vars; i < b->k->vars.n; i++)
+        b->k->vars.items[i].name = arena_printf(a, "%s_%s", b->k->vars.items[i].name, suffix);
+    for (int i = buffers; i < b->k->buffers.n; i++)
+        b->k->buffers.items[i]->name =
+            arena_printf(a, "%s_%s", b->k->buffers.items[i]->name, suffix);
+}
+
+/* The tile, `whole`, or, where only so many rows are left, one of n->rest. `b`: before the tile was
+ * built. */
+static Stmt *build_rest(Build *b, const Sums *s, Stmt *whole) {
+    const int vars = b->k->vars.n, buffers = b->k->buffers.n, loop = b->n->rest_loop;
+    const int d = nest_limited_coordinate(b->n, loop);
+    Nest few = *b->n;
+    few.loop[loop].extent = few.rest;
+    b->n = &few;
+    const Expr *begin = begin_within(b, b->coord[d], s->first, s->first);
+    const Expr *after = ex_add(b->x, begin, ex_i(b->x, few.rest));
+    Stmt *rest = build_tile(b, s);
+    rename_new(b, vars, buffers, "rest");
+    Stmt *either = nest_new_if(b, ex_lt(b->x, after, few.limit[d]), whole);
+    if (either != whole) either->other = rest;
+    return either;
+}
+
+static Stmt *build_reduction(Build *b) {
+    Nest *n = b->n;
+    Sums s = {.across = -1, .dt = (DType)n->op->body->dt};
+    while (s.first < n->n_order && !n->loop[n->order[s.first]].reduce) s.first++;
+    for (int i = s.first; i < n->n_order; i++) {
+        const NestLoop *l = &n->loop[n->order[i]];
+        if (l->reduce && is_thread(l->role)) s.across = n->order[i];
+        if (l->reduce && n->order[i] != n->lane_loop) continue;
+        b->tile[b->n_tile++] = n->order[i];
+    }
+    limit_lanes(b);
+    apply_limits(b, s.first);
+    skip_unasked(b, s.first);
+    s.body = nest_rewrite(b, n->op->body);
+    s.chosen = nest_chosen_bytes(n);
+    s.held = s.chosen != DT_none ? s.chosen : sums_are_words(b, s.body) ? DT_i16 : s.dt;
+    if (n->pack) s.body = nest_pack_constants(n, b->k, s.body, b->args);
+    Build before = *b;
+    Stmt *tile = build_tile(b, &s);
+    if (n->rest_loop >= 0) tile = build_rest(&before, &s, tile);
+    return wrap_outer(b, s.first, tile);
 }
 
 /* --- scans and updates ------------------------------------------------------------------------ */
@@ -916,15 +959,6 @@ static void begin_build(Build *b) {
     b->tail_guard = n->guard[1];
 }
 
-/* Gives what was added to the kernel since it had so many variables and buffers other names. */
-static void rename_new(Build *b, int vars, int buffers) {
-    for (int i = vars; i < b->k->vars.n; i++)
-        b->k->vars.items[i].name = arena_printf(b->p->arena, "%s_1", b->k->vars.items[i].name);
-    for (int i = buffers; i < b->k->buffers.n; i++)
-        b->k->buffers.items[i]->name =
-            arena_printf(b->p->arena, "%s_1", b->k->buffers.items[i]->name);
-}
-
 /* Variables for the loops of another nest of b's kernel: those of the same loops, or new ones. */
 static void share_vars(Build *b, const Nest *with) {
     for (int i = 0; i < b->n->n_order; i++) {
@@ -944,7 +978,7 @@ static bool build_with_singles(Build *b) {
     Nest *n = b->n, one;
     Exprs *x = b->x;
     if (!nest_of_singles(n, &one)) return false;
-    const Expr *limit = n->limit[nest_single_coordinate(n, n->singles.loop)];
+    const Expr *limit = n->limit[nest_limited_coordinate(n, n->singles.loop)];
     const Expr *many = ex_lt(x, ex_i(x, n->singles.most), limit);
     Build other = {.n = &one, .p = b->p, .x = x, .k = b->k};
     b->single = many;
@@ -957,7 +991,7 @@ static bool build_with_singles(Build *b) {
     other.single = ex_le(x, limit, ex_i(x, n->singles.most));
     other.single_outer = nest_find(&one, n->loop[b->single_outer].name);
     stmt_append(&b->k->body, build_reduction(&other));
-    rename_new(b, vars, buffers);
+    rename_new(b, vars, buffers, "1");
     for (int i = 0; i < n->op->n_in; i++)
         if (!nest_same_layout(b->args[i], other.args[i])) return false;
     return b->stands_back && other.stands_back;

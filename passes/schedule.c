@@ -536,9 +536,9 @@ static void place_tile(Nest *n, const Product *m, int column, int row, Tile tile
         order[k++] = few;
     }
     nest_order(n, k, order);
-    if (row_tiles > 1)
-        tile_singles(n, m, inner[0], column_tiles > 1 ? inner[1] : -1, panels,
-                     n->loop[column].extent);
+    if (row_tiles == 1) return;
+    tile_singles(n, m, inner[0], column_tiles > 1 ? inner[1] : -1, panels, n->loop[column].extent);
+    if (!scalars) tile_rest(n, inner[0]);
 }
 
 /* Is a factor of the product a small matrix of numbers that the body spells out, with `row` as its
@@ -596,6 +596,7 @@ void matrix_tile(Nest *n, const Product *m, int column, int row, int around, int
                   .columns = n->loop[column].extent,
                   .depth = m->depths / at_once,
                   .times = row >= 0 ? m->rows / n->loop[row].extent : 1,
+                  .fewest = row >= 0 ? n->loop[row].least : 1,
                   .row_bytes = row >= 0 ? bytes_behind(n, m, body, row) : 0,
                   .column_bytes = bytes_behind(n, m, body, column),
                   .overlap = overlap_of(n, m, column),

@@ -68,6 +68,7 @@ double short_instructions(int64_t shorts);
 typedef struct Operands {
     int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */
     int64_t times;                  /* that other loops over rows repeat them */
+    int64_t fewest;                 /* rows in any run; 0: as many as there are */
     double row_bytes, column_bytes; /* of all of them */
     double overlap;                 /* part of a panel's elements that are others' too: windows' */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */
@@ -97,6 +98,10 @@ int64_t rows_of_tile(const Nest *n, int row, int64_t rows);
  * are in the tile's loop `column` (-1: all of them), or, of large constants, tiles of several parts
  * of the loop over tiles, or blocks of such, `panels`, side by side. `columns`: of all tiles. */
 void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, int64_t columns);
+/* Has what is left of rows that vary in number done by half a tile, if that is enough. */
+void tile_rest(Nest *n, int rows);
+/* So many rows; 0: the tile has few. */
+int64_t half_of_tile(int64_t rows);
 /* Into how many parts the tiles of columns, so many, should go where so few rows meet these that
  * they come from memory as streams; 1: they should not. `loop`: over the columns, or over the
  * tiles. */

@@ -74,6 +74,26 @@ static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t 
     return wide && o->bounds ? 1 : REPEATS;
 }
 
+#define FEWEST_TILED 8   /* rows of a run: fewer wait for memory */
+#define COST_OF_REST 0.6 /* of a tile, if half of one does what is left (tile_rest) */
+
+/* What tiles of so many rows cost of which the first takes `first` and others `later`. Of rows that
+ * vary from run to run the most are as likely as half of them, a quarter and so on: the mean of
+ * what a row costs in such runs, times the most. */
+static double cost_of_runs(const Operands *o, int64_t rows, double first, double later) {
+    const int64_t fewest = o->fewest && o->fewest < o->rows ? o->fewest : o->rows;
+    double cost = 0;
+    int runs = 0;
+    for (int64_t most = o->rows; most >= fewest; most /= 2) {
+        if (runs && most < FEWEST_TILED) break;
+        const bool halved = fewest < o->rows && most % rows && most % rows <= half_of_tile(rows);
+        const double each = (double)tiles_of(most, rows) - (halved ? 1 - COST_OF_REST : 0);
+        cost += (first + ((double)o->times * each - 1) * later) * (double)o->rows / (double)most;
+        runs++;
+    }
+    return cost / runs;
+}
+
 /* What a step of the depth takes in all tiles of this size, in cycles, by a simple model of a core:
  * so many multiply-adds and two loads start in a cycle, though loads seldom so many; a multiply-add
  * takes four and has a successor ready one later. (Where integers are added by an instruction of
@@ -111,8 +131,7 @@ static double cost_of_tiles(const Target *t, const Operands *o, int64_t rows, in
     double waiting =
         cycles + target_lost(t, o->column_bytes) * (fmax(cycles, far) + cycles / 8 - cycles);
     double later = cycles + target_lost(t, panel) * (waiting - cycles);
-    return (waiting + (double)(o->times * tiles_of(o->rows, rows) - 1) * later) *
-           (double)tiles_of(o->columns, columns);
+    return cost_of_runs(o, rows, waiting, later) * (double)tiles_of(o->columns, columns);
 }
 
 #define PLAIN_FLOATS 2

@@ -103,6 +103,7 @@ static Tile tile_of(const Nest *n, const Terms *t) {
                         .columns = n->loop[t->column].extent,
                         .depth = t->m.depths / at_once,
                         .times = row >= 0 ? t->m.rows / n->loop[row].extent : 1,
+                        .fewest = row >= 0 ? n->loop[row].least : 1,
                         .row_bytes = row >= 0 ? bytes_behind(n, &t->m, t->term, row) : 0,
                         .column_bytes = bytes_behind(n, &t->m, t->term, t->column),
                         .most_rows = most_rows(n, t->term, row),

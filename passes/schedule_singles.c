@@ -47,7 +47,7 @@ int64_t rows_of_tile(const Nest *n, int row, int64_t rows) {
 
 void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, int64_t columns) {
     Singles s = {.loop = rows, .most = MOST_SINGLES, .rows = -1, .columns = -1, .streams = -1};
-    const int d = n->loop[rows].extent > MOST_SINGLES ? nest_single_coordinate(n, rows) : -1;
+    const int d = n->loop[rows].extent > MOST_SINGLES ? nest_limited_coordinate(n, rows) : -1;
     const bool alone = d >= 0 && n->coord[d]->op != EX_div && n->coord[d]->op != EX_rem;
     if (!alone || n->loop[d].least > MOST_SINGLES || n->loop[d].extent <= n->loop[rows].extent)
         return;
@@ -68,4 +68,16 @@ void tile_singles(Nest *n, const Product *m, int rows, int column, int panels, i
     }
     if (s.parts > 1) s.streams = panels;
     nest_single(n, s);
+}
+
+#define FEWEST_HALVED 4 /* rows of a tile */
+
+int64_t half_of_tile(int64_t rows) {
+    return rows < FEWEST_HALVED ? 0 : (rows + 1) / 2;
+}
+
+void tile_rest(Nest *n, int rows) {
+    const int64_t half = half_of_tile(n->loop[rows].extent);
+    if (half && nest_can_rest(n, rows) && n->target->vector_types && n->stream_loop < 0)
+        nest_rest(n, rows, half);
 }

@@ -256,6 +256,61 @@ static void test_single_rows(void **state) {
     assert_int_equal(singles, 1);
 }
 
+/* Hints for the L2 cache in the kernel's first loop that has some. */
+static int far_hints(const Stmt *list) {
+    int here = 0;
+    for (const Stmt *s = list; s; s = s->next) here += s->kind == ST_prefetch && !s->near;
+    for (const Stmt *s = list; s && !here; s = s->next) here = far_hints(s->body);
+    return here;
+}
+
+static const Stmt *first_choice(const Stmt *list) {
+    const Stmt *found = NULL;
+    for (const Stmt *s = list; s && !found; s = s->next)
+        found = s->kind == ST_if && s->other ? s : first_choice(s->body);
+    return found;
+}
+
+/* What is left of rows that vary in number is done by half a tile where that is enough; of a run
+ * that has one or two tiles, each of four steps brings two lines of the next columns. */
+static void test_rest_of_rows(void **state) {
+    Program *p = vectors_of(*state, "input x f32[B,512]", "512,512", 512 * 512,
+                            "output y y = MatMul(x, w)", "B=3..64");
+    const Kernel *k = NULL;
+    for (int i = 0; i < p->kernels.n; i++)
+        if (strstr(p->kernels.items[i]->schedule, "rest ")) k = p->kernels.items[i];
+    assert_non_null(k);
+    int tile = 0, rest = 0;
+    const char *cut = strstr(k->schedule, " i0 ");
+    assert_int_equal(sscanf(cut, " i0 %d;", &tile), 1);
+    assert_int_equal(sscanf(strstr(k->schedule, "rest i0i"), "rest i0i %d;", &rest), 1);
+    assert_int_equal(rest, (tile + 1) / 2);
+    const Stmt *choice = first_choice(k->body);
+    assert_non_null(choice);
+    assert_int_equal(far_hints(choice->body), 4 * 2);
+    assert_int_equal(far_hints(choice->other), 4 * 2);
+}
+
+/* Of images of 20 x 20 pixels at most a run may have few, for which weights of 6 x 6 points are
+ * much to read. */
+static void test_filtered_images(void **state) {
+    static const struct {
+        const char *dims;
+        int64_t points;
+    } images[] = {{"H=20 W=20", 6}, {"H=19..20 W=19..20", 6}, {"H=1..20 W=1..20", 4}};
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
+        Program *p = vectors_of(*state, "input x f32[1,256,H,W]", "64,256,3,3", 64 * 256 * 9,
+                                "output y y = Conv(x, w) {pads=[1 1 1 1]}", images[i].dims);
+        int products = 0;
+        for (const Op *op = p->graph->first; op; op = op->next) {
+            if (op->kind != OP_reduce || op->n_red != 1 || op->red[0] != 256) continue;
+            assert_int_equal(op->out[0]->shape[0], images[i].points);
+            products++;
+        }
+        assert_int_equal(products, 1);
+    }
+}
+
 /* Images of any size are filtered by tiles, those of all rows side by side, and made where their
  * rim is. */
 static void test_images(void **state) {
@@ -368,6 +423,8 @@ static void test_tiles(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_tiles, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rest_of_rows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_filtered_images, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_single_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_images, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_computed_extents, set_up, tear_down),
