@@ -137,8 +137,7 @@ void nest_rest(Nest *n, int a, int64_t rows);
 bool nest_can_rest(const Nest *n, int a);
 /* Takes the step `single` back. */
 void nest_drop_singles(Nest *n);
-/* The coordinate of which `a` is all that a tile of rows has, if it has a limit; -1: there is none.
- */
+/* The first coordinate that has a limit and goes along loop `a`; -1: there is none. */
 int nest_limited_coordinate(const Nest *n, int a);
 /* The nest of the runs that n->singles is for; false after a diagnostic (E5002). */
 bool nest_of_singles(const Nest *n, Nest *one);

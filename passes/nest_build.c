@@ -806,15 +806,15 @@ static void rename_new(Build *b, int vars, int buffers, const char *suffix) {
 static Stmt *build_rest(Build *b, const Sums *s, Stmt *whole) {
     const int vars = b->k->vars.n, buffers = b->k->buffers.n, loop = b->n->rest_loop;
     const int d = nest_limited_coordinate(b->n, loop);
+    const Expr *begin = begin_within(b, b->coord[d], s->first, s->first);
+    const Expr *after = ex_add(b->x, begin, ex_i(b->x, b->n->rest));
+    Stmt *either = nest_new_if(b, ex_lt(b->x, after, b->n->limit[d]), whole);
+    if (either == whole) return whole; /* there is none */
     Nest few = *b->n;
     few.loop[loop].extent = few.rest;
     b->n = &few;
-    const Expr *begin = begin_within(b, b->coord[d], s->first, s->first);
-    const Expr *after = ex_add(b->x, begin, ex_i(b->x, few.rest));
-    Stmt *rest = build_tile(b, s);
+    either->other = build_tile(b, s);
     rename_new(b, vars, buffers, "rest");
-    Stmt *either = nest_new_if(b, ex_lt(b->x, after, few.limit[d]), whole);
-    if (either != whole) either->other = rest;
     return either;
 }
 
@@ -837,7 +837,9 @@ static Stmt *build_reduction(Build *b) {
     if (n->pack) s.body = nest_pack_constants(n, b->k, s.body, b->args);
     Build before = *b;
     Stmt *tile = build_tile(b, &s);
+    before.acc_buffer = b->acc_buffer;
     if (n->rest_loop >= 0) tile = build_rest(&before, &s, tile);
+    b->acc_of_rest = before.acc_buffer;
     return wrap_outer(b, s.first, tile);
 }
 
@@ -1056,12 +1058,12 @@ Kernel *nest_build(Nest *n, const char *name, Value ***args) {
     }
     if (op->kind == OP_reduce && op->combine == COMBINE_sum && op->body->dt == DT_f32 &&
         dt_is_short(op->out[0]->dt)) {
-        Buffer *acc = k->buffers.items[b.acc_buffer];
+        Buffer *acc = k->buffers.items[b.acc_buffer], *rest = k->buffers.items[b.acc_of_rest];
         const double most = kernel_largest(k, op->body) * ROUNDED_UP;
         const int64_t terms = shape_numel(op->n_red, op->red);
         if (most < HUGE_VAL && terms <= MOST_TERMS && most * (double)terms <= FLT_MAX) {
-            acc->high = most * (double)terms;
-            acc->low = -acc->high;
+            acc->high = rest->high = most * (double)terms;
+            acc->low = rest->low = -acc->high;
         }
     }
     *args = b.args;

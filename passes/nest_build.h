@@ -29,6 +29,7 @@ typedef struct Build {
     const Expr *acc;                   /* what `acc` in post stands for */
     int tile[NEST_MAX_LOOPS], n_tile;  /* accumulator tile: loop numbers */
     int acc_buffer;
+    int acc_of_rest; /* of the tile that does what is left (Nest.rest_loop) */
     const Expr *single;    /* holds in runs that have few rows, which another nest does; or NULL */
     int single_outer;      /* the loop over tiles of rows, that does nothing then */
     bool stands_back;      /* it does nothing then, indeed */

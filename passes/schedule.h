@@ -68,7 +68,7 @@ double short_instructions(int64_t shorts);
 typedef struct Operands {
     int64_t rows, columns, depth;   /* of the loops that tiles cut; depth: elements of WORD_BYTES */
     int64_t times;                  /* that other loops over rows repeat them */
-    int64_t fewest;                 /* rows in any run; 0: as many as there are */
+    int64_t fewest;                 /* rows in any run */
     double row_bytes, column_bytes; /* of all of them */
     double overlap;                 /* part of a panel's elements that are others' too: windows' */
     int64_t most_rows;              /* of which the L1 cache keeps a line each */

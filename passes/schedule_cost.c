@@ -81,17 +81,18 @@ static int repeats_of(const Target *t, const Operands *o, int64_t rows, int64_t 
  * vary from run to run the most are as likely as half of them, a quarter and so on: the mean of
  * what a row costs in such runs, times the most. */
 static double cost_of_runs(const Operands *o, int64_t rows, double first, double later) {
-    const int64_t fewest = o->fewest && o->fewest < o->rows ? o->fewest : o->rows;
+    const bool varies = o->fewest < o->rows;
     double cost = 0;
     int runs = 0;
-    for (int64_t most = o->rows; most >= fewest; most /= 2) {
+    for (int64_t most = o->rows; most > 0 && most >= o->fewest; most /= 2) {
         if (runs && most < FEWEST_TILED) break;
-        const bool halved = fewest < o->rows && most % rows && most % rows <= half_of_tile(rows);
-        const double each = (double)tiles_of(most, rows) - (halved ? 1 - COST_OF_REST : 0);
-        cost += (first + ((double)o->times * each - 1) * later) * (double)o->rows / (double)most;
+        const bool halved = varies && most % rows && most % rows <= half_of_tile(rows);
+        const double tiles = (double)tiles_of(most, rows) - (halved ? 1 - COST_OF_REST : 0);
+        const double others = fmax(0, (double)o->times * tiles - 1);
+        cost += (first + others * later) * (double)o->rows / (double)most;
         runs++;
     }
-    return cost / runs;
+    return runs ? cost / runs : 0;
 }
 
 /* What a step of the depth takes in all tiles of this size, in cycles, by a simple model of a core:

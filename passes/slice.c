@@ -90,6 +90,7 @@ static Tile tile_of(const Deep *d, int64_t depth, const Target *t) {
                   .columns = d->columns,
                   .depth = depth * (int64_t)d->column_bytes / WORD_BYTES,
                   .times = 1,
+                  .fewest = d->rows,
                   .row_bytes = (double)(d->rows * depth) * d->row_bytes,
                   .column_bytes = (double)(d->columns * depth) * d->column_bytes,
                   .most_rows =

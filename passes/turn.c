@@ -438,6 +438,7 @@ static int64_t panel_of(Graph *g, const Op *op, int i, int column, int64_t rows,
                         .columns = columns,
                         .depth = depth,
                         .times = 1,
+                        .fewest = rows,
                         .row_bytes = (double)(rows * bytes),
                         .column_bytes = (double)(columns * bytes),
                         .most_rows = MOST_ROWS};

@@ -566,7 +566,7 @@ static int64_t value_in_run(const Hints *h, const Expr *e) {
 static void run_hints(Hints *h, const Stmt *s) {
     for (; s; s = s->next) {
         if (s->kind == ST_let) h->var[s->var] = value_in_run(h, s->value);
-        if (s->kind == ST_if && value_in_run(h, s->value)) run_hints(h, s->body);
+        if (s->kind == ST_if) run_hints(h, value_in_run(h, s->value) ? s->body : s->other);
         if (s->kind == ST_prefetch && s->buffer == h->buffer && s->near == h->near) {
             const int64_t at = value_in_run(h, s->index[0]);
             if (h->first < 0) h->first = at;
@@ -630,9 +630,10 @@ static int body_ahead(Session *s) {
     check_ahead(s, 72, 512, 768, 512 * TWO, 0, 0); /* more than an element at once */
     check_ahead(s, 1152, 512, 768, 512 * THREE, 0, 4 * 512);        /* less than one at once */
     check_ahead(s, 800, 61, 3072, 0, 0, 0);                         /* much less */
-    check_run_ahead(s, 800, 800, 64, 3072, 64 * THREE, 0, 0);       /* yet there may be few rows */
-    check_run_ahead(s, 800, 20, 64, 3072, 64 * THREE, 0, 0);
-    check_run_ahead(s, 800, 7, 64, 3072, 64 * THREE, 0, 0);
+    check_run_ahead(s, 800, 800, 64, 3072, 64 * TWO, 0, 0);         /* yet there may be few rows */
+    check_run_ahead(s, 800, 20, 64, 3072, 64 * TWO, 0, 0);
+    check_run_ahead(s, 800, 7, 64, 3072, 64 * TWO, 0, 0);
+    check_run_ahead(s, 800, 3, 64, 3072, 64 * TWO, 0, 0); /* ... as half a tile has */
     check_ahead(s, 4, 509, 768, 0, 8 * THREE, 0);         /* one tile of rows, one step */
     check_ahead(s, 2, 510, 768, 0, 0, 0);                 /* few rows */
     check_ahead(s, 2, 512, 768, 0, 0, 0);                 /* which read streams */

@@ -273,6 +273,7 @@ static void test_unfit_steps(void **state) {
         "bind i0 repeat;",
         "partial i0;",
         "partial r0; split r0 2;",
+        "split i1 4; bind i1i unroll; rest i1i 2;", /* of rows that do not vary nothing is left */
         "later r0 1;",
         "later i1 2;",
         "split i1 4; bind i1i unroll; later i1i 3;",
