@@ -1,4 +1,5 @@
-/* Schedules of products whose rows vary from run to run, for runs that have few; see schedule.h.
+/* Schedules of products whose rows vary from run to run: for runs that have few, and for what whole
+ * tiles leave; see schedule.h.
  *
  * A tile of 6 rows computes 6 where a run has one: a language model reads a prompt at once, and
  * then token by token. Such runs get tiles of one row, or, where other rows meet the same columns

@@ -307,8 +307,8 @@ static int64_t divided_up(Exprs *x, int64_t extent, int64_t by) {
     return dim_div(x, dim_add(x, extent, by - 1), by);
 }
 
-static int64_t tiles_along(const Convolution *v, const Axis *axis, int tile) {
-    const int64_t extent = v->op->out[0]->dims[axis->dim];
+/* How many tiles there are of so many results along the axis, of each phase. */
+static int64_t tiles_along(const Convolution *v, const Axis *axis, int64_t extent, int tile) {
     return divided_up(v->x, divided_up(v->x, extent, axis->dilation), tile);
 }
 
@@ -360,9 +360,9 @@ static double filtering_cost(const Convolution *v, const Winograd *f, const Targ
     const double points = pow(f->points, v->n_axes) * (double)v->pieces;
     double tiles = sizes->pixels[run];
     for (int a = 0; a < v->n_axes; a++) {
-        const int64_t extent = sizes->along[run][a], d = v->axis[a].dilation;
-        const int64_t along = ((extent + d - 1) / d + f->tile - 1) / f->tile;
-        tiles *= (double)(along * d) / (double)extent;
+        const int64_t extent = sizes->along[run][a];
+        const int64_t along = tiles_along(v, &v->axis[a], extent, f->tile);
+        tiles *= (double)(along * v->axis[a].dilation) / (double)extent;
     }
     /* along one axis there is one transform, of lines of `tile` in place of `points` */
     const double transforms = v->n_axes == 2 ? f->cost : f->cost * f->tile / f->points / 2;
@@ -396,7 +396,10 @@ static bool choose(Convolution *v, const PassOptions *o) {
         v->f = f;
     }
     if (!v->f || v->c < 16 || v->k < 8) return false;
-    for (int a = 0; a < v->n_axes; a++) v->axis[a].tiles = tiles_along(v, &v->axis[a], v->f->tile);
+    for (int a = 0; a < v->n_axes; a++) {
+        Axis *axis = &v->axis[a];
+        axis->tiles = tiles_along(v, axis, v->op->out[0]->dims[axis->dim], v->f->tile);
+    }
     v->joined = v->n_axes == 2 && v->axis[0].dilation == 1 && v->axis[1].dilation == 1 &&
                 dim_varies(v->axis[1].tiles);
     return true;
